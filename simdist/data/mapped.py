@@ -1,0 +1,227 @@
+"""The table that a pure function makes of another table, row by row, when a row is first needed.
+
+A pipeline with a map is thus still a stream of row numbers, and only the values behind them are new. Rows are computed
+as elements visit them (a notebook that looks at five elements calls the function on those five and the probed ones);
+asking for `columns` computes the rest.
+
+Invariants: each row is computed once; a row whose computation raises does so when an element visits it, and leaves
+zeros in `columns`, where no element can see them.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.tree_util import PyTreeDef
+
+from simdist.data.batch import stack_leaf
+from simdist.data.leaves import Array, Leaves
+from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of, truth
+from simdist.data.table import LeafSpec, Table
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["MappedTable", "Predicate", "mapped_table", "predicate"]
+
+REMEMBERED = 8  # functions whose results one table keeps
+
+
+class MappedTable(Table):
+    """Rows of `source`, each mapped by `fn`.
+
+    Args:
+        source: the table that is mapped.
+        fn: a pure function of one row.
+        known: answers that are known already, by row.
+    """
+
+    pending = True
+
+    def __init__(self, source: Table, fn: Callable[..., Any], known: dict[int, Answer]) -> None:
+        self._source = source
+        self._fn = fn
+        self._rows: list[Leaves | None] = [None] * source.num_rows
+        self._left = source.num_rows
+        self._columns = ()
+        self._structure = None
+        self._num_rows = source.num_rows
+        self._key = None
+        self._signatures = {}
+        self.derived = {}
+        for row, answer in known.items():
+            if not isinstance(answer, Exception):
+                self.keep(row, answer)
+
+    @property
+    def structure(self) -> PyTreeDef:
+        if self._structure is None:
+            self.any_row()
+        assert self._structure is not None
+        return self._structure
+
+    @property
+    def columns(self) -> Leaves:
+        if self.pending:
+            self.complete()
+        return self._columns
+
+    def row(self, index: int) -> tuple[Any, ...]:
+        return tuple([leaf if leaf.ndim else leaf[()] for leaf in self.leaves_of(index)])
+
+    def take(self, rows: Array) -> Leaves:
+        if not self.pending:
+            return super().take(rows)
+        if rows.ndim == 0:
+            return self.leaves_of(int(rows))
+        if not rows.size:
+            specs = self.leaf_specs()
+            return tuple(np.empty((0, *shape), name) for shape, name in specs)
+        return tuple(stack_leaf(column) for column in zip(*map(self.leaves_of, rows.tolist()), strict=True))
+
+    def compute(self, rows: Array) -> None:
+        if self.pending:
+            for row in rows.reshape(-1).tolist():
+                self.leaves_of(row)
+            if not self._left:
+                self.settle()
+
+    def leaf_specs(self, rows: Array | None = None) -> tuple[LeafSpec, ...]:
+        if not self.pending:
+            return super().leaf_specs()
+        leaves = self.any_row() if rows is None or not rows.size else self.leaves_of(int(rows.reshape(-1)[0]))
+        return tuple((leaf.shape, leaf.dtype.name) for leaf in leaves)
+
+    def leaves_of(self, index: int) -> Leaves:
+        """The leaves of one row, computed if need be; raises what the function raises."""
+        if not self.pending:
+            return tuple(np.asarray(column[index]) for column in self._columns)
+        leaves = self._rows[index]
+        if leaves is not None:
+            return leaves
+        answer = ask(self._fn, self._source, index)
+        if isinstance(answer, Exception):
+            raise answer
+        return self.keep(index, answer)
+
+    def keep(self, index: int, answer: tuple[Leaves, PyTreeDef]) -> Leaves:
+        """Remember a row, which must look like the others."""
+        leaves, structure = answer
+        if self._structure is None:
+            self._structure = structure
+        elif self._structure != structure:
+            raise InvalidArgumentError(
+                f"{name_of(self._fn)} returned {structure} for row {index} and {self._structure} before; "
+                "expected one structure; return the same nesting from every branch"
+            )
+        self._rows[index] = leaves
+        self._left -= 1
+        return leaves
+
+    def any_row(self) -> Leaves:
+        """The leaves of the first row that can be computed."""
+        failure: Exception | None = None
+        for index in range(self.num_rows):
+            try:
+                return self.leaves_of(index)
+            except Exception as error:
+                failure = failure or error
+        raise failure or InvalidArgumentError(
+            "a mapped dataset without elements has no structure; give the dataset at least one row"
+        )
+
+    def complete(self) -> None:
+        """Compute every row; one that fails becomes zeros."""
+        blank = tuple(np.zeros_like(leaf) for leaf in self.any_row())
+        for index, leaves in enumerate(self._rows):
+            if leaves is None:
+                answer = ask(self._fn, self._source, index)
+                if isinstance(answer, Exception):
+                    self._rows[index] = blank
+                else:
+                    self.keep(index, answer)
+        self.settle()
+        if self.pending:
+            raise InvalidArgumentError(
+                f"{name_of(self._fn)} returns rows of different shapes or dtypes, which are not one table; "
+                "pad or crop them, and convert them to one dtype, inside the function"
+            )
+
+    def settle(self) -> None:
+        """Turn the rows into columns, unless their shapes differ: then they stay rows."""
+        rows = [leaves for leaves in self._rows if leaves is not None]
+        try:
+            columns = tuple(stack_leaf(column) for column in zip(*rows, strict=True))
+        except InvalidArgumentError:
+            self._left = -1  # ragged: never try again on the way
+            return
+        self._shared = Table.from_leaves(columns, self.structure)
+        self._columns, self._key = self._shared.columns, self._shared.key
+        self.pending = False
+        self._rows = []
+
+
+class Predicate:
+    """A pure filter's answers, by row, found when a row is first met."""
+
+    def __init__(self, table: Table, fn: Callable[..., Any], known: dict[int, Answer]) -> None:
+        self.table = table
+        self.fn = fn
+        self.unknown = np.ones(table.num_rows, bool)
+        self.keeps = np.zeros(table.num_rows, bool)
+        for row, answer in known.items():
+            if not isinstance(answer, Exception):
+                self.note(row, answer)
+
+    def note(self, row: int, answer: Answer) -> None:
+        self.keeps[row] = truth(answer, self.fn)
+        self.unknown[row] = False
+
+    def decide(self, rows: Array) -> tuple[Array, Exception | None]:
+        """Which of `rows` are kept (bool, shape [b]), up to the first row that raises, and what it raised."""
+        for position in np.flatnonzero(self.unknown[rows]).tolist():
+            try:
+                self.note(int(rows[position]), ask(self.fn, self.table, int(rows[position])))
+            except Exception as error:
+                return self.keeps[rows[:position]], error
+        return self.keeps[rows], None
+
+    @property
+    def drops_all(self) -> bool:
+        """True once it is certain that no row passes."""
+        return not self.unknown.any() and not self.keeps.any()
+
+
+def mapped_table(source: Table, fn: Callable[..., Any], pure: bool | None) -> MappedTable | None:
+    """The table of `fn` over `source`, shared by equal functions; None if `fn` is not pure."""
+    if pure is False:
+        return None
+    known = {} if pure else answers(fn, source)
+    if known is None:
+        return None
+    name, alive = fingerprint(fn)
+    found: MappedTable | None = source.derived.get(name, (None,))[0]
+    if found is not None and is_pure(known, lambda row: ask_row(found, row)):
+        return found
+    table = MappedTable(source, fn, known)
+    source.derived[name] = (table, alive)
+    while len(source.derived) > REMEMBERED:
+        del source.derived[next(iter(source.derived))]
+    return table
+
+
+def ask_row(table: MappedTable, row: int) -> Answer:
+    try:
+        return table.leaves_of(row), table.structure
+    except Exception as error:
+        return error
+
+
+def predicate(source: Table, fn: Callable[..., Any], pure: bool | None) -> Predicate | None:
+    """The pure filter of `fn` over `source`; None if `fn` is not pure."""
+    if pure is False:
+        return None
+    known = {} if pure else answers(fn, source)
+    return None if known is None else Predicate(source, fn, known)

@@ -1,0 +1,129 @@
+"""Which user functions may be remembered: those that give the same answer when they are asked twice.
+
+A pure function is applied once per source row, and its results become the rows of a new table. Whether it is pure is
+found out by calling it twice on a few rows spread over the table; an error counts as an answer, because the row that
+fails may be one that no element ever visits. A function that draws random numbers answers differently and is then
+called at every visit.
+
+Functions written anew in every worker's `dataset_fn` are recognised by their code and by what they close over, so
+that a thousand workers compute a mapped table once.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from simdist.data.leaves import Leaves, flatten, unflatten
+from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Answer", "answers", "ask", "call_on", "fingerprint", "is_pure"]
+
+PROBES = 8
+
+Answer = tuple[Leaves, Any] | Exception  # leaves and structure of a result, or what was raised instead
+
+
+def call_on(fn: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Any:
+    """Call `fn` on an element as tf.data does: a tuple is unpacked into arguments, all else is one argument."""
+    element = unflatten(structure, leaves)
+    return fn(*element) if isinstance(element, tuple) else fn(element)
+
+
+def ask(fn: Callable[..., Any], table: Table, row: int) -> Answer:
+    """What `fn` answers on one row."""
+    try:
+        return flatten(call_on(fn, table.structure, table.row(row)), f"the result of {name_of(fn)}")
+    except Exception as error:
+        return error
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    return f"the mapped function {getattr(fn, '__name__', type(fn).__name__)!r}"
+
+
+def is_same(first: Answer, second: Answer) -> bool:
+    """True if two answers agree to the last bit."""
+    if isinstance(first, Exception) or isinstance(second, Exception):
+        return type(first) is type(second)
+    return first[1] == second[1] and all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(first[0], second[0], strict=True)
+    )
+
+
+def probed_rows(table: Table) -> list[int]:
+    """Up to eight rows, spread evenly over the table, the first one included."""
+    count = min(PROBES, table.num_rows)
+    return [index * table.num_rows // count for index in range(count)]
+
+
+def answers(fn: Callable[..., Any], table: Table) -> dict[int, Answer] | None:
+    """What `fn` answers on the probed rows, or None if it contradicts itself: then it is not pure."""
+    found: dict[int, Answer] = {}
+    for row in probed_rows(table):
+        found[row] = ask(fn, table, row)
+        if not is_same(found[row], ask(fn, table, row)):
+            return None
+    return found
+
+
+def is_pure(given: dict[int, Answer], known: Callable[[int], Answer]) -> bool:
+    """True if the known answers agree with the given ones, row by row."""
+    return all(is_same(answer, known(row)) for row, answer in given.items())
+
+
+def fingerprint(fn: Callable[..., Any]) -> tuple[Hashable, tuple[Any, ...]]:
+    """What makes two function objects the same function, and the objects that must stay alive for it to hold.
+
+    Example:
+        >>> def make(scale):
+        ...     return lambda x: x * scale
+        >>> fingerprint(make(2))[0] == fingerprint(make(2))[0], fingerprint(make(2))[0] == fingerprint(make(3))[0]
+        (True, False)
+    """
+    if not isinstance(fn, types.FunctionType):
+        return ("object", id(fn)), (fn,)
+    parts = [*cells_of(fn), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    parts += [fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__]
+    return (fn.__code__, tuple(token(part) for part in parts)), (fn, *parts)
+
+
+def cells_of(fn: types.FunctionType) -> list[Any]:
+    """What a function closes over; a name that is not bound yet counts as itself."""
+    contents: list[Any] = []
+    for cell in fn.__closure__ or ():
+        try:
+            contents.append(cell.cell_contents)
+        except ValueError:
+            contents.append(cell)
+    return contents
+
+
+def token(part: Any) -> Hashable:
+    """Plain values are compared by value, all other objects by identity."""
+    if part is None or isinstance(part, (bool, int, float, str, bytes)):
+        return type(part), repr(part)
+    return id(part)
+
+
+def truth(answer: Answer, fn: Callable[..., Any]) -> bool:
+    """The answer of a predicate as a bool.
+
+    Raises:
+        InvalidArgumentError: it is not one boolean.
+    """
+    if isinstance(answer, Exception):
+        raise answer
+    leaves, _ = answer
+    if len(leaves) != 1 or leaves[0].shape != () or leaves[0].dtype.kind not in "biu":
+        shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
+        raise InvalidArgumentError(
+            f"a filter's function must return one boolean; {getattr(fn, '__name__', fn)!r} returned {shapes}; "
+            "reduce it with np.all or np.any"
+        )
+    return bool(leaves[0])

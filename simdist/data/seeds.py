@@ -1,0 +1,74 @@
+"""Randomness of the input pipeline: a seed and an iteration number in, a private generator out.
+
+No global generator exists: every shuffle derives its own stream from (seed, iteration number), so that the same
+pipeline gives the same order in every process, and epoch 7 can be rebuilt without running epochs 0 to 6.
+
+`default_seed` is the one hook: it is asked, when ``shuffle(seed=None)`` is called, for the seed of the surroundings.
+Without an engine it answers 0, so that a notebook is deterministic too. Replace it as an attribute of this module:
+``simdist.data.seeds.default_seed = my_function``.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["default_seed", "generator", "permutation", "seed_or_default"]
+
+WORD = (1 << 64) - 1
+LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not worth their memory
+
+
+def zero(purpose: str) -> int:
+    """The seed of a process without an engine: 0, whatever the purpose."""
+    return 0
+
+
+default_seed: Callable[[str], int] = zero
+
+
+def seed_or_default(seed: int | None, purpose: str) -> int:
+    """The given seed, or what the hook answers for this purpose (``"shuffle"``)."""
+    return int(default_seed(purpose) if seed is None else seed)
+
+
+def generator(seed: int, iteration: int) -> np.random.Generator:
+    """A generator of its own for one iteration over one shuffle.
+
+    Args:
+        seed: any integer; only its lowest 64 bits count.
+        iteration: number of the iteration, from 0.
+
+    Returns:
+        A counter-based (Philox) generator whose key is the pair.
+
+    Example:
+        >>> bool(generator(3, 0).random() == generator(3, 0).random())
+        True
+        >>> bool(generator(3, 0).random() == generator(3, 1).random())
+        False
+    """
+    key = np.array([seed & WORD, iteration & WORD], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any, Any]:
+    """The full permutation of `length` elements, int32 of shape [length], for one iteration.
+
+    Many workers shuffle the same data with the same seed, each for itself: recent orders are therefore kept.
+    """
+    return (kept_permutation if length <= LARGEST_KEPT else fresh_permutation)(seed, iteration, length)
+
+
+def fresh_permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any, Any]:
+    order = generator(seed, iteration).permutation(length).astype(np.int32)
+    order.flags.writeable = False
+    return order
+
+
+kept_permutation = lru_cache(maxsize=64)(fresh_permutation)

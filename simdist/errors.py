@@ -1,0 +1,96 @@
+"""Every error that simdist raises on purpose.
+
+Each class is also the built-in class that a Python programmer would expect, so that ``except ValueError``
+keeps working, and each message says what was given, what was expected and what to do next.
+
+    SimdistError
+    ├── InvalidArgumentError     (ValueError)       an argument, a loss or a dataset is not usable
+    ├── NotFoundError            (LookupError)      a task, file or variable does not exist
+    ├── OutOfRangeError          (RuntimeError)     a dataset has no more elements
+    ├── FailedPreconditionError  (RuntimeError)     the call is right, but not now or not here
+    ├── UnavailableError         (ConnectionError)  a task is down or cannot be reached
+    ├── AbortedError             (RuntimeError)     a task came back without its state
+    ├── CancelledError           (RuntimeError)     the work was dropped because other work failed
+    ├── DeadlineExceededError    (TimeoutError)     nothing can ever satisfy this wait, or it took too long
+    └── ResourceExhaustedError   (MemoryError)      a device, a disk or a queue is full
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "AbortedError",
+    "CancelledError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "ResourceExhaustedError",
+    "SimdistError",
+    "UnavailableError",
+    "did_you_mean",
+]
+
+
+class SimdistError(Exception):
+    """The common base of all errors of this package."""
+
+
+class InvalidArgumentError(SimdistError, ValueError):
+    """An argument, a value or a dataset cannot be used as it is."""
+
+
+class NotFoundError(SimdistError, LookupError):
+    """A task, a file or a variable that was named does not exist."""
+
+
+class OutOfRangeError(SimdistError, RuntimeError):
+    """A dataset has no more elements."""
+
+
+class FailedPreconditionError(SimdistError, RuntimeError):
+    """The call itself is right, but it cannot be made now or here."""
+
+
+class UnavailableError(SimdistError, ConnectionError):
+    """A task is down, or cannot be reached."""
+
+
+class AbortedError(SimdistError, RuntimeError):
+    """A task came back without the state that the caller relied on."""
+
+
+class CancelledError(SimdistError, RuntimeError):
+    """The work was dropped because other work failed first."""
+
+
+class DeadlineExceededError(SimdistError, TimeoutError):
+    """A wait took longer than allowed, or nothing is left that could end it."""
+
+
+class ResourceExhaustedError(SimdistError, MemoryError):
+    """A device, a disk or a queue is full."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that lists the known names, the nearest one first.
+
+    Args:
+        name: what was given.
+        known: the names that would have worked.
+
+    Returns:
+        Text to append to an error message.
+
+    Example:
+        >>> did_you_mean("wroker:1", ["worker:0", "worker:1"])
+        "Did you mean 'worker:1'? Known: 'worker:0', 'worker:1'."
+    """
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    listed = ", ".join(repr(item) for item in known) or "none"
+    question = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{question}Known: {listed}."

@@ -1,0 +1,66 @@
+"""Compiled computations, one for each structure: the same step written in ten mains is one kernel.
+
+A kernel is a jaxpr without constants (they are inputs), found again by its text. All plans of the ledger run the same
+kernels, which is why their bits agree (class E1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex_core
+
+from simdist.program.values import Aval
+
+__all__ = ["Kernel", "kernel_of"]
+
+_kernels: dict[tuple[str, str], Kernel] = {}
+
+
+class Kernel:
+    """A pure function of arrays, compiled once.
+
+    Attributes:
+        name: what it is, for people ("step", "apply sgd").
+        in_avals, out_avals: shapes and dtypes of the flat inputs and outputs.
+        used: for each input, whether the result depends on it.
+    """
+
+    def __init__(self, name: str, closed: jex_core.ClosedJaxpr) -> None:
+        self.name = name
+        self.closed = closed
+        self.in_avals = tuple(Aval(tuple(v.aval.shape), str(v.aval.dtype)) for v in closed.jaxpr.invars)
+        self.out_avals = tuple(Aval(tuple(v.aval.shape), str(v.aval.dtype)) for v in closed.jaxpr.outvars)
+        read = {v for eqn in closed.jaxpr.eqns for v in eqn.invars if not isinstance(v, jex_core.Literal)}
+        read |= {v for v in closed.jaxpr.outvars if not isinstance(v, jex_core.Literal)}
+        self.used = tuple(v in read for v in closed.jaxpr.invars)
+        self.function: Callable[..., Any] = jex_core.jaxpr_as_fun(closed)
+        self.jitted = jax.jit(self.function)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(self.jitted(*arrays))
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
+
+
+def kernel_of(name: str, function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval]) -> Kernel:
+    """The kernel of a function of flat arrays; functions of equal structure give the same object.
+
+    Args:
+        name: what it is, for people.
+        function: takes arrays of `in_avals`, returns a sequence of arrays; closes over no arrays.
+        in_avals: shapes and dtypes of the inputs.
+    """
+    specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
+    closed = jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs)
+    if closed.consts:
+        raise ValueError(f"the kernel {name!r} closes over {len(closed.consts)} arrays; pass them as inputs")
+    key = (name, str(closed.jaxpr))
+    kernel = _kernels.get(key)
+    if kernel is None:
+        kernel = _kernels[key] = Kernel(name, closed)
+    return kernel

@@ -1,0 +1,179 @@
+"""The operations of a program, and the handles that stand for things of upper floors.
+
+A program is a short list of coarse operations in one static single assignment form: registers are integers, each
+written once. The tracer (same floor) writes programs; a task runtime runs them. Both know variables and iterators only
+as handles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from simdist.program.kernels import Kernel
+from simdist.program.values import Aval
+
+__all__ = [
+    "AllReduce",
+    "Argument",
+    "Check",
+    "Compute",
+    "Loop",
+    "Next",
+    "Operation",
+    "Program",
+    "RandomKey",
+    "Read",
+    "Replicate",
+    "Return",
+    "Update",
+    "VariableHandle",
+]
+
+Register = int
+
+
+class VariableHandle:
+    """What a program knows of a variable.
+
+    Attributes:
+        name: for people.
+        shape, dtype: of the whole variable, however it is sharded.
+        placement: where its value lives; belongs to the strategy that made it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    placement: Any
+
+    @property
+    def aval(self) -> Aval:
+        return Aval(self.shape, self.dtype)
+
+
+@dataclass(frozen=True)
+class Next:
+    """Take the next batch of the iterator that is argument number `iterator` of the call."""
+
+    iterator: int
+    signature: Any
+    outputs: tuple[Register, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Arrays that the caller passes, leaf by leaf."""
+
+    outputs: tuple[Register, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """The present value of a variable."""
+
+    variable: VariableHandle
+    output: Register
+
+
+@dataclass(frozen=True)
+class RandomKey:
+    """A fresh key (two uint32) that depends on the seed, the task, its step, and `salt`."""
+
+    salt: int
+    output: Register
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Run a kernel."""
+
+    kernel: Kernel
+    inputs: tuple[Register, ...]
+    outputs: tuple[Register, ...]
+
+
+@dataclass(frozen=True)
+class Update:
+    """Change variables where they live.
+
+    Attributes:
+        rule: "assign", "add", or an optimizer's rule object; see `simdist.variables.rules`.
+        variables: what changes.
+        operands: one register for each variable: the new value, the increment, or the gradient.
+    """
+
+    rule: Any
+    variables: tuple[VariableHandle, ...]
+    operands: tuple[Register, ...]
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """Combine one value of every replica; all replicas get the result."""
+
+    reduce: str
+    operands: tuple[Register, ...]
+    outputs: tuple[Register, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Stop with `InvalidArgumentError` when a value is not finite. An observation point."""
+
+    message: str
+    operand: Register
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """Run a program once for each replica; registers of replica r are `outputs[r]`."""
+
+    bodies: tuple[Program, ...]
+    inputs: tuple[tuple[Register, ...], ...]
+    outputs: tuple[tuple[Register, ...], ...]
+
+
+@dataclass(frozen=True)
+class Return:
+    """The result: registers, and how to put them back together."""
+
+    registers: tuple[Register, ...]
+    rebuild: Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Run a program n times, one step each; the result is that of the last step."""
+
+    times: int
+    body: Program
+
+
+Operation = Next | Argument | Read | RandomKey | Compute | Update | AllReduce | Check | Replicate | Loop | Return
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A traced step.
+
+    Attributes:
+        name: the name of the step function.
+        operations: in order.
+        constants: registers that hold arrays from tracing time.
+        avals: shape and dtype of every register.
+        signatures: for each `Next`, the signature of the batch that it was traced with.
+    """
+
+    name: str
+    operations: tuple[Operation, ...]
+    constants: dict[Register, Any]
+    avals: dict[Register, Aval]
+
+    @property
+    def signatures(self) -> tuple[tuple[int, Any], ...]:
+        return tuple((op.iterator, op.signature) for op in self.operations if isinstance(op, Next))
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r}: {' -> '.join(type(op).__name__ for op in self.operations)})"

@@ -1,0 +1,167 @@
+"""Tracing: running a step's Python once, and writing down what it would do.
+
+While a step is traced, everything that touches the outside (take a batch, read a variable, update it, combine replicas)
+binds one marker primitive in the outermost trace, wherever in the step it happens: inside `jax.grad`, a scan or a Keras
+layer. The traced jaxpr therefore holds pure equations and markers; `simdist.program.cutting` cuts it at the markers.
+
+Invariants: operands of a marker are values of the outermost trace (an assignment from inside a `cond` or `scan` body is
+an error that says so); a marker's place among the markers is its place in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.operations import VariableHandle
+from simdist.program.values import Aval
+
+__all__ = ["Marker", "Tracer", "active_tracer", "is_tracing", "is_under_a_trace"]
+
+_marker = jex_core.Primitive("simdist_marker")
+_marker.multiple_results = True
+
+
+@_marker.def_abstract_eval
+def _marker_avals(*_: Any, outputs: tuple[Aval, ...], **__: Any) -> list[Any]:
+    return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in outputs]
+
+
+_tracers: list[Tracer] = []
+
+
+class Marker:
+    """One thing that a step does to the outside, with what is needed to make its operation."""
+
+    def __init__(self, kind: str, **details: Any) -> None:
+        self.kind = kind
+        self.details = details
+
+
+class Tracer:
+    """Collects the markers of one step.
+
+    Args:
+        batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
+    """
+
+    def __init__(self, batch_of: Callable[[int, int], Any] | None = None) -> None:
+        self.markers: list[Marker] = []
+        self.batch_of = batch_of
+        self.taken: dict[int, int] = {}
+        self.overlays: list[Overlay] = []
+        self.seeds: dict[int, Any] = {}
+        self._outer: Any = None
+
+    # -- the trace itself -----------------------------------------------------------------------------------------
+
+    def trace(self, step: Callable[[], Sequence[Any]]) -> jex_core.ClosedJaxpr:
+        """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it."""
+
+        def outermost() -> Sequence[Any]:
+            with jex_core.take_current_trace() as self._outer:
+                pass
+            with jex_core.set_current_trace(self._outer):
+                return step()
+
+        _tracers.append(self)
+        try:
+            return jax.make_jaxpr(outermost)()
+        finally:
+            _tracers.pop()
+
+    def mark(self, kind: str, operands: Sequence[Any], outputs: Sequence[Aval], **details: Any) -> list[Any]:
+        """Bind a marker in the outermost trace; return the placeholders of its outputs."""
+        if any(isinstance(x, jax.core.Tracer) and jex_core.find_top_trace([x]) is not self._outer for x in operands):
+            raise InvalidArgumentError(
+                f"An operation of a step ({kind}) was given a value that exists only inside a jax.grad, scan, cond or vmap. "
+                "Return the value from that function and use it in the step itself (sd.value_and_grad carries the "
+                "assignments of its function out by itself)."
+            )
+        number = len(self.markers)
+        self.markers.append(Marker(kind, **details))
+        with jex_core.set_current_trace(self._outer):
+            return list(_marker.bind(*operands, number=number, outputs=tuple(outputs)))
+
+    # -- what steps do --------------------------------------------------------------------------------------------
+
+    def next_batch(self, iterator: int) -> Any:
+        """The next batch of an iterator argument, as a structure of placeholders."""
+        assert self.batch_of is not None
+        place = self.taken.get(iterator, 0)
+        batch = self.batch_of(iterator, place)
+        self.taken[iterator] = place + 1
+        avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
+        leaves = self.mark("next", [], avals, iterator=iterator, signature=batch.signature)
+        return jax.tree_util.tree_unflatten(batch.structure, leaves)
+
+    def read(self, variable: VariableHandle) -> Any:
+        """The value of a variable at this place of the step."""
+        for overlay in reversed(self.overlays):
+            if id(variable) in overlay.values:
+                return overlay.values[id(variable)]
+        value = self.mark("read", [], [variable.aval], variable=variable)[0]
+        if self.overlays:
+            self.overlays[0].reads.append(variable)
+        return value
+
+    def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
+        """Change variables; inside `value_and_grad` the change is carried out to the step."""
+        if self.overlays:
+            self.overlays[-1].write(self, rule, variables, operands)
+            return
+        self.mark("update", operands, [], rule=rule, variables=tuple(variables))
+
+    def random_key(self, generator: VariableHandle) -> Any:
+        """The state of a Keras seed generator: a fresh key for each step, then counted within the step."""
+        key = id(generator)
+        if key not in self.seeds:
+            self.seeds[key] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
+        return self.seeds[key]
+
+    @contextmanager
+    def overlay(self, values: dict[int, Any]) -> Iterator[Overlay]:
+        """Let some variables have other values, and hold back all assignments, for a while."""
+        overlay = Overlay(values)
+        self.overlays.append(overlay)
+        try:
+            yield overlay
+        finally:
+            self.overlays.pop()
+
+
+class Overlay:
+    """Values that stand in for variables, and the assignments that were held back."""
+
+    def __init__(self, values: dict[int, Any]) -> None:
+        self.values = values
+        self.reads: list[VariableHandle] = []
+        self.writes: list[tuple[Any, tuple[VariableHandle, ...], list[Any]]] = []
+
+    def write(self, tracer: Tracer, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
+        self.writes.append((rule, tuple(variables), list(operands)))
+        for variable, operand in zip(variables, operands, strict=True):
+            if rule == "assign":
+                self.values[id(variable)] = operand
+            elif rule == "add":
+                self.values[id(variable)] = tracer.read(variable) + operand
+
+
+def active_tracer() -> Tracer | None:
+    """The tracer of the step that is being traced, or None."""
+    return _tracers[-1] if _tracers else None
+
+
+def is_tracing() -> bool:
+    return bool(_tracers)
+
+
+def is_under_a_trace() -> bool:
+    """Whether JAX is tracing now: a blocking call here would leave a half-made trace behind."""
+    with jex_core.take_current_trace() as trace:
+        return type(trace).__name__ != "EvalTrace"

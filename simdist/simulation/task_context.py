@@ -1,0 +1,160 @@
+"""What is global to a Python process, kept per task: swapped whenever another task runs.
+
+Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts and
+the prefix of printed lines would otherwise leak from one task into the next at every switch. Two interleaved mains
+must equal two separate ones; the test of that name is the proof.
+
+What may live in this file: saving and restoring process-wide state. It imports neither Keras nor JAX: it looks them
+up among the modules that are already loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO, cast
+
+__all__ = ["PrefixedOutput", "TaskContext", "active_context", "current_seed"]
+
+KERAS_STATE = "keras.src.backend.common.global_state"
+JAX_CONFIG = "jax._src.config"
+
+
+class TaskContext:
+    """The process-wide state of one task.
+
+    Args:
+        environ: variables that this task sees in ``os.environ`` on top of the process' own; None shares them.
+        prefix: text before each line that the task prints; empty for none.
+        seeds: gives a fresh integer for each unseeded Keras initialiser of this task; None leaves Keras alone.
+    """
+
+    def __init__(self, environ: dict[str, str] | None = None, prefix: str = "", seeds: Callable[[], int] | None = None) -> None:
+        self.environ = environ
+        self.prefix = prefix
+        self.seeds = seeds
+        self.strategies: list[Any] = []
+        self.locals: dict[str, Any] = {}
+        self._keras: tuple[Any, Any] | None = None
+        self._jax: list[tuple[Any, Any]] = []
+        self._outer_environ: dict[str, str | None] = {}
+        self._before: dict[str, str] = {}
+        self._outer_stdout: TextIO | None = None
+
+    def replace(self, other: TaskContext) -> None:
+        """Make this the state of the process; `other` keeps what it had."""
+        global _active
+        other._leave()
+        _active = self
+        self._enter()
+
+    # -- one method pair, one piece of state each -----------------------------------------------------------------
+
+    def _leave(self) -> None:
+        self._leave_keras()
+        self._leave_jax()
+        if self.environ is not None:
+            self._leave_environ()
+        if self._outer_stdout is not None:
+            sys.stdout, self._outer_stdout = self._outer_stdout, None
+
+    def _enter(self) -> None:
+        self._enter_keras()
+        for state, value in self._jax:
+            state.set_local(value)
+        if self.environ is not None:
+            self._enter_environ()
+        if self.prefix:
+            self._outer_stdout = sys.stdout
+            sys.stdout = cast(TextIO, PrefixedOutput(self._outer_stdout, self.prefix))
+
+    def _leave_keras(self) -> None:
+        module = sys.modules.get(KERAS_STATE)
+        if module is not None:
+            self._keras = (module.GLOBAL_STATE_TRACKER, module.GLOBAL_SETTINGS_TRACKER)
+
+    def _enter_keras(self) -> None:
+        module = cast(Any, sys.modules.get(KERAS_STATE))
+        if module is None:
+            return
+        if self._keras is None:
+            self._keras = (threading.local(), threading.local())
+        module.GLOBAL_STATE_TRACKER, module.GLOBAL_SETTINGS_TRACKER = self._keras
+
+    def _leave_jax(self) -> None:
+        """Take down every JAX configuration context that this task has open."""
+        config = cast(Any, sys.modules.get(JAX_CONFIG))
+        if config is None:
+            return
+        context = config.trace_context()
+        self._jax = []
+        if context == _clean_jax.get("context"):
+            return
+        unset = config.config_ext.unset
+        for state in config.config_states.values():
+            value = state.get_local()
+            if value is not unset:
+                self._jax.append((state, value))
+                state.set_local(unset)
+        if not self._jax:
+            _clean_jax["context"] = context
+
+    def _enter_environ(self) -> None:
+        assert self.environ is not None
+        self._outer_environ = {name: os.environ.get(name) for name in self.environ}
+        self._before = dict(os.environ)
+        os.environ.update(self.environ)
+
+    def _leave_environ(self) -> None:
+        """Keep what the task changed, and give the process its own values back."""
+        assert self.environ is not None
+        for name, value in os.environ.items():
+            if self._before.get(name) != value:
+                self.environ[name] = value
+                self._outer_environ.setdefault(name, self._before.get(name))
+        for name, value in self._outer_environ.items():
+            if name not in os.environ:
+                self.environ.pop(name, None)
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_clean_jax: dict[str, Any] = {}
+_active = TaskContext()
+
+
+def active_context() -> TaskContext:
+    """The context of the code that runs now."""
+    return _active
+
+
+def current_seed() -> int | None:
+    """A fresh seed from the stream of the task that runs now; None where no task asked for one."""
+    return _active.seeds() if _active.seeds is not None else None
+
+
+class PrefixedOutput:
+    """A text stream that puts a task's name before each of its lines."""
+
+    def __init__(self, stream: TextIO, prefix: str) -> None:
+        self.stream = stream
+        self.prefix = prefix
+        self.at_start = True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            if self.at_start:
+                self.stream.write(self.prefix)
+            self.stream.write(line)
+            self.at_start = line.endswith("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)

@@ -1,0 +1,141 @@
+"""Where values live: cells in groups, on tasks.
+
+A *cell* is one stored piece of a variable: the whole of it, or one shard. A *group* is the cells on one task that one
+update changes together, with the optimizer's slots beside them; its present value is one bundle, so that an update
+makes one new version, and a read of a group is a reference to a version.
+
+Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no bundle,
+and whoever reads it gets `UnavailableError`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simdist.errors import UnavailableError
+from simdist.program.values import Aval, Bundle
+
+__all__ = ["Cell", "Group", "Layout", "PlacementRecord"]
+
+
+@dataclass(frozen=True)
+class PlacementRecord:
+    """One line of a shard map: which rows of which variable lie on which task."""
+
+    variable: str
+    shape: tuple[int, ...]
+    dtype: str
+    shard: int
+    num_shards: int
+    task: str
+    row_start: int
+    row_stop: int
+    size_bytes: int
+    kind: str
+
+
+class Group:
+    """Arrays of one task that change together. `bundle` is the present version; None after the task lost it."""
+
+    __slots__ = ("bundle", "cells", "task", "version")
+
+    def __init__(self, task: str, cells: Sequence[Cell], bundle: Bundle) -> None:
+        self.task = task
+        self.cells = list(cells)
+        self.bundle: Bundle | None = bundle
+        self.version = 0
+        for position, cell in enumerate(self.cells):
+            cell.group, cell.position = self, position
+
+    def present(self) -> Bundle:
+        """The present version.
+
+        Raises:
+            UnavailableError: the task that held it has died.
+        """
+        if self.bundle is None:
+            names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
+            raise UnavailableError(
+                f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
+                "restore a checkpoint."
+            )
+        return self.bundle
+
+
+class Cell:
+    """One stored piece of a variable.
+
+    Attributes:
+        name: of the variable.
+        task: where it lives.
+        rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
+        kind: "parameter", "slot" or "metric".
+    """
+
+    __slots__ = ("aval", "group", "kind", "name", "position", "rows", "task")
+
+    def __init__(self, name: str, aval: Aval, task: str, rows: tuple[int, int] | None = None, kind: str = "parameter") -> None:
+        self.name = name
+        self.aval = aval
+        self.task = task
+        self.rows = rows
+        self.kind = kind
+        self.group: Group
+        self.position = 0
+
+
+class Layout:
+    """All groups of one strategy. A change of who belongs to which group makes linked programs out of date."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.version = 0
+
+    def add(self, cell: Cell, array: Any) -> None:
+        """Store a new cell, in a group of its own."""
+        self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
+        self.version += 1
+
+    def add_group(self, task: str, cells: Sequence[Cell], arrays: Sequence[Any]) -> Group:
+        """Store new cells that belong together."""
+        group = Group(task, cells, Bundle.of(arrays))
+        self.groups.append(group)
+        self.version += 1
+        return group
+
+    def join(self, cells: Sequence[Cell], arrays_of: Any) -> Group:
+        """Make one group of these cells, which lie on one task, in this order.
+
+        Args:
+            cells: in the order that the group will have.
+            arrays_of: gives the arrays of a bundle (the ledger's method of that name).
+        """
+        first = cells[0].group
+        if all(cell.group is first for cell in cells) and first.cells == list(cells):
+            return first
+        olds = list(dict.fromkeys(cell.group for cell in cells))
+        wanted = set(map(id, cells))
+        arrays = [arrays_of(cell.group.present())[cell.position] for cell in cells]
+        for old in olds:
+            self.groups.remove(old)
+            rest = [cell for cell in old.cells if id(cell) not in wanted]
+            if rest:
+                kept = arrays_of(old.present())
+                self.add_group(old.task, rest, [kept[cell.position] for cell in rest])
+        return self.add_group(first.task, cells, arrays)
+
+    def bundles(self) -> Iterable[Bundle]:
+        """The present versions: what the ledger must be able to compute."""
+        return [group.bundle for group in self.groups if group.bundle is not None]
+
+    def lose(self, task: str) -> None:
+        """The task has died, and its memory with it."""
+        for group in self.groups:
+            if group.task == task:
+                group.bundle = None
+
+    def cells(self) -> list[Cell]:
+        return list(itertools.chain.from_iterable(group.cells for group in self.groups))

@@ -1,0 +1,244 @@
+"""`Variable`: a value that a step may read and update, wherever its strategy put it.
+
+The same object serves a step that is being traced (reads and updates become operations of the program), a function that
+runs untraced, and a person at the notebook who wants to see a number. Looking at a value from the notebook takes no
+virtual time and changes nothing; assigning from there happens at once.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.operations import VariableHandle
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Aval
+from simdist.variables.state import Cell, PlacementRecord
+
+__all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
+
+
+class VariableAggregation(Enum):
+    """How the replicas' values become one when a variable is updated, or read."""
+
+    NONE = "none"
+    SUM = "sum"
+    MEAN = "mean"
+    ONLY_FIRST_REPLICA = "only_first_replica"
+
+
+class VariableSynchronization(Enum):
+    """When the copies of a variable are brought together."""
+
+    AUTO = "auto"
+    NONE = "none"
+    ON_WRITE = "on_write"
+    ON_READ = "on_read"
+
+
+class Placement:
+    """The cells of one variable.
+
+    Attributes:
+        cells: its shards in order of rows; or its copies.
+        spread: "shards" (the value is their concatenation), "copies" (all equal), or "replicas" (one each, own values).
+        combine: for replicas, what a read from outside gives: "sum", "mean" or "first".
+        store: what can assign and look: the strategy's store.
+    """
+
+    def __init__(self, cells: Sequence[Cell], store: Any, spread: str = "shards", combine: str = "first") -> None:
+        self.cells = list(cells)
+        self.store = store
+        self.spread = spread
+        self.combine = combine
+
+
+class Variable(VariableHandle):
+    """A tensor that can be read, assigned and trained.
+
+    Args:
+        initial_value: array of any shape, or a function without arguments that returns one.
+        name: for people; default "Variable".
+        trainable: whether optimizers should change it; default True.
+        synchronization: when copies are brought together; AUTO is ON_WRITE.
+        aggregation: how replicas' values become one; default NONE.
+        dtype: default: that of the value, floats as float32 and integers as int32.
+
+    Raises:
+        InvalidArgumentError: no initial value, or MEAN for integers.
+
+    Example:
+        >>> import simdist as sd
+        >>> v = sd.Variable([1.0, 2.0], name="v")
+        >>> v.assign_add([1.0, 1.0])
+        >>> v.numpy().tolist()
+        [2.0, 3.0]
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        name: str = "Variable",
+        trainable: bool | None = None,
+        synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+        aggregation: VariableAggregation = VariableAggregation.NONE,
+        dtype: Any = None,
+    ) -> None:
+        if initial_value is None:
+            raise InvalidArgumentError(f"The variable {name!r} has no initial_value. Pass an array, or a function that returns one.")
+        synchronization = VariableSynchronization(synchronization)
+        aggregation = VariableAggregation(aggregation)
+        if synchronization is VariableSynchronization.NONE:
+            raise InvalidArgumentError("synchronization=NONE is not supported; use AUTO, ON_WRITE or ON_READ.")
+        self.name = name
+        self.synchronization = synchronization
+        self.aggregation = aggregation
+        self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
+        value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
+        if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
+            raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")
+        self.shape, self.dtype = tuple(value.shape), str(value.dtype)
+        creator()(self, value)
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    @property
+    def value(self) -> Any:
+        """The present value: a placeholder while a step is traced, otherwise an array."""
+        tracer = active_tracer()
+        if tracer is not None:
+            return tracer.read(self)
+        return self.placement.store.look(self)
+
+    def numpy(self) -> np.ndarray:
+        """The present value as a numpy array. Takes no virtual time."""
+        if active_tracer() is not None:
+            raise FailedPreconditionError(f"{self.name}.numpy() was called while a step is traced, where it has no number yet. Use .value.")
+        return np.asarray(self.placement.store.look(self))
+
+    def assign(self, value: Any) -> None:
+        """Replace the value. In a step this is an operation of the program."""
+        self._update("assign", value)
+
+    def assign_add(self, delta: Any) -> None:
+        """Add to the value, where it lives: increments of several workers are never lost."""
+        self._update("add", delta)
+
+    def assign_sub(self, delta: Any) -> None:
+        """Subtract from the value, where it lives."""
+        import jax.numpy as jnp
+
+        self._update("add", jnp.negative(jnp.asarray(delta, self.dtype)))
+
+    def _update(self, rule: str, operand: Any) -> None:
+        import jax.numpy as jnp
+
+        operand = jnp.asarray(getattr(operand, "value", operand), self.dtype)
+        if rule == "add":
+            operand = jnp.broadcast_to(operand, self.shape)
+        if tuple(operand.shape) != self.shape:
+            raise InvalidArgumentError(f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be assigned to it.")
+        update_in_step = self.placement.store.update
+        update_in_step(rule, [self], [operand])
+
+    # -- facts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> str:
+        """The task (or tasks, with commas between them) on which the value lies."""
+        return ",".join(dict.fromkeys(cell.task for cell in self.placement.cells))
+
+    def placements(self) -> list[PlacementRecord]:
+        """Where each piece lies; one record a cell."""
+        cells = self.placement.cells
+        return [self._record(cell, shard, len(cells)) for shard, cell in enumerate(cells)]
+
+    def _record(self, cell: Cell, shard: int, num_shards: int) -> PlacementRecord:
+        rows = cell.rows or (0, self.shape[0] if self.shape else 1)
+        size = cell.aval.size_bytes
+        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, cell.task, *rows, size, cell.kind)
+
+    def __jax_array__(self) -> Any:
+        return self.value
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.numpy(), dtype)
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __add__(self, other: Any) -> Any:
+        return self.value + other
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self.value - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.value
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value * other
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.value / other
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.value @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.value
+
+    def __neg__(self) -> Any:
+        return -self.value
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.value[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, on={self.device!r})"
+
+
+def canonical(value: Any, dtype: Any = None) -> Any:
+    """An array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
+    import jax.numpy as jnp
+
+    if hasattr(value, "devices"):
+        return value if dtype is None else value.astype(dtype)
+    array = np.asarray(getattr(value, "value", value))
+    return jnp.asarray(array, dtype or jnp.zeros(0, array.dtype).dtype) if array.dtype.itemsize < 8 or dtype else jnp.asarray(_narrowed(array))
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    import jax
+
+    narrow = {"float64": np.float32, "int64": np.int32, "uint64": np.uint32, "complex128": np.complex64}
+    if jax.config.jax_enable_x64 or str(array.dtype) not in narrow:  # pyright: ignore[reportAttributeAccessIssue]
+        return array
+    return array.astype(narrow[str(array.dtype)])
+
+
+Creator = Callable[[Variable, Any], None]
+_creators: list[Callable[[], Creator]] = []
+
+
+def creator() -> Creator:
+    """What places a new variable: the strategy in scope, found by the function that the strategies registered."""
+    return _creators[-1]()
+
+
+def register_creator(find: Callable[[], Creator]) -> None:
+    """Tell variables how to find the strategy that places them; called once, by the strategies."""
+    _creators.append(find)
+
+
+_ = Aval

@@ -1,0 +1,101 @@
+"""Every lesson runs from top to bottom in a real JupyterLab, and its widgets show something.
+
+The last tests try the harness itself on tiny notebooks: it must see a drawn widget, a blank one, and an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from lab_driver import ROOT, Notebook, browser_page, chromium, copy_cleared, lab_server
+from playwright.sync_api import Page
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (Debian: apt install chromium)"),
+]
+LESSONS = sorted((ROOT / "lessons").glob("*.ipynb"))
+PICTURES = ROOT / "test-results"
+
+WIDGET_CELL = """
+import anywidget
+class Square(anywidget.AnyWidget):
+    _esm = '''
+    export default {{ render({{ model, el }}) {{
+        const canvas = document.createElement("canvas");
+        canvas.width = 120; canvas.height = 60;
+        el.append(canvas);
+        const context = canvas.getContext("2d");
+        {draw}
+    }} }};
+    '''
+Square()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lessons")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with lab_server(folder) as address:
+        yield address
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with browser_page() as page:
+        yield page
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_lesson_runs_and_draws_its_widgets(lesson: Path, folder: Path, address: str, page: Page) -> None:
+    copy_cleared(lesson, folder)
+    notebook = Notebook(page, address, lesson.name)
+    cells = notebook.run_all()
+    drawn = notebook.widgets_drawn()
+    notebook.screenshot(PICTURES / f"{lesson.stem}.png")
+    assert [error for cell in cells for error in cell.errors] == []
+    assert [text for cell in cells for text in cell.stderr] == []
+    assert [cell.count for cell in cells] == list(range(1, len(cells) + 1))
+    assert drawn == [True] * sum(cell.widgets for cell in cells)
+
+
+def run_tiny(sources: list[str], name: str, folder: Path, address: str, page: Page) -> Notebook:
+    """Writes a notebook of these code cells, opens it and runs it."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / name)
+    notebook = Notebook(page, address, name)
+    notebook.run_all()
+    return notebook
+
+
+def test_harness_sees_a_drawn_widget_and_saves_the_whole_length(
+    folder: Path, address: str, page: Page, tmp_path: Path
+) -> None:
+    sources = [WIDGET_CELL.format(draw="context.fillRect(10, 10, 50, 30);"), "print('\\n' * 60)", "1 + 1"]
+    notebook = run_tiny(sources, "drawn.ipynb", folder, address, page)
+    assert notebook.widgets_drawn() == [True]
+    assert [(cell.count, cell.widgets) for cell in notebook.cells()] == [(1, 1), (2, 0), (3, 0)]
+    (picture,) = notebook.screenshot(tmp_path / "drawn.png")
+    assert picture_height_px(picture) > 1000
+
+
+def test_harness_sees_a_blank_canvas_and_an_error(
+    folder: Path, address: str, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab_driver.DRAW_TIMEOUT_S", 1)
+    notebook = run_tiny([WIDGET_CELL.format(draw=""), "1 / 0", "2"], "blank.ipynb", folder, address, page)
+    assert notebook.widgets_drawn() == [False]
+    assert [cell.errors for cell in notebook.cells()] == [[], ["ZeroDivisionError: division by zero"], []]
+
+
+def picture_height_px(path: Path) -> int:
+    """The height that a PNG file's header states."""
+    return int.from_bytes(path.read_bytes()[20:24], "big")

@@ -1,0 +1,72 @@
+"""The stage runner behind `make test`: every stage runs, one failure fails the whole, a skip gives its reason."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CI = Path(__file__).resolve().parents[1] / ".ci"
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(CI))
+    import stages  # pyright: ignore[reportMissingImports]
+
+    return stages
+
+
+def python(stages: Any, name: str, code: str) -> Any:
+    return stages.Stage(name, lambda: [stages.Command([sys.executable, "-c", code])])
+
+
+def run_all(stages: Any, monkeypatch: pytest.MonkeyPatch, listed: list[Any]) -> int:
+    monkeypatch.setattr(stages, "STATIC", listed)
+    monkeypatch.chdir(CI.parent)
+    return stages.main(["check"])
+
+
+def test_all_stages_run_although_the_first_fails(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    listed = [python(stages, "first", "raise SystemExit(3)"), python(stages, "second", "print('here')")]
+    assert run_all(stages, monkeypatch, listed) == 1
+    shown = capfd.readouterr().out
+    assert "here" in shown
+    summary = shown.split("==> summary")[1].splitlines()
+    assert [line.split()[:2] for line in summary[1:]] == [["first", "failed"], ["second", "passed"], ["all", "failed"]]
+    assert "exit status 3" in summary[1]
+
+
+def test_skipped_stage_says_why_and_does_not_fail(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_all(stages, monkeypatch, [stages.Stage("third", list, lambda: "no tool for it")]) == 0
+    assert "third        skipped      0.0 s   no tool for it" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["3 passed in 0.01s", "===== 1 failed, 2 passed, 1 skipped in 75.20s (0:01:15) ====="])
+def test_closing_line_of_pytest_becomes_the_remark(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert run_all(stages, monkeypatch, [python(stages, "fourth", f"print({line!r})")]) == 0
+    assert capfd.readouterr().out.count(line.strip("= ")) == 2
+
+
+def test_missing_program_fails_its_stage(stages: Any) -> None:
+    outcome = stages.run(stages.Stage("fifth", lambda: [stages.Command(["no-such-program"])]))
+    assert (outcome.result, outcome.remark) == ("failed", "no-such-program: No such file or directory")
+
+
+def test_bundle_that_a_build_changes_fails_the_stage(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stages, "BUNDLE", tmp_path)
+    (tmp_path / "widget.js").write_text("old")
+    code = f"open({str(tmp_path / 'widget.js')!r}, 'w').write('new')"
+    outcome = stages.run(stages.Stage("front end", python(stages, "build", code).commands))
+    assert outcome.result == "failed"
+    assert "widget.js" in outcome.remark
