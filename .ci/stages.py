@@ -150,25 +150,25 @@ def stream(command: Command) -> tuple[int, str]:
     Returns:
         Its exit status, and pytest's closing line if there was one.
     """
-    variables = {**test_environment(), **command.env}
     try:
         process = subprocess.Popen(
             command.line,
             cwd=command.cwd,
-            env=variables,
+            env={**test_environment(), **command.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
     except OSError as error:
         return 127, f"{command.line[0]}: {error.strerror}"
-    assert process.stdout is not None
     tail = b""
-    while chunk := os.read(process.stdout.fileno(), 65536):
-        os.write(sys.stdout.fileno(), chunk)
-        tail = (tail + chunk)[-4000:]
+    with process:
+        assert process.stdout is not None
+        while chunk := os.read(process.stdout.fileno(), 65536):
+            os.write(sys.stdout.fileno(), chunk)
+            tail = (tail + chunk)[-4000:]
     closing = CLOSING.findall(tail.decode(errors="replace"))
-    return process.wait(), closing[-1] if closing else ""
+    return process.returncode, closing[-1] if closing else ""
 
 
 @contextmanager

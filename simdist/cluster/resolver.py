@@ -168,14 +168,17 @@ class SimpleClusterResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:
+        """The cluster that was given."""
         return self._spec
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The given `master`, or the address of a task as in `ClusterResolver.master`."""
         if self._master and task_type is None and task_id is None:
             return _with_scheme(self._master, self.rpc_layer if rpc_layer is None else rpc_layer)
         return super().master(task_type, task_id, rpc_layer)
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None) -> Mapping[str, int]:
+        """The accelerators that were given, the same for every task."""
         return dict(self._num_accelerators)
 
 

@@ -116,13 +116,16 @@ class TFConfigClusterResolver(ClusterResolver):
         self._environment = environment
 
     def cluster_spec(self) -> ClusterSpec:
+        """The cluster of the variable, empty where there is none."""
         return read_tf_config().cluster
 
     def found(self) -> Found:
+        """The task of the variable."""
         config = read_tf_config()
         return Found(config.task_type, config.task_id, config.rpc_layer, config.environment)
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The variable's ``session_master``, ``""`` in a cluster of one task, else the address of a task."""
         config = read_tf_config()
         if config.session_master is not None:
             return config.session_master

@@ -64,20 +64,24 @@ class UnionResolver(ClusterResolver):
         self._rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:
+        """The clusters of all resolvers, merged."""
         specs = [resolver.cluster_spec() for resolver in self._resolvers]
         jobs = dict.fromkeys(job for spec in specs for job in spec.jobs)
         return ClusterSpec({job: _merged(job, [spec for spec in specs if job in spec]) for job in jobs})
 
     def found(self) -> Found:
+        """The identity of the first resolver."""
         first = self._resolvers[0]
         return Found(first.task_type, first.task_id, first.rpc_layer, first.environment)
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task of the merged cluster; without an identity, the first resolver's answer."""
         if task_type is None and task_id is None and (self.task_type is None or self.task_id is None):
             return self._resolvers[0].master(rpc_layer=self.rpc_layer if rpc_layer is None else rpc_layer)
         return super().master(task_type, task_id, rpc_layer)
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None) -> Mapping[str, int]:
+        """What the first resolver says."""
         return self._resolvers[0].num_accelerators(task_type, task_id)
 
 

@@ -74,6 +74,7 @@ class FixedShardsPartitioner:
         self.num_shards = _at_least("num_shards", num_shards, 1)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         return _cut(shape, axis, self.num_shards)
 
@@ -111,6 +112,7 @@ class MinSizePartitioner:
         self.bytes_per_string = _at_least("bytes_per_string", bytes_per_string, 1)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         num_bytes = math.prod(shape) * _bytes_per_element(dtype, self.bytes_per_string)
         return _cut(shape, axis, min(self.max_shards, _ceil_div(num_bytes, self.min_shard_bytes)))
@@ -149,6 +151,7 @@ class MaxSizePartitioner:
         self.bytes_per_string = _at_least("bytes_per_string", bytes_per_string, 1)
 
     def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+        """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         row_elements = math.prod(size for i, size in enumerate(shape) if i != axis)
         row_bytes = row_elements * _bytes_per_element(dtype, self.bytes_per_string)

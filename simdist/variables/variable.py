@@ -18,7 +18,6 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
-from simdist.program.values import Aval
 from simdist.variables.state import Cell, PlacementRecord
 
 __all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
@@ -144,8 +143,11 @@ class Variable(VariableHandle):
             operand = jnp.broadcast_to(operand, self.shape)
         if tuple(operand.shape) != self.shape:
             raise InvalidArgumentError(f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be assigned to it.")
-        update_in_step = self.placement.store.update
-        update_in_step(rule, [self], [operand])
+        tracer = active_tracer()
+        if tracer is not None:
+            tracer.update(rule, [self], [operand])
+        else:
+            self.placement.store.update(rule, [self], [operand])
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -209,22 +211,16 @@ class Variable(VariableHandle):
 
 
 def canonical(value: Any, dtype: Any = None) -> Any:
-    """An array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
+    """A JAX array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
+    import jax
     import jax.numpy as jnp
 
-    if hasattr(value, "devices"):
-        return value if dtype is None else value.astype(dtype)
-    array = np.asarray(getattr(value, "value", value))
-    return jnp.asarray(array, dtype or jnp.zeros(0, array.dtype).dtype) if array.dtype.itemsize < 8 or dtype else jnp.asarray(_narrowed(array))
-
-
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    import jax
-
-    narrow = {"float64": np.float32, "int64": np.int32, "uint64": np.uint32, "complex128": np.complex64}
-    if jax.config.jax_enable_x64 or str(array.dtype) not in narrow:  # pyright: ignore[reportAttributeAccessIssue]
-        return array
-    return array.astype(narrow[str(array.dtype)])
+    value = getattr(value, "value", value)
+    if dtype is None and not isinstance(value, jax.Array):
+        value = np.asarray(value)
+        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+        value = value.astype(dtype)
+    return jnp.asarray(value, dtype)
 
 
 Creator = Callable[[Variable, Any], None]
@@ -240,5 +236,3 @@ def register_creator(find: Callable[[], Creator]) -> None:
     """Tell variables how to find the strategy that places them; called once, by the strategies."""
     _creators.append(find)
 
-
-_ = Aval

@@ -65,6 +65,12 @@ MARK_JS = """() => window.jupyterapp.shell.currentWidget.content.widgets
             cell.outputArea.widgets[index].node.setAttribute('data-holds-widget', '');
     }))"""
 
+# The notebook's length in pixels up to the end of its last cell; JupyterLab lets one scroll a screen beyond it.
+LENGTH_JS = """element => {
+    const bottom = [...element.querySelectorAll('.jp-Cell')].at(-1).getBoundingClientRect().bottom;
+    return Math.ceil(bottom - element.getBoundingClientRect().top + element.scrollTop) + 40;
+}"""
+
 # A canvas is drawn when not all of its pixels are the same; a picture in SVG when it holds a visible shape.
 DRAWN_JS = """element => {
     const box = element.getBoundingClientRect();
@@ -229,7 +235,7 @@ class Notebook:
         path.parent.mkdir(parents=True, exist_ok=True)
         viewport = self.page.viewport_size or {"width": 1280, "height": 900}
         scroller = self.page.locator(".jp-NotebookPanel:visible .jp-WindowedPanel-outer").first
-        length = int(scroller.evaluate("element => element.scrollHeight"))
+        length = int(scroller.evaluate(LENGTH_JS))
         chrome = viewport["height"] - int(scroller.evaluate("element => element.clientHeight"))
         page_px = min(length, LONGEST_PICTURE_PX)
         self.page.set_viewport_size({"width": viewport["width"], "height": page_px + chrome})

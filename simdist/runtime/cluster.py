@@ -1,0 +1,144 @@
+"""`Cluster`: a whole training cluster in this process, and `Server`, a task's place in it.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simdist import hardware as models
+from simdist.cluster import ClusterSpec, SimpleClusterResolver
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.hardware import Device, Network, device_for
+from simdist.runtime.run import Run
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.task import Task
+from simdist.simulation.faults import Faults
+from simdist.trace import Trace
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """Tasks, a network and a clock, all simulated and deterministic; what they compute is real.
+
+    Args:
+        spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
+            itself is the chief.
+        seed: of all random streams; default 0.
+        hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
+        network: bandwidth and latency; default 10-gigabit Ethernet.
+        numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), or "off"
+            (timing only).
+
+    Raises:
+        InvalidArgumentError: an unknown word for numerics, or a spec that makes no sense.
+
+    Example:
+        >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
+        ...     print(cluster.tasks)
+        ['chief:0', 'worker:0', 'worker:1', 'worker:2', 'ps:0', 'ps:1']
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec | Mapping[str, Any],
+        seed: int = 0,
+        hardware: Device | Mapping[str, Device] | None = None,
+        network: Network | None = None,
+        numerics: str = "deferred",
+    ) -> None:
+        self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
+        self.seed = seed
+        self.hardware = hardware if hardware is not None else models.laptop_cpu
+        self.network = network if network is not None else models.ethernet_10g
+        self.numerics = numerics
+        names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
+        chief = [] if "chief:0" in names else ["chief:0"]
+        devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
+        self.runtime = SimulatedRuntime(devices, self.network, seed, numerics)
+        self.faults = Faults(self.runtime, self, self.runtime.clock.call_later_daemon, self.runtime.after_step)
+        self.resolver = SimpleClusterResolver(self.spec, rpc_layer="grpc")
+        self.resolver.cluster = self
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._closed = False
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self.runtime.now
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of all tasks, the chief first."""
+        return list(self.runtime.tasks)
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened so far."""
+        return self.runtime.trace
+
+    def fresh(self, seed: int | None = None) -> Cluster:
+        """A new cluster of the same kind, at time zero, without faults."""
+        return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics)
+
+    def directory(self, name: str) -> str:
+        """A directory of this cluster's disk; it is gone when the cluster is closed."""
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="simdist-")
+        path = Path(self._directory.name) / name
+        path.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
+    def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> Run:
+        """Start a main on every task of a job, as one would start it on every machine.
+
+        Args:
+            main: runs once for each task, with TF_CONFIG set for it; may block.
+            job: which tasks; default "worker".
+            restart: "never", or "always": a main whose task crashed, or that failed with `UnavailableError` or
+                `AbortedError`, starts again.
+            args: arguments of `main`.
+
+        Returns:
+            A `Run`, whose `join` waits for all of them.
+
+        Raises:
+            InvalidArgumentError: an unknown job, or another word for restart.
+        """
+        if restart not in ("never", "always"):
+            raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
+        tasks = [self.runtime.tasks[f"{job}:{index}"] for index in self.spec.task_indices(job)]
+        return Run(self.runtime, tasks, lambda task: main(*args), lambda task: self._environ(task), restart)
+
+    def _environ(self, task: Task) -> dict[str, str]:
+        job, index = task.name.split(":")
+        config = {"cluster": self.spec.as_dict(), "task": {"type": job, "index": int(index)}}
+        return {"TF_CONFIG": json.dumps(config)}
+
+    def close(self) -> None:
+        """End all tasks; warn of faults that never fired."""
+        if self._closed:
+            return
+        self._closed = True
+        self.runtime.close()
+        if self._directory is not None:
+            self._directory.cleanup()
+        self.faults.warn_about_unfired()
+
+    def __enter__(self) -> Cluster:
+        if self._closed:
+            raise FailedPreconditionError("This cluster is closed. Make another with cluster.fresh().")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        jobs = ", ".join(f"{job!r}: {self.spec.num_tasks(job)}" for job in self.spec.jobs)
+        return f"Cluster({{{jobs}}}, seed={self.seed}, now={self.now:.6f} s)"

@@ -1,0 +1,353 @@
+"""Linking: a program meets the places where its variables live.
+
+A program speaks of variables and registers. A linked program speaks of groups and bundles: which groups a read asks
+for, how shards are joined before a kernel and its results are cut for the servers after it, and what each server must
+compute to apply an update. All of that is done once, when a program runs for the first time under a strategy, so that
+one more step costs a few references.
+
+Registers travel in *slots*; a slot holds one bundle. Whoever consumes registers (a later kernel, an update on one
+server, the result) gets them as one bundle, made by the kernel that produced them, or by a kernel that only packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from simdist.program.cost import Cost, cost_of
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.operations import Argument, Check, Compute, Next, Program, RandomKey, Read, Return, Update
+from simdist.program.values import Aval, Bundle, num_bytes
+from simdist.variables.state import Cell, Group, Layout
+
+__all__ = ["LinkedProgram", "link"]
+
+Slot = int
+Register = int
+
+
+@dataclass(frozen=True)
+class ReadGroups:
+    """Ask for versions of groups: group i goes to slot i. Bytes are those of the cells that are really wanted."""
+
+    groups: tuple[tuple[Group, Slot, int], ...]
+
+
+@dataclass(frozen=True)
+class TakeBatch:
+    """Take the next batch of an iterator; it becomes batch number `place` of the step."""
+
+    iterator: int
+    place: int
+
+
+@dataclass(frozen=True)
+class MakeKey:
+    """Make a random key; it becomes host array number `place`."""
+
+    salt: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Call a kernel: bundles of slots, then leaves of a batch, then host arrays."""
+
+    kernel: Kernel
+    cost: Cost
+    slots: tuple[Slot, ...]
+    batch: int | None
+    spread: tuple[int, ...]  # further batches, whose leaves are passed as host arrays
+    keys: tuple[int, ...]
+    outputs: tuple[tuple[Slot, tuple[Aval, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Change one group on one task with the bundle of a slot."""
+
+    group: Group
+    kernel: Kernel
+    cost: Cost
+    operands: Slot
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class ApplyAll:
+    """One update: its parts on all tasks travel at the same time."""
+
+    parts: tuple[Apply, ...]
+
+
+@dataclass(frozen=True)
+class CheckFinite:
+    """Look at a value; stop when it is not finite."""
+
+    slot: Slot
+    message: str
+
+
+LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | ApplyAll | CheckFinite
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedProgram:
+    """A program with its places. `version` is that of the layout that it was linked against."""
+
+    program: Program
+    operations: tuple[LinkedOperation, ...]
+    constants: tuple[Slot, Bundle] | None
+    arguments: Slot
+    result: Slot
+    rebuild: Callable[[list[Any]], Any]
+    num_slots: int
+    version: int
+
+
+def link(program: Program, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> LinkedProgram:
+    """Link a program against a layout, whose groups are joined where the program's updates ask for it.
+
+    Args:
+        program: what was traced.
+        layout: the groups of the strategy.
+        arrays_of: the ledger's arrays, for groups that must be joined anew.
+    """
+    for op in program.operations:
+        if isinstance(op, Update):
+            _join_groups(op, layout, arrays_of)
+    return _Linker(program, layout).link()
+
+
+def cells_by_task(op: Update) -> dict[str, list[tuple[int, Cell]]]:
+    """The cells that an update changes on each task, with the number of their variable."""
+    cells: dict[str, list[tuple[int, Cell]]] = {}
+    for number, variable in enumerate(op.variables):
+        for cell in variable.placement.cells:
+            cells.setdefault(cell.task, []).append((number, cell))
+    return cells
+
+
+def _join_groups(op: Update, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
+    for task, cells in cells_by_task(op).items():
+        own = [cell for _, cell in cells]
+        if isinstance(op.rule, str):
+            if len({id(cell.group) for cell in own}) > 1:
+                layout.join(own, arrays_of)
+        else:
+            op.rule.join(task, op.variables, cells, layout, arrays_of)
+
+
+@dataclass
+class _Bundled:
+    """A bundle that a kernel must make: pieces of its results, in order."""
+
+    slot: Slot
+    pieces: list[tuple[Register, tuple[int, int] | None]]
+
+
+class _Linker:
+    def __init__(self, program: Program, layout: Layout) -> None:
+        self.program = program
+        self.layout = layout
+        self.num_slots = 0
+        self.packed: dict[tuple[Any, ...], Slot] = {}
+        self.operations: list[LinkedOperation] = []
+        self.slot_avals: dict[Slot, tuple[Aval, ...]] = {}
+        self.source: dict[Register, list[tuple[str, int, int]]] = {}
+        self.num_batches = self.num_keys = 0
+        self.batch_avals: list[tuple[Aval, ...]] = []
+        self.constants: tuple[Slot, Bundle] | None = None
+        self.arguments = self._slot(())
+        if program.constants:
+            bundle = Bundle.of([jnp.asarray(array) for array in program.constants.values()])
+            self.constants = (self._slot(bundle.avals), bundle)
+            for position, register in enumerate(program.constants):
+                self.source[register] = [("slot", self.constants[0], position)]
+
+    def link(self) -> LinkedProgram:
+        result, rebuild = -1, list
+        operations = list(self.program.operations)
+        place = 0
+        while place < len(operations):
+            op = operations[place]
+            match op:
+                case Read():
+                    reads = [op]
+                    while place + 1 < len(operations) and isinstance(operations[place + 1], Read):
+                        place += 1
+                        reads.append(operations[place])  # pyright: ignore[reportArgumentType]
+                    self._read(reads)
+                case Next():
+                    self._next(op)
+                case Argument():
+                    self.slot_avals[self.arguments] = tuple(self.program.avals[r] for r in op.outputs)
+                    for position, register in enumerate(op.outputs):
+                        self.source[register] = [("slot", self.arguments, position)]
+                case RandomKey():
+                    self.operations.append(MakeKey(op.salt, self.num_keys))
+                    self.source[op.output] = [("key", self.num_keys, 0)]
+                    self.num_keys += 1
+                case Compute():
+                    self._compute(op, operations[place + 1 :])
+                case Update():
+                    self._update(op)
+                case Check():
+                    self.operations.append(CheckFinite(self._pack([(op.operand, None)]), op.message))
+                case Return():
+                    result, rebuild = self._pack([(register, None) for register in op.registers]), op.rebuild
+                case _:
+                    raise NotImplementedError(f"{type(op).__name__} inside a task's program")
+            place += 1
+        return LinkedProgram(
+            self.program, tuple(self.operations), self.constants, self.arguments, result, rebuild, self.num_slots, self.layout.version
+        )
+
+    def _slot(self, avals: tuple[Aval, ...]) -> Slot:
+        self.slot_avals[self.num_slots] = avals
+        self.num_slots += 1
+        return self.num_slots - 1
+
+    # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def _read(self, reads: Sequence[Read]) -> None:
+        wanted: dict[int, tuple[Group, Slot, int]] = {}
+        for op in reads:
+            placement: Any = op.variable.placement
+            cells: list[Cell] = placement.cells if placement.spread == "shards" else placement.cells[:1]
+            pieces: list[tuple[str, int, int]] = []
+            for cell in cells:
+                group = cell.group
+                if id(group) not in wanted:
+                    avals = tuple(c.aval for c in group.cells)
+                    wanted[id(group)] = (group, self._slot(avals), 0)
+                group, slot, size = wanted[id(group)]
+                wanted[id(group)] = (group, slot, size + cell.aval.size_bytes)
+                pieces.append(("slot", slot, cell.position))
+            self.source[op.output] = pieces
+        self.operations.append(ReadGroups(tuple(wanted.values())))
+
+    def _next(self, op: Next) -> None:
+        self.operations.append(TakeBatch(op.iterator, self.num_batches))
+        for leaf, register in enumerate(op.outputs):
+            self.source[register] = [("batch", self.num_batches, leaf)]
+        self.batch_avals.append(tuple(self.program.avals[register] for register in op.outputs))
+        self.num_batches += 1
+
+    # -- kernels --------------------------------------------------------------------------------------------------
+
+    def _compute(self, op: Compute, later: Sequence[Any]) -> None:
+        """Link a kernel: its results are cut into one bundle for each consumer."""
+        made = set(op.outputs)
+        bundles: list[_Bundled] = []
+        for consumer in later:
+            for pieces in self._consumed(consumer):
+                mine = [piece for piece in pieces if piece[0] in made]
+                if mine and (isinstance(consumer, Compute) or len(mine) == len(pieces)):
+                    bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
+        self._run(op.kernel.function, op.inputs, list(op.outputs), bundles)
+        for bundle in bundles:
+            self.packed[tuple(bundle.pieces)] = bundle.slot
+            for position, (register, rows) in enumerate(bundle.pieces):
+                if rows is None:
+                    self.source.setdefault(register, [("slot", bundle.slot, position)])
+
+    def _consumed(self, op: Any) -> list[list[tuple[Register, tuple[int, int] | None]]]:
+        match op:
+            case Compute():
+                return [[(register, None) for register in op.inputs]]
+            case Update():
+                return [self._operand_pieces(op, cells) for cells in cells_by_task(op).values()]
+            case Check():
+                return [[(op.operand, None)]]
+            case Return():
+                return [[(register, None) for register in op.registers]]
+            case _:
+                return []
+
+    def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[Register, tuple[int, int] | None]]:
+        return [(op.operands[number], cell.rows) for number, cell in cells]
+
+    def _aval(self, piece: tuple[Register, tuple[int, int] | None]) -> Aval:
+        aval, rows = self.program.avals[piece[0]], piece[1]
+        return aval if rows is None else Aval((rows[1] - rows[0], *aval.shape[1:]), aval.dtype)
+
+    def _pack(self, pieces: list[tuple[Register, tuple[int, int] | None]]) -> Slot:
+        """The slot that holds exactly these pieces; made by a kernel of its own if no other made it."""
+        known = self.packed.get(tuple(pieces))
+        if known is not None:
+            return known
+        slot = self._slot(tuple(self._aval(piece) for piece in pieces))
+        registers = list(dict.fromkeys(register for register, _ in pieces))
+        if pieces:
+            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)])
+        else:
+            self.slot_avals[slot] = ()
+        self.packed[tuple(pieces)] = slot
+        return slot
+
+    def _run(self, function: Callable[..., Any], inputs: Sequence[Register], results: list[Register], bundles: list[_Bundled]) -> None:
+        sources = [self.source[register] for register in inputs]
+        flat = [piece for pieces in sources for piece in pieces]
+        slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))
+        batches = list(dict.fromkeys(number for kind, number, _ in flat if kind == "batch"))
+        keys = list(dict.fromkeys(number for kind, number, _ in flat if kind == "key"))
+        offsets: dict[tuple[str, int], int] = {}
+        avals: list[Aval] = []
+        for slot in slots:
+            offsets["slot", slot] = len(avals)
+            avals.extend(self.slot_avals[slot])
+        for batch in batches:
+            offsets["batch", batch] = len(avals)
+            avals.extend(self.batch_avals[batch])
+        for key in keys:
+            offsets["key", key] = len(avals)
+            avals.append(Aval((2,), "uint32"))
+
+        def run(*arrays: Any) -> list[Any]:
+            def gathered(pieces: list[tuple[str, int, int]]) -> Any:
+                parts = [arrays[offsets[kind, number] + position] for kind, number, position in pieces]
+                return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=0)
+
+            values = dict(zip(results, function(*map(gathered, sources)), strict=True))
+            return [_piece(values[register], rows) for bundle in bundles for register, rows in bundle.pieces]
+
+        kernel = kernel_of(self.program.name, run, avals)
+        outputs = tuple((bundle.slot, self.slot_avals[bundle.slot]) for bundle in bundles)
+        first = batches[0] if batches else None
+        self.operations.append(Run(kernel, cost_of(kernel), tuple(slots), first, tuple(batches[1:]), tuple(keys), outputs))
+
+    # -- updates --------------------------------------------------------------------------------------------------
+
+    def _update(self, op: Update) -> None:
+        parts: list[Apply] = []
+        for cells in cells_by_task(op).values():
+            group = cells[0][1].group
+            slot = self._pack(self._operand_pieces(op, cells))
+            positions = [cell.position for _, cell in cells]
+            operand_avals = self.slot_avals[slot]
+            if isinstance(op.rule, str):
+                kernel = _assigning(op.rule, group, positions, operand_avals)
+            else:
+                kernel = op.rule.kernel(group, operand_avals)
+            parts.append(Apply(group, kernel, cost_of(kernel), slot, num_bytes(operand_avals)))
+        self.operations.append(ApplyAll(tuple(parts)))
+
+
+def _piece(array: Any, rows: tuple[int, int] | None) -> Any:
+    return array if rows is None else array[rows[0] : rows[1]]
+
+
+def _assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:
+    num_cells = len(group.cells)
+
+    def run(*arrays: Any) -> list[Any]:
+        state, operands = list(arrays[:num_cells]), arrays[num_cells:]
+        for position, operand in zip(positions, operands, strict=True):
+            state[position] = operand if rule == "assign" else state[position] + operand
+        return state
+
+    return kernel_of(rule, run, [*(cell.aval for cell in group.cells), *operand_avals])

@@ -1,0 +1,91 @@
+"""`Run`: the mains that were launched on the tasks of a cluster, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.errors import AbortedError, UnavailableError
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.task import Task
+from simdist.simulation.kernel import Fiber, TaskKilled
+
+__all__ = ["Run"]
+
+# A main that fails so often is not going to succeed.
+MAX_RESTARTS = 20
+BACK_OFF_S = 1.0
+
+
+class Run:
+    """Mains on tasks, one each.
+
+    Attributes:
+        results: what the mains returned, by task.
+        restarts: how often each main was started again.
+    """
+
+    def __init__(
+        self,
+        runtime: SimulatedRuntime,
+        tasks: Sequence[Task],
+        main: Callable[[Task], Any],
+        environ: Callable[[Task], dict[str, str]],
+        restart: str,
+    ) -> None:
+        self.runtime = runtime
+        self.main = main
+        self.environ = environ
+        self.restart = restart
+        self.results: dict[str, Any] = {}
+        self.restarts = {task.name: 0 for task in tasks}
+        self._left = {task.name for task in tasks}
+        self._done = runtime.clock.event()
+        for task in tasks:
+            runtime.mains[task.name] = self._restarted
+            self._start(task)
+
+    def join(self) -> None:
+        """Wait for all mains; raise the first error that was not followed by a restart."""
+        self.runtime.clock.wait(self._done, "the launched mains to end")
+
+    def _start(self, task: Task) -> None:
+        context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
+        fiber = self.runtime.start(task, lambda: self.main(task), context=context)
+        incarnation = task.incarnation
+        assert fiber.finished.callbacks is not None
+        fiber.finished.callbacks.append(lambda _: self._ended(task, fiber, incarnation))
+
+    def _ended(self, task: Task, fiber: Fiber, incarnation: int) -> None:
+        if incarnation != task.incarnation:
+            return
+        error = fiber.error
+        if error is None:
+            self.results[task.name] = fiber.result
+            self._finish(task)
+        elif isinstance(error, TaskKilled):
+            if self.restart == "never":
+                self._fail(UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
+            # Otherwise the runtime restarts the task, or join() says that nothing can end the wait.
+        elif isinstance(error, (UnavailableError, AbortedError)) and self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
+            self.restarts[task.name] += 1
+            delay_s = BACK_OFF_S * min(2.0 ** (self.restarts[task.name] - 1), 32.0)
+            self.runtime.clock.call_later(delay_s, lambda _: self._start(task))
+        else:
+            self._fail(error)
+
+    def _restarted(self, task: Task) -> None:
+        if self.restart == "always" and task.name in self._left:
+            self.restarts[task.name] += 1
+            self._start(task)
+
+    def _finish(self, task: Task) -> None:
+        self._left.discard(task.name)
+        self.runtime.mains.pop(task.name, None)
+        if not self._left and not self._done.triggered:
+            self._done.succeed()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._done.triggered:
+            self._done.fail(error)  # pyright: ignore[reportArgumentType]
+            self._done.defused = True

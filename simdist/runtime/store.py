@@ -1,0 +1,82 @@
+"""Looking at variables, and changing them, from outside of any step.
+
+A look takes no virtual time and is recorded as an observation; an assignment from the notebook happens at once. Both go
+through the ledger, so that they see exactly the version that the schedule has reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.program.kernels import kernel_of
+from simdist.program.ledger import Ledger
+from simdist.program.values import Bundle
+from simdist.variables.state import Cell, Layout
+from simdist.variables.variable import Placement
+
+__all__ = ["Store"]
+
+
+class Store:
+    """The variables of one strategy, seen from outside.
+
+    Args:
+        ledger: computes what is looked at.
+        observed: called at each look, with the name of what was looked at.
+    """
+
+    def __init__(self, ledger: Ledger, observed: Callable[[str], None]) -> None:
+        self.ledger = ledger
+        self.layout = Layout()
+        self.observed = observed
+        ledger.roots.append(self.layout.bundles)
+
+    def look(self, variable: Any) -> Any:
+        """The present value of a variable.
+
+        Raises:
+            UnavailableError: a task that held a part of it has died.
+        """
+        placement: Placement = variable.placement
+        self.observed(variable.name)
+        if placement.spread == "copies" or len(placement.cells) == 1:
+            return self._array(placement.cells[0])
+        arrays = [self._array(cell) for cell in placement.cells]
+        if placement.spread == "shards":
+            return np.concatenate([np.asarray(array) for array in arrays], axis=0)
+        if placement.combine == "first":
+            return arrays[0]
+        total = sum(np.asarray(array) for array in arrays)
+        return total / len(arrays) if placement.combine == "mean" else total
+
+    def _array(self, cell: Cell) -> Any:
+        return self.ledger.arrays(cell.group.present())[cell.position]
+
+    def update(self, rule: str, variables: Sequence[Any], operands: Sequence[Any]) -> None:
+        """Assign to variables, or add to them, at once."""
+        for variable, operand in zip(variables, operands, strict=True):
+            placement: Placement = variable.placement
+            for number, cell in enumerate(placement.cells):
+                part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
+                if placement.spread == "replicas" and number and placement.combine == "sum":
+                    # The sum of the replicas is what was assigned: the first one holds it.
+                    part = jnp.zeros_like(part)
+                self._change(rule, cell, part)
+
+    def _change(self, rule: str, cell: Cell, operand: Any) -> None:
+        group = cell.group
+        avals = tuple(c.aval for c in group.cells)
+        position, size = cell.position, len(avals)
+
+        def run(*arrays: Any) -> list[Any]:
+            state = list(arrays[:size])
+            state[position] = arrays[size] if rule == "assign" else state[position] + arrays[size]
+            return state
+
+        kernel = kernel_of(rule, run, [*avals, cell.aval])
+        (group.bundle,) = self.ledger.call(kernel, (group.present(), Bundle.of([operand])), (avals,), where=f"{rule} {cell.name}")
+        group.version += 1

@@ -1,0 +1,47 @@
+"""A trace as a pandas table, for questions that no picture answers.
+
+pandas is loaded when a table is asked for: the package works without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from simdist.trace.records import NO_FACTS, Trace
+
+__all__ = ["to_dataframe"]
+
+
+def to_dataframe(trace: Trace) -> Any:
+    """All spans of a trace as a pandas DataFrame, one row each, in the order in which they ended.
+
+    Args:
+        trace: the log of a run.
+
+    Returns:
+        A DataFrame with the columns lane, category, name (text), start_s, end_s, duration_s (float64, virtual
+        seconds) and facts (dicts).
+
+    Raises:
+        ImportError: if pandas is not installed.
+
+    Example:
+        >>> trace = Trace()
+        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> to_dataframe(trace)[["lane", "duration_s"]].values.tolist()
+        [['worker:0', 0.5]]
+    """
+    try:
+        pandas: Any = importlib.import_module("pandas")
+    except ImportError as error:
+        raise ImportError("Trace.to_dataframe() needs pandas: pip install pandas, or use Trace.spans.") from error
+    columns = trace.spans.columns()
+    texts = np.array(trace.names.texts, dtype=object)
+    words = {key: texts[columns[key]] for key in ("lane", "category", "name")}
+    start_s, end_s = columns["start_s"], columns["end_s"]
+    facts = [dict(trace.spans.facts.get(row, NO_FACTS)) for row in range(len(trace.spans))]
+    times = {"start_s": start_s, "end_s": end_s, "duration_s": end_s - start_s}
+    return pandas.DataFrame({**words, **times, "facts": facts})

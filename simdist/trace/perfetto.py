@@ -1,0 +1,205 @@
+"""A trace as a file for https://ui.perfetto.dev (and chrome://tracing).
+
+The format is Chrome's trace-event JSON: a process for each task, a thread for each lane of it. Spans become complete
+events, instants become marks, counters become graphs, facts become arguments.
+
+Invariants: times are whole nanoseconds, written as microseconds. Perfetto wants the spans of one thread to nest, so a
+span that would cross another one gets a thread of its own. The file is valid JSON (no NaN), the same for the same
+trace, and appears whole or not at all.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from simdist.errors import InvalidArgumentError
+from simdist.trace.facts import plain
+from simdist.trace.records import Span, Trace
+
+__all__ = ["events", "to_perfetto"]
+
+Event = dict[str, Any]
+
+
+def to_perfetto(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace as a JSON file that Perfetto opens.
+
+    Args:
+        trace: the log of a run.
+        path: the file; directories that are missing are made, an old file is replaced.
+
+    Raises:
+        InvalidArgumentError: if `path` is a directory, or a fact cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> trace = Trace()
+        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     to_perfetto(trace, directory + "/trace.json")
+        ...     sorted(json.loads(Path(directory, "trace.json").read_text()))
+        ['displayTimeUnit', 'traceEvents']
+    """
+    target = _checked_target(Path(path))
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.writelines(_lines(events(trace)))
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _checked_target(target: Path) -> Path:
+    if target.is_dir():
+        raise InvalidArgumentError(f"path must name a file, such as {str(target / 'trace.json')!r}; it is a directory.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidArgumentError(f"path {str(target)!r} lies below a file: give a path below a directory.") from error
+    return target
+
+
+def events(trace: Trace) -> Iterator[Event]:
+    """The trace events of a log: names first, then spans, instants and counters.
+
+    Args:
+        trace: the log of a run.
+
+    Yields:
+        Dicts in the trace-event format; every ``ts`` and ``dur`` is in microseconds.
+
+    Example:
+        >>> trace = Trace()
+        >>> trace.instant("ps:0", "crash", "crash of ps:0", 0.25)
+        >>> [(event["ph"], event.get("ts")) for event in events(trace)]
+        [('M', None), ('M', None), ('M', None), ('M', None), ('i', 250000.0)]
+    """
+    tracks = _Tracks()
+    for lane in [*trace.lanes, *(item.lane for item in trace.instants), *(item.lane for item in trace.counters)]:
+        tracks.first(lane)
+    spans = _spans(trace, tracks)
+    yield from tracks.metadata()
+    yield from spans
+    for item in trace.instants:
+        yield {
+            **tracks.first(item.lane),
+            "ph": "i",
+            "s": "p" if item.category == "crash" else "t",  # a crash is drawn across the whole process
+            "cat": item.category,
+            "name": item.name,
+            "ts": _microseconds(_nanoseconds(item.time_s)),
+            "args": _arguments(item.facts),
+        }
+    for item in trace.counters:
+        if math.isfinite(item.value):
+            yield {
+                "pid": tracks.first(item.lane)["pid"],
+                "ph": "C",
+                "name": item.name if "/" not in item.lane else f"{item.lane.partition('/')[2]} {item.name}",
+                "ts": _microseconds(_nanoseconds(item.time_s)),
+                "args": {"value": item.value},
+            }
+
+
+class _Tracks:
+    """Numbers for processes (tasks) and threads (tracks of a lane), in the order in which they are asked for."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, int] = {}
+        self.threads: dict[tuple[str, int], int] = {}
+
+    def first(self, lane: str) -> Event:
+        return self.track(lane, 0)
+
+    def track(self, lane: str, number: int) -> Event:
+        process = self.processes.setdefault(lane.partition("/")[0], len(self.processes) + 1)
+        return {"pid": process, "tid": self.threads.setdefault((lane, number), len(self.threads) + 1)}
+
+    def metadata(self) -> Iterator[Event]:
+        for task, process in self.processes.items():
+            yield {"pid": process, "ph": "M", "name": "process_name", "args": {"name": task}}
+            yield {"pid": process, "ph": "M", "name": "process_sort_index", "args": {"sort_index": process}}
+        # The further tracks of a lane come right below its first.
+        lanes = list(dict.fromkeys(lane for lane, _ in self.threads))
+        order = sorted(self.threads, key=lambda key: (lanes.index(key[0]), key[1]))
+        for place, (lane, number) in enumerate(order):
+            place_of = self.track(lane, number)
+            name = lane if number == 0 else f"{lane} ({number + 1})"
+            yield {**place_of, "ph": "M", "name": "thread_name", "args": {"name": name}}
+            yield {**place_of, "ph": "M", "name": "thread_sort_index", "args": {"sort_index": place}}
+
+
+def _spans(trace: Trace, tracks: _Tracks) -> list[Event]:
+    """Complete events, outer before inner, each on the first track of its lane on which it nests."""
+    timed = [(_nanoseconds(span.start_s), _nanoseconds(span.end_s), span) for span in trace.spans]
+    # Spans are recorded when they end, so of two with equal times the later recorded one is the outer one.
+    order = sorted(range(len(timed)), key=lambda row: (timed[row][0], -timed[row][1], -row))
+    open_ends: dict[str, list[list[int]]] = {}
+    return [_span_event(*timed[row], tracks, open_ends) for row in order]
+
+
+def _span_event(start: int, end: int, span: Span, tracks: _Tracks, open_ends: dict[str, list[list[int]]]) -> Event:
+    number = _nesting_track(open_ends.setdefault(span.lane, []), start, end)
+    return {
+        **tracks.track(span.lane, number),
+        "ph": "X",
+        "cat": span.category,
+        "name": span.name,
+        "ts": _microseconds(start),
+        "dur": _microseconds(end - start),
+        "args": _arguments(span.facts),
+    }
+
+
+def _nesting_track(stacks: list[list[int]], start: int, end: int) -> int:
+    """The first track whose open spans (kept as their ends, outermost first) contain this one; it is opened there."""
+    for number, stack in enumerate(stacks):
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if not stack or end <= stack[-1]:
+            stack.append(end)
+            return number
+    stacks.append([end])
+    return len(stacks) - 1
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _microseconds(nanoseconds: int) -> float:
+    return nanoseconds / 1000
+
+
+def _arguments(facts: Mapping[str, Any]) -> Event:
+    return {key: _json_value(value) for key, value in facts.items()}
+
+
+def _json_value(value: Any) -> Any:
+    """A fact as JSON allows it: NaN and infinities as text, keys as text."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in cast("list[Any]", value)]
+    return _json_value(plain(value))
+
+
+def _lines(rows: Iterable[Event]) -> Iterator[str]:
+    yield '{"displayTimeUnit": "ms", "traceEvents": ['
+    separator = "\n"
+    for row in rows:
+        yield separator + json.dumps(row, allow_nan=False)
+        separator = ",\n"
+    yield "\n]}\n"

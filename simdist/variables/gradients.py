@@ -1,0 +1,54 @@
+"""`value_and_grad`: the tape. A function that reads variables as it likes, and its gradient with respect to some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from simdist.errors import FailedPreconditionError
+from simdist.program.tracing import active_tracer
+from simdist.variables.optimizer import as_variable
+
+__all__ = ["value_and_grad"]
+
+
+def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bool = False) -> Callable[..., tuple[Any, list[Any]]]:
+    """A function that gives the value of `fn` and its gradients.
+
+    Args:
+        fn: returns a scalar, or with `has_aux` a pair (scalar, anything); reads variables as it likes. What it assigns to
+            variables (moving averages, metrics) is carried out to the step.
+        variables: ours or Keras'; the gradients come in their order.
+        has_aux: whether `fn` returns a pair; default False.
+
+    Returns:
+        A function of the same arguments that returns (value, gradients), or ((value, aux), gradients).
+
+    Raises:
+        FailedPreconditionError: called outside a step.
+    """
+    handles = [as_variable(variable) for variable in variables]
+
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+        tracer = active_tracer()
+        if tracer is None:
+            raise FailedPreconditionError("sd.value_and_grad works inside a step: put it into a function under @sd.function.")
+        held_back: list[tuple[Any, tuple[Any, ...], int]] = []
+
+        def pure(values: list[Any]) -> tuple[Any, Any]:
+            held_back.clear()
+            with tracer.overlay({id(handle): value for handle, value in zip(handles, values, strict=True)}) as overlay:
+                result = fn(*args, **kwargs)
+            value, aux = result if has_aux else (result, None)
+            held_back.extend((rule, targets, len(operands)) for rule, targets, operands in overlay.writes)
+            return value, (aux, [operand for _, _, operands in overlay.writes for operand in operands])
+
+        (value, (aux, operands)), gradients = jax.value_and_grad(pure, has_aux=True)([tracer.read(handle) for handle in handles])
+        for rule, targets, count in held_back:
+            tracer.update(rule, targets, operands[:count])
+            operands = operands[count:]
+        return ((value, aux) if has_aux else value), gradients
+
+    return run

@@ -1,0 +1,155 @@
+"""Optimizers where the variables live.
+
+An update by an optimizer is applied to each group of cells by itself, on the task that holds them, with the optimizer's
+slots, its count of steps and its learning rate beside the cells. That gives the unsharded result exactly when the
+update is element-wise, which is read from its jaxpr: an update that reduces over a whole variable (LAMB, Adafactor, a
+global norm in an Optax chain) is refused for sharded variables. Clipping by norm belongs to the whole gradient, so it
+is taken off the optimizer and done by the worker, before the gradients are cut.
+
+The count of steps of a group is the number of updates that were applied to it: it cannot disagree with the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Aval
+from simdist.variables.shadow import Shadow, keras_shadow, optax_shadow
+from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.variable import Variable
+
+__all__ = ["Optimizer", "OptimizerRule"]
+
+REDUCING = ("reduce_", "argmax", "argmin", "dot_general", "conv", "cumsum", "sort", "cholesky", "qr", "svd", "eigh")
+
+
+class OptimizerRule:
+    """How an `Update` by an optimizer changes a group; one object for each set of variables.
+
+    The first operands of its kernels are the group's arrays: cells, then the optimizer's own state.
+    """
+
+    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+        self.optimizer = optimizer
+        self.names = [variable.name for variable in variables]
+        self.shadows: dict[str, Shadow] = {}
+
+    def __repr__(self) -> str:
+        return f"OptimizerRule({type(self.optimizer).__name__})"
+
+    def join(self, task: str, variables: Sequence[Any], cells: list[tuple[int, Cell]], layout: Layout, arrays_of: Callable[..., Any]) -> None:
+        """Give the cells of one task the optimizer's state, in one group with them."""
+        own = [cell for _, cell in cells]
+        if task in self.shadows:
+            layout.join([*own, *self.shadows[task].cells], arrays_of)
+            return
+        sharded = any(cell.rows is not None for cell in own)
+        make = keras_shadow if hasattr(self.optimizer, "update_step") else optax_shadow
+        shadow = make(self.optimizer, [(variables[number], cell) for number, cell in cells])
+        if sharded and not _is_elementwise(shadow, [cell.aval for cell in own]):
+            raise InvalidArgumentError(
+                f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
+                "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
+            )
+        self.shadows[task] = shadow
+        for cell, array in zip(shadow.cells, shadow.initial, strict=True):
+            layout.add(cell, array)
+        layout.join([*own, *shadow.cells], arrays_of)
+        shadow.publish(len(self.shadows) == 1)
+
+    def kernel(self, group: Group, operand_avals: Sequence[Aval]) -> Kernel:
+        """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays."""
+        shadow, num_cells = self.shadows[group.task], len(operand_avals)
+
+        def run(*arrays: Any) -> list[Any]:
+            size = len(group.cells)
+            values, state, gradients = arrays[:num_cells], arrays[num_cells:size], arrays[size:]
+            new_values, new_state = shadow.apply(values, state, gradients)
+            return [*new_values, *new_state]
+
+        return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
+
+
+def _is_elementwise(shadow: Shadow, avals: Sequence[Aval]) -> bool:
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in shadow.cells]
+    jaxpr = jax.make_jaxpr(shadow.apply)(specs, state, specs)
+    return not any(word in str(jaxpr) for word in REDUCING)
+
+
+class Optimizer:
+    """A Keras optimizer or an Optax transformation, applied where the variables live.
+
+    Args:
+        optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
+
+    Raises:
+        TypeError: neither of the two.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        if not (hasattr(optimizer, "update_step") or (hasattr(optimizer, "init") and hasattr(optimizer, "update"))):
+            raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
+        self.wrapped = optimizer
+        self._rules: dict[tuple[int, ...], OptimizerRule] = {}
+        self._variables: list[Variable] = []
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], reduce: Callable[[list[Any]], list[Any]] | None = None) -> None:
+        """Update variables by their gradients; in a step, an operation of the program.
+
+        Args:
+            grads_and_vars: pairs (gradient, variable); a gradient of None leaves its variable alone.
+            reduce: combines the gradients of the replicas first; the strategy's, where there are several.
+
+        Raises:
+            FailedPreconditionError: called outside a step.
+        """
+        tracer = active_tracer()
+        if tracer is None:
+            raise FailedPreconditionError("Optimizer.apply_gradients works inside a step: put it into a function under @sd.function.")
+        pairs = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars if gradient is not None]
+        variables = [variable for _, variable in pairs]
+        gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
+        if reduce is not None:
+            gradients = reduce(gradients)
+        key = tuple(map(id, variables))
+        if key not in self._rules:
+            self._rules[key] = OptimizerRule(self.wrapped, variables)
+            self._variables = variables
+        tracer.update(self._rules[key], variables, self._clipped(gradients))
+
+    def _clipped(self, gradients: list[Any]) -> list[Any]:
+        clip = getattr(self.wrapped, "_clip_gradients", None)
+        return gradients if clip is None else list(clip(gradients))
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates were applied."""
+        if hasattr(self.wrapped, "iterations"):
+            return self.wrapped.iterations
+        shadows = [shadow for rule in self._rules.values() for shadow in rule.shadows.values()]
+        return shadows[0].iterations if shadows else 0
+
+
+def as_variable(variable: Any) -> Variable:
+    """Our variable behind a Keras variable, or the variable itself.
+
+    Raises:
+        InvalidArgumentError: made outside a strategy's scope.
+    """
+    own = variable if isinstance(variable, Variable) else getattr(variable, "simdist_variable", None)
+    if own is None:
+        raise InvalidArgumentError(
+            f"The variable {getattr(variable, 'path', variable)!r} was made outside strategy.scope(), so no strategy knows where it lives. "
+            "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
+        )
+    return own
+
+
