@@ -101,8 +101,8 @@ def no_front_end() -> str | None:
 
 
 STATIC = [
-    tool("format", "ruff", "format", "--check", "."),
-    tool("lint", "ruff", "check", "."),
+    tool("format", "ruff", "format", "--check", "--output-format=concise", "."),
+    tool("lint", "ruff", "check", "--output-format=concise", "."),
     tool("spelling", "codespell"),
     tool("types", "pyright"),
     tool("layers", "lint-imports"),

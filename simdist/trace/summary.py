@@ -4,8 +4,9 @@ A lane is *busy* while at least one span of work covers the moment. Spans of the
 (a closure contains the work that is done for it, and waiting), nor do those of ``down``.
 
 A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
-the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the ``retry``
-instants up to its restart (or its next crash, or the end of the run) that name the lane in a fact ``task``, or name no task.
+the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
+``retry`` instants up to its restart (or its next crash, or the end of the run) that name the lane in a fact ``task``,
+or name no task.
 
 Invariants: sums are exactly rounded (math.fsum), so a summary is the same on every machine; a moment that
 never came is None.

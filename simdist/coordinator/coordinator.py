@@ -1,0 +1,194 @@
+"""`ClusterCoordinator`: schedules closures on workers, and sees to it that each runs.
+
+The decisions are those of `simdist.coordinator.queue`; this file carries them out on the simulated cluster.
+
+Taught in lessons 00 and 01.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
+from simdist.coordinator.queue import ClosureQueue, Decision
+from simdist.coordinator.remote_value import RemoteValue, Result
+from simdist.coordinator.worker import Reply, WorkerLoop
+from simdist.errors import CancelledError, InvalidArgumentError
+from simdist.runtime.membership import Decision as Seen
+from simdist.strategies.parameter_server import ParameterServerStrategy
+
+__all__ = ["ClusterCoordinator", "Closure"]
+
+
+@dataclass
+class Closure:
+    """One scheduled call. `repeat` steps of a traced function are one closure."""
+
+    fn: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Result
+    repeat: int = 1
+
+
+class ClusterCoordinator:
+    """Runs functions on the workers of a parameter-server strategy; one for each strategy.
+
+    Args:
+        strategy: a `ParameterServerStrategy`.
+
+    Raises:
+        InvalidArgumentError: another kind of strategy.
+    """
+
+    _of: weakref.WeakKeyDictionary[Any, ClusterCoordinator] = weakref.WeakKeyDictionary()
+
+    def __new__(cls, strategy: Any) -> ClusterCoordinator:
+        if not isinstance(strategy, ParameterServerStrategy):
+            raise InvalidArgumentError(f"ClusterCoordinator needs a ParameterServerStrategy; got {type(strategy).__name__}.")
+        known = cls._of.get(strategy)
+        if known is None:
+            known = cls._of[strategy] = super().__new__(cls)
+            known._set_up(strategy)
+        return known
+
+    def _set_up(self, strategy: ParameterServerStrategy) -> None:
+        self.strategy = strategy
+        self.runtime = strategy.runtime
+        self.queue = ClosureQueue()
+        self.closures: dict[int, Closure] = {}
+        self.scheduled = 0
+        self._idle = self.runtime.clock.event()
+        self.workers = {name: WorkerLoop(strategy, self.runtime.tasks[name], self._replied) for name in strategy.workers}
+        self.runtime.listeners.append(self._membership_changed)
+        for name, worker in self.workers.items():
+            self.runtime.mains[name] = lambda task, worker=worker: worker.start()
+            worker.start()
+        self.runtime.watch(strategy.workers)
+        self.runtime.watch(strategy.servers)
+
+    # -- for users ------------------------------------------------------------------------------------------------
+
+    def schedule(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Run a function on some worker, as soon as one is free. Returns at once.
+
+        Args:
+            fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker.
+            args, kwargs: its arguments; per-worker values become those of the worker.
+
+        Returns:
+            A `RemoteValue`.
+
+        Raises:
+            TypeError: `fn` is not a function.
+            InvalidArgumentError: a `RemoteValue` among the arguments.
+            Exception: the error of an earlier closure, once.
+        """
+        self._raise_stored()
+        if not callable(fn):
+            raise TypeError(f"schedule takes a function; got {type(fn).__name__}.")
+        return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
+
+    def schedule_steps(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeat: int) -> Result:
+        """Like `schedule`, with several steps in one closure; gives the result of the last."""
+        if any(isinstance(leaf, RemoteValue) for leaf in jax.tree_util.tree_leaves((args, kwargs))):
+            raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
+        number = self.scheduled
+        self.scheduled += 1
+        result = Result(self.runtime.clock, self.runtime.ledger, number)
+        self.closures[number] = Closure(fn, args, kwargs, result, repeat)
+        self._carry_out(self.queue.schedule(number))
+        return result
+
+    def join(self) -> None:
+        """Wait for everything that was scheduled; raise the first error of a closure, once."""
+        while self.queue.pending:
+            self._idle = self.runtime.clock.event()
+            self.runtime.clock.wait(self._idle, f"{self.queue.pending} closures (join)")
+        self._raise_stored()
+
+    def done(self) -> bool:
+        """Whether nothing is pending; raises the first error of a closure, once."""
+        self._raise_stored()
+        return self.queue.pending == 0
+
+    def fetch(self, value: Any) -> Any:
+        """A structure with each `RemoteValue` replaced by its value."""
+        return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, value)
+
+    def create_per_worker_dataset(self, source: Any) -> PerWorkerDataset:
+        """A dataset on each worker.
+
+        Args:
+            source: a function that returns an `sd.Dataset` or a distributed one, or one of these.
+
+        Raises:
+            InvalidArgumentError: something else.
+        """
+        from simdist.data import Dataset
+        from simdist.strategies.base import DistributedFromFunction
+
+        if not callable(source) and not isinstance(source, (Dataset, DistributedFromFunction)):
+            raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
+        return PerWorkerDataset(source)
+
+    def create_per_worker_resource(self, fn: Callable[[], Any]) -> PerWorkerResource:
+        """Something that each worker makes by calling `fn`; made again when it comes back."""
+        return PerWorkerResource(fn)
+
+    # -- facts and decisions --------------------------------------------------------------------------------------
+
+    def _membership_changed(self, seen: Seen) -> None:
+        if seen.task in self.workers:
+            up = seen.kind == "up"
+            self._carry_out(self.queue.worker_up(seen.task) if up else self.queue.worker_down(seen.task))
+
+    def _replied(self, reply: Reply) -> None:
+        if reply.error is not None:
+            self._carry_out(self.queue.raised(reply.worker, reply.closure, reply.error))
+            return
+        if self.queue.running.get(reply.worker) == reply.closure:
+            reply.commit()
+            result = self.closures[reply.closure].result
+            result.bundle, result.rebuild, result.plain = reply.bundle, reply.rebuild, reply.plain
+        self._carry_out(self.queue.completed(reply.worker, reply.closure))
+
+    def _carry_out(self, decisions: list[Decision]) -> None:
+        trace, now, chief = self.runtime.trace, self.runtime.now, self.runtime.chief.name
+        for decision in decisions:
+            closure = self.closures[decision.closure]
+            match decision.kind:
+                case "dispatch":
+                    self.workers[decision.worker].send(decision.closure, closure)
+                case "retry":
+                    trace.instant(decision.worker, "retry", f"closure {decision.closure} is run again", now, closure=decision.closure)
+                case "resolve":
+                    self._end(decision.closure, None)
+                case "fail":
+                    name = type(decision.error).__name__
+                    trace.instant(decision.worker, "error", f"closure {decision.closure}: {name}", now, closure=decision.closure)
+                    self._end(decision.closure, decision.error)
+                case _:
+                    trace.instant(chief, "cancel", f"closure {decision.closure}", now, closure=decision.closure)
+                    error = CancelledError(f"Closure {decision.closure} was cancelled, because another closure failed: {self.queue.error!r}")
+                    self._end(decision.closure, error)
+        trace.counter(chief, "queue", now, len(self.queue.queue))
+        if not self.queue.pending and not self._idle.triggered:
+            self._idle.succeed()
+
+    def _end(self, number: int, error: BaseException | None) -> None:
+        result = self.closures.pop(number).result
+        result.error = error
+        result.ready.succeed()
+
+    def _raise_stored(self) -> None:
+        error = self.queue.take_error()
+        if error is not None:
+            raise error
+
+

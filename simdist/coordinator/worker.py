@@ -1,0 +1,129 @@
+"""The loop of a worker: take a closure, run it, reply.
+
+A traced step is found (or traced) for the batches that this worker's iterators have next, linked once for all workers,
+and run `repeat` times. A plain function is simply called. Updates of the chief's variables travel with the reply.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simdist.coordinator.per_worker import PerWorker
+from simdist.data import InputContext
+from simdist.errors import OutOfRangeError
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.values import Bundle
+from simdist.runtime.interpreter import run_step
+from simdist.runtime.linking import Apply, LinkedProgram, link
+from simdist.runtime.simulated_task import SimulatedTask
+from simdist.runtime.task import Task
+from simdist.simulation.kernel import Event
+from simdist.simulation.task_context import active_context
+from simdist.strategies.base import Strategy
+
+__all__ = ["Reply", "WorkerLoop"]
+
+
+@dataclass
+class Reply:
+    """What a worker sends back."""
+
+    worker: str
+    closure: int
+    bundle: Bundle | None = None
+    rebuild: Callable[[list[Any]], Any] | None = None
+    plain: Any = None
+    error: BaseException | None = None
+    updates: list[tuple[Apply, Bundle]] = field(default_factory=list[tuple[Apply, Bundle]])
+    chief: Any = None
+
+    def commit(self) -> None:
+        """Apply what travelled with the reply."""
+        for part, bundle in self.updates:
+            now = self.chief.clock.now
+            self.chief.commit(self.chief.task, part, bundle, now, now)
+
+
+class WorkerLoop:
+    """One worker, through all its incarnations."""
+
+    def __init__(self, strategy: Strategy, task: Task, replied: Callable[[Reply], None]) -> None:
+        self.strategy = strategy
+        self.runtime = strategy.runtime
+        self.task = task
+        self.replied = replied
+        self.inbox: deque[tuple[int, Any]] = deque()
+        self.mail: Event | None = None
+
+    def start(self) -> None:
+        """Begin the present incarnation's loop."""
+        self.inbox.clear()
+        self.mail = None
+        self.runtime.start(self.task, self._loop)
+
+    def send(self, number: int, closure: Any) -> None:
+        """Send a closure from the chief."""
+
+        def arrived() -> None:
+            self.inbox.append((number, closure))
+            if self.mail is not None and not self.mail.triggered:
+                self.mail.succeed()
+
+        self.runtime.send(self.runtime.chief, self.task, 0, arrived)
+
+    def _loop(self) -> None:
+        active_context().strategies.append(self.strategy)
+        while True:
+            if not self.inbox:
+                self.mail = self.runtime.clock.event()
+                self.runtime.clock.wait(self.mail, "a closure")
+            number, closure = self.inbox.popleft()
+            began = self.runtime.now
+            reply = Reply(self.task.name, number, chief=SimulatedTask(self.runtime, self.runtime.chief))
+            try:
+                self._run(closure, reply)
+            except Exception as error:
+                reply.error = error
+            self.runtime.trace.span(self.task.name, "closure", f"closure {number}", began, self.runtime.now, closure=number)
+            self.runtime.send(self.task, self.runtime.chief, 0, lambda reply=reply: self.replied(reply))
+
+    def _run(self, closure: Any, reply: Reply) -> None:
+        fn = closure.fn
+        resolve = self._resolve
+        if not isinstance(fn, StepFunction):
+            import jax
+
+            args, kwargs = jax.tree_util.tree_map(resolve, (closure.args, closure.kwargs))
+            active_context().locals["worker_index"] = int(self.task.name.split(":")[1])
+            reply.plain = fn(*args, **kwargs)
+            return
+        call = fn.bind(closure.args, closure.kwargs, resolve)
+        task = SimulatedTask(self.runtime, self.task, lambda part, bundle: reply.updates.append((part, bundle)))
+        arguments = Bundle.of(call.arrays) if call.arrays else None
+        for _ in range(closure.repeat):
+            linked = self._linked(fn, call)
+            reply.bundle, reply.rebuild = run_step(linked, task, call.iterators, arguments), linked.rebuild
+
+    def _resolve(self, leaf: Any) -> Any:
+        if not isinstance(leaf, PerWorker):
+            return leaf
+        workers: list[str] = self.strategy.workers  # pyright: ignore[reportAttributeAccessIssue]
+        context = InputContext(len(workers), workers.index(self.task.name), self.strategy.num_replicas_in_sync)
+        return leaf.on(self.task, context)
+
+    def _linked(self, fn: StepFunction, call: BoundCall) -> LinkedProgram:
+        """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
+        try:
+            program = fn.program(call, context=id(self.strategy))
+        except StopIteration:
+            raise OutOfRangeError(
+                f"The dataset of {self.task.name} has run out after {self.task.steps} steps. Schedule fewer steps, or end the dataset with .repeat()."
+            ) from None
+        known: dict[int, LinkedProgram] = self.strategy.__dict__.setdefault("linked", {})
+        linked = known.get(id(program))
+        if linked is None or linked.version != self.strategy.store.layout.version:
+            linked = known[id(program)] = link(program, self.strategy.store.layout, self.runtime.ledger.arrays)
+        return linked

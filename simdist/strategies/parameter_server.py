@@ -1,0 +1,88 @@
+"""`ParameterServerStrategy`: variables on servers, steps on workers, each at its own pace.
+
+Variables are placed in turn on the parameter servers; large ones are split by a partitioner, and their shards placed in
+turn. A worker reads what a step needs, computes, and sends its updates, which the server applies as they come: workers do
+not wait for each other, so a gradient may be older than the variable that it changes. Metrics lie on the chief: what a
+closure adds to them travels with its reply, so a closure that dies halfway does not count.
+
+Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.values import aval_of
+from simdist.runtime.cluster import Cluster
+from simdist.strategies.base import Strategy
+from simdist.variables.partitioners import checked_partitions, row_ranges
+from simdist.variables.state import Cell
+from simdist.variables.variable import Placement, Variable, VariableAggregation, VariableSynchronization
+
+__all__ = ["ParameterServerStrategy"]
+
+
+class ParameterServerStrategy(Strategy):
+    """Asynchronous training with parameter servers.
+
+    Args:
+        cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
+        variable_partitioner: splits large variables along their first axis; default: none is split.
+
+    Raises:
+        InvalidArgumentError: no worker, no ps, or a resolver that belongs to no `Cluster`.
+    """
+
+    def __init__(self, cluster_or_resolver: Any, variable_partitioner: Any = None) -> None:
+        cluster = getattr(cluster_or_resolver, "cluster", cluster_or_resolver)
+        if not isinstance(cluster, Cluster):
+            raise InvalidArgumentError(
+                f"ParameterServerStrategy needs an sd.Cluster (or its .resolver); got {type(cluster_or_resolver).__name__}. "
+                'For example sd.Cluster({"worker": 3, "ps": 2}).'
+            )
+        for job in ("worker", "ps"):
+            if job not in cluster.spec.jobs or cluster.spec.num_tasks(job) == 0:
+                raise InvalidArgumentError(f'ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}.')
+        super().__init__(cluster)
+        self.cluster_resolver = cluster.resolver
+        self.partitioner = variable_partitioner
+        self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
+        self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
+        self._next_server = 0
+
+    @property
+    def home(self) -> str:
+        return self.runtime.chief.name
+
+    def place(self, variable: Variable, value: Any) -> Placement:
+        """Metrics and counters go to the chief, all else to the servers in turn."""
+        if variable.synchronization is VariableSynchronization.ON_READ:
+            return self.whole(variable, value, self.home, kind="metric")
+        if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+            return self.whole(variable, value, self.home, kind="slot")
+        shards = self._num_shards(variable)
+        if shards == 1:
+            return self.whole(variable, value, self._server())
+        cells: list[Cell] = []
+        for first, stop in row_ranges(variable.shape[0], shards):
+            piece = jnp.asarray(np.asarray(value)[first:stop])
+            cell = Cell(variable.name, aval_of(piece), self._server(), (first, stop))
+            self.store.layout.add(cell, piece)
+            cells.append(cell)
+        return Placement(cells, self.store)
+
+    def _num_shards(self, variable: Variable) -> int:
+        if self.partitioner is None or not variable.shape:
+            return 1
+        return checked_partitions(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
+
+    def _server(self) -> str:
+        server = self.servers[self._next_server % len(self.servers)]
+        self._next_server += 1
+        return server

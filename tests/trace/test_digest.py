@@ -1,0 +1,189 @@
+"""The digest: equal for equal runs in every process, different for everything that happened differently."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simdist.cluster import TaskId
+from simdist.errors import InvalidArgumentError
+from simdist.trace import Trace
+from simdist.trace.digest import ROWS_A_TIME
+
+PROGRAM = """
+from simdist.trace import Trace
+trace = Trace(seed=5)
+lanes = list({f"ps:{index}" for index in range(12)})  # in the order of this process' hash seed
+for lane in lanes:
+    trace.names.code(lane)                            # so that name codes differ, too
+for index in range(50):
+    trace.span(f"worker:{index % 2}", "compute", "step", index / 7, index / 7 + 0.1, servers={"ps:0", "ps:1", "ps:2"})
+for lane in lanes:
+    trace.total(lane, "bytes_sent", 8)
+trace.instant("worker:0", "crash", "crash", 9.0, known={"b", "a", "c"})
+trace.counter("ps:0", "queue", 1.0, 2.0)
+print(trace.digest(), lanes)
+"""
+
+
+def in_a_process(hash_seed: int) -> list[str]:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": str(hash_seed),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.split(maxsplit=1)
+
+
+def test_same_trace_in_two_processes_has_the_same_digest() -> None:
+    first, second = in_a_process(1), in_a_process(2)
+    assert first[1] != second[1], "the hash seeds must give different orders, or this test shows nothing"
+    assert first[0] == second[0]
+
+
+def record(**changes: Any) -> Trace:
+    """A small trace with one record of every kind."""
+    trace = Trace(seed=changes.get("seed", 0))
+    trace.declare_lane(changes.get("declared", "worker:0"))
+    trace.span(
+        changes.get("lane", "worker:0"),
+        changes.get("category", "compute"),
+        changes.get("name", "step"),
+        changes.get("start_s", 0.25),
+        changes.get("end_s", 1.0),
+        **changes.get("facts", {"bytes": 8, "closure": 1}),
+    )
+    trace.span("worker:0", "update", "push", 1.0, 1.5)
+    trace.instant("worker:0", changes.get("instant", "crash"), "crash", changes.get("time_s", 2.0), incarnation=0)
+    trace.counter("ps:0", changes.get("counter", "queue"), 0.5, changes.get("value", 3.0))
+    trace.total("ps:0", "bytes_sent", changes.get("amount", 100))
+    return trace
+
+
+def test_digest_is_sixteen_hexadecimal_digits() -> None:
+    digest = record().digest()
+    assert len(digest) == 16
+    assert int(digest, 16) >= 0
+    assert record().digest() == digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"declared": "worker:1"},
+        {"lane": "worker:1"},
+        {"category": "read"},
+        {"name": "push"},
+        {"start_s": np.nextafter(0.25, 1)},
+        {"end_s": np.nextafter(1.0, 2)},
+        {"start_s": -0.0},
+        {"facts": {}},
+        {"facts": {"bytes": 9, "closure": 1}},
+        {"facts": {"bytes": 8, "task": 1}},
+        {"instant": "restart"},
+        {"time_s": 2.5},
+        {"counter": "staleness"},
+        {"value": 4.0},
+        {"amount": 101},
+    ],
+)
+def test_any_change_changes_the_digest(change: dict[str, Any]) -> None:
+    assert record(**change).digest() != record().digest()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"closure": 1, "bytes": 8},
+        {"bytes": np.int64(8), "closure": np.int32(1)},
+    ],
+)
+def test_order_and_number_type_of_facts_do_not_matter(facts: dict[str, Any]) -> None:
+    assert record(facts=facts).digest() == record().digest()
+
+
+def test_name_codes_do_not_matter() -> None:
+    def trace(*first: str) -> Trace:
+        trace = Trace()
+        for name in first:
+            trace.names.code(name)
+        trace.span("a", "compute", "b", 0.0, 1.0)
+        trace.counter("b", "a", 0.0, 1.0)
+        return trace
+
+    assert trace().digest() == trace("unused", "b", "a").digest()
+
+
+def test_names_are_not_confused_with_their_places() -> None:
+    first, second = Trace(), Trace()
+    first.span("a", "b", "a", 0.0, 1.0)
+    second.span("b", "a", "b", 0.0, 1.0)
+    assert first.digest() != second.digest()
+
+
+def test_order_of_spans_matters() -> None:
+    first, second = Trace(), Trace()
+    for trace, lanes in ((first, "ab"), (second, "ba")):
+        for lane in lanes:
+            trace.span(lane, "compute", "step", 0.0, 1.0)
+    assert first.digest() != second.digest()
+
+
+def test_looking_changes_nothing() -> None:
+    trace = record()
+    before = trace.digest()
+    trace.instants.items.insert(0, trace.instants[0].__class__("worker:0", "observe", "print", 0.1, {"value": 3}))
+    trace.value_dependent = True
+    assert trace.digest() == before
+
+
+def test_facts_belong_to_their_row() -> None:
+    first, second = Trace(), Trace()
+    for trace, facts in ((first, ({"n": 1}, {})), (second, ({}, {"n": 1}))):
+        for fact in facts:
+            trace.span("a", "compute", "step", 0.0, 1.0, **fact)
+    assert first.digest() != second.digest()
+
+
+def test_long_logs_are_written_whole() -> None:
+    def trace(last: int) -> Trace:
+        trace = Trace()
+        for row in range(ROWS_A_TIME + 10):
+            trace.span("a", "compute", "step", 0.0, 1.0, row=row)
+        trace.span("a", "compute", "step", 0.0, 1.0, row=last)
+        return trace
+
+    assert trace(1).digest() != trace(2).digest()
+
+
+def test_empty_trace_has_a_digest() -> None:
+    assert Trace().digest() == Trace().digest() != Trace(seed=1).digest()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"task": TaskId("worker", 1)},
+        {"loss": float("nan")},
+        {"shape": (2, 3), "ids": np.arange(3)},
+        {"by_step": {1: "a", "b": 2}},
+        {"text": "Ä", "raw": b"\\x00"},
+    ],
+)
+def test_usual_facts_can_be_digested(facts: dict[str, Any]) -> None:
+    assert record(facts=facts).digest() == record(facts=facts).digest() != record().digest()
+
+
+def test_fact_without_a_lasting_text_raises() -> None:
+    make: Callable[[], object] = object
+    with pytest.raises(InvalidArgumentError, match="numbers, text, lists and dicts"):
+        record(facts={"thing": make()}).digest()

@@ -1,0 +1,160 @@
+"""The summary: busy time, counts, bytes, failures and their recovery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simdist.trace import Trace, format_summary
+
+
+def only_failure(trace: Trace) -> dict[str, Any]:
+    (failure,) = trace.summary()["failures"]
+    return failure
+
+
+def test_overlapping_spans_are_counted_once() -> None:
+    trace = Trace()
+    trace.span("worker:0", "read", "a", 0.0, 2.0)
+    trace.span("worker:0", "compute", "b", 1.0, 3.0)
+    trace.span("worker:0", "update", "c", 3.5, 4.0)
+    lane = trace.summary()["lanes"]["worker:0"]
+    assert (lane["busy_s"], lane["utilisation"]) == (3.5, 0.875)
+    assert lane["seconds"] == {"compute": 2.0, "read": 2.0, "update": 0.5}
+
+
+def test_closures_and_down_time_are_no_work() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 1.0, 2.0)
+    trace.span("worker:0", "closure", "closure 0", 0.0, 4.0)
+    trace.span("worker:0", "down", "down", 4.0, 8.0)
+    lane = trace.summary()["lanes"]["worker:0"]
+    assert (lane["busy_s"], lane["seconds"]["down"], lane["seconds"]["closure"]) == (1.0, 4.0, 4.0)
+
+
+intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=12)
+
+
+@given(intervals)
+def test_busy_time_is_the_measure_of_the_union(rows: list[tuple[int, int]]) -> None:
+    trace = Trace()
+    covered = np.zeros(50, bool)
+    for start, length in rows:
+        trace.span("a", "compute", "step", float(start), float(start + length))
+        covered[start : start + length] = True
+    assert sum(lane["busy_s"] for lane in trace.summary()["lanes"].values()) == covered.sum()
+
+
+def test_counts_are_by_category() -> None:
+    trace = Trace()
+    for _ in range(3):
+        trace.span("a", "compute", "step", 0.0, 1.0)
+    trace.span("a", "apply", "sgd", 0.0, 1.0)
+    trace.instant("a", "fault", "slow", 0.0)
+    numbers = trace.summary()
+    assert (numbers["spans"], numbers["instants"]) == ({"apply": 1, "compute": 3}, {"fault": 1})
+
+
+def test_lanes_come_in_declared_order_then_as_they_appear() -> None:
+    trace = Trace()
+    trace.declare_lane("ps:0")
+    trace.span("worker:1", "compute", "step", 0.0, 1.0)
+    trace.span("ps:0", "apply", "sgd", 0.0, 1.0)
+    trace.total("chief", "bytes_sent", 5)
+    assert list(trace.summary()["lanes"]) == ["ps:0", "worker:1", "chief"]
+
+
+def test_bytes_are_by_lane() -> None:
+    trace = Trace()
+    trace.total("ps:0", "bytes_sent", 8.0)
+    trace.total("ps:0", "updates", 3)
+    trace.declare_lane("ps:1")
+    lanes = trace.summary()["lanes"]
+    assert (lanes["ps:0"]["bytes_sent"], lanes["ps:1"]["bytes_sent"]) == (8, 0)
+
+
+def test_failure_is_followed_to_its_restart() -> None:
+    trace = Trace()
+    trace.instant("worker:1", "crash", "crash", 1.0)
+    trace.instant("worker:2", "detect", "of another", 1.25)
+    trace.instant("worker:1", "detect", "detected", 1.5)
+    trace.instant("chief", "retry", "closure 3", 1.5, task="worker:1")
+    trace.instant("chief", "retry", "closure 4", 1.5, task="worker:2")
+    trace.instant("worker:1", "restart", "restarted", 3.0)
+    trace.instant("chief", "retry", "closure 5", 3.5, task="worker:1")
+    assert only_failure(trace) == {
+        "task": "worker:1",
+        "time_s": 1.0,
+        "detected_s": 1.5,
+        "restarted_s": 3.0,
+        "recovery_s": 2.0,
+        "retried_closures": 1,
+    }
+
+
+def test_retry_that_names_no_task_counts_for_the_open_failure() -> None:
+    trace = Trace()
+    trace.instant("chief", "retry", "before", 0.5)
+    trace.instant("worker:1", "crash", "crash", 1.0)
+    trace.instant("worker:0", "retry", "closure 3", 1.5)
+    assert only_failure(trace)["retried_closures"] == 1
+
+
+def test_failure_that_was_never_repaired_has_no_recovery() -> None:
+    trace = Trace()
+    trace.instant("ps:0", "restart", "an earlier one", 0.0)
+    trace.instant("ps:0", "crash", "crash", 0.0)
+    failure = only_failure(trace)
+    assert (failure["detected_s"], failure["restarted_s"], failure["recovery_s"]) == (None, None, None)
+
+
+def test_second_crash_ends_the_story_of_the_first() -> None:
+    trace = Trace()
+    trace.instant("worker:0", "crash", "first", 1.0)
+    trace.instant("worker:0", "crash", "second", 2.0)
+    trace.instant("worker:0", "detect", "detected", 2.5)
+    trace.instant("worker:0", "restart", "restarted", 3.0)
+    first, second = trace.summary()["failures"]
+    assert (first["detected_s"], first["restarted_s"]) == (None, None)
+    assert (second["detected_s"], second["recovery_s"]) == (2.5, 1.0)
+
+
+def test_empty_trace_has_a_summary_and_a_text() -> None:
+    numbers = Trace(seed=4).summary()
+    assert (numbers["duration_s"], numbers["lanes"], numbers["failures"]) == (0.0, {}, [])
+    assert format_summary(numbers) == "0.000000 virtual seconds, seed 4\nspans: none\ninstants: none"
+
+
+def test_instant_at_time_zero_does_not_divide_by_zero() -> None:
+    trace = Trace()
+    trace.instant("worker:0", "fault", "slow", 0.0)
+    assert trace.summary()["lanes"]["worker:0"]["utilisation"] == 0.0
+
+
+@pytest.fixture
+def text() -> str:
+    trace = Trace(seed=1)
+    trace.span("worker:0", "compute", "step", 0.0, 3.0)
+    trace.span("worker:10", "read", "pull", 0.0, 1.5)
+    trace.total("worker:0", "bytes_sent", 1234567)
+    trace.instant("worker:10", "crash", "crash", 1.5)
+    return format_summary(trace.summary())
+
+
+def test_text_is_aligned(text: str) -> None:
+    assert text.splitlines() == [
+        "3.000000 virtual seconds, seed 1",
+        "spans: compute 1, read 1",
+        "instants: crash 1",
+        "",
+        "lane       busy_s    busy     bytes_sent  compute_s  read_s",
+        "worker:0   3.000000  100.0 %  1,234,567   3.000000   -",
+        "worker:10  1.500000  50.0 %   0           -          1.500000",
+        "",
+        "crashed    time_s    detected_s  restarted_s  recovery_s  retried_closures",
+        "worker:10  1.500000  -           -            -           0",
+    ]
