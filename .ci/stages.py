@@ -25,7 +25,8 @@ ROOT = environment.ROOT
 FRONT_END = environment.FRONT_END
 BUNDLE = FRONT_END / "simdist_widgets" / "static"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
-NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/pytest.ini", "--rootdir=.", "--nbval", "--nbval-current-env"]
+NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
+NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/pytest.ini", "--rootdir=.", *NBVAL]
 PARALLEL = ["-n", "2", "--dist", "loadfile"]
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
@@ -119,8 +120,7 @@ TESTS = [
 def test_environment() -> dict[str, str]:
     """Variables that make a run the same on every machine: the CPU, Keras on JAX, no colour codes, quiet logs."""
     fixed = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "CI": "true"}
-    jupyter = {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    return {"JAX_PLATFORMS": "cpu", **os.environ, **fixed, **jupyter}
+    return {"JAX_PLATFORMS": "cpu", **os.environ, **fixed, "JUPYTER_PLATFORM_DIRS": "1"}
 
 
 def run(stage: Stage) -> Outcome:

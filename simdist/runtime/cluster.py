@@ -114,7 +114,7 @@ class Cluster:
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
         tasks = [self.runtime.tasks[f"{job}:{index}"] for index in self.spec.task_indices(job)]
-        return Run(self.runtime, tasks, lambda task: main(*args), lambda task: self._environ(task), restart)
+        return Run(self, tasks, lambda task: main(*args), lambda task: self._environ(task), restart)
 
     def _environ(self, task: Task) -> dict[str, str]:
         job, index = task.name.split(":")

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from simdist.program.cost import Cost, cost_of
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.operations import Argument, Check, Compute, Next, Program, RandomKey, Read, Return, Update
+from simdist.program.operations import AllReduce, Argument, Check, Compute, Next, Program, RandomKey, Read, Return, Update
 from simdist.program.values import Aval, Bundle, num_bytes
 from simdist.variables.state import Cell, Group, Layout
 
@@ -63,6 +63,7 @@ class Run:
     spread: tuple[int, ...]  # further batches, whose leaves are passed as host arrays
     keys: tuple[int, ...]
     outputs: tuple[tuple[Slot, tuple[Aval, ...]], ...]
+    all_reduce_bytes: int | None = None  # set for a reduction over the devices of the task: what each of them gives
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,8 @@ class _Linker:
                     self._compute(op, operations[place + 1 :])
                 case Update():
                     self._update(op)
+                case AllReduce():
+                    self._all_reduce(op, operations[place + 1 :])
                 case Check():
                     self.operations.append(CheckFinite(self._pack([(op.operand, None)]), op.message))
                 case Return():
@@ -241,14 +244,33 @@ class _Linker:
 
     def _compute(self, op: Compute, later: Sequence[Any]) -> None:
         """Link a kernel: its results are cut into one bundle for each consumer."""
-        made = set(op.outputs)
+        self._produce(op.kernel.function, op.inputs, list(op.outputs), later, None)
+
+    def _all_reduce(self, op: AllReduce, later: Sequence[Any]) -> None:
+        """Add the replicas' values in the order of the ring that starts at replica 0."""
+        count = len(op.outputs)
+        replicas = len(op.operands) // count
+
+        def combine(*arrays: Any) -> list[Any]:
+            totals = list(arrays[:count])
+            for replica in range(1, replicas):
+                totals = [a + b for a, b in zip(totals, arrays[replica * count : (replica + 1) * count], strict=True)]
+            return [total / replicas for total in totals] if op.reduce == "mean" else totals
+
+        size = num_bytes([self.program.avals[register] for register in op.outputs])
+        self._produce(combine, op.operands, list(op.outputs), later, size)
+
+    def _produce(
+        self, function: Callable[..., Any], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Any], reduced: int | None
+    ) -> None:
+        made = set(outputs)
         bundles: list[_Bundled] = []
         for consumer in later:
             for pieces in self._consumed(consumer):
                 mine = [piece for piece in pieces if piece[0] in made]
-                if mine and (isinstance(consumer, Compute) or len(mine) == len(pieces)):
+                if mine and (isinstance(consumer, (Compute, AllReduce)) or len(mine) == len(pieces)):
                     bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
-        self._run(op.kernel.function, op.inputs, list(op.outputs), bundles)
+        self._run(function, inputs, outputs, bundles, reduced)
         for bundle in bundles:
             self.packed[tuple(bundle.pieces)] = bundle.slot
             for position, (register, rows) in enumerate(bundle.pieces):
@@ -259,6 +281,8 @@ class _Linker:
         match op:
             case Compute():
                 return [[(register, None) for register in op.inputs]]
+            case AllReduce():
+                return [[(register, None) for register in op.operands]]
             case Update():
                 return [self._operand_pieces(op, cells) for cells in cells_by_task(op).values()]
             case Check():
@@ -289,7 +313,7 @@ class _Linker:
         self.packed[tuple(pieces)] = slot
         return slot
 
-    def _run(self, function: Callable[..., Any], inputs: Sequence[Register], results: list[Register], bundles: list[_Bundled]) -> None:
+    def _run(self, function: Callable[..., Any], inputs: Sequence[Register], results: list[Register], bundles: list[_Bundled], reduced: int | None = None) -> None:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
         slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))
@@ -318,7 +342,7 @@ class _Linker:
         kernel = kernel_of(self.program.name, run, avals)
         outputs = tuple((bundle.slot, self.slot_avals[bundle.slot]) for bundle in bundles)
         first = batches[0] if batches else None
-        self.operations.append(Run(kernel, cost_of(kernel), tuple(slots), first, tuple(batches[1:]), tuple(keys), outputs))
+        self.operations.append(Run(kernel, cost_of(kernel), tuple(slots), first, tuple(batches[1:]), tuple(keys), outputs, reduced))
 
     # -- updates --------------------------------------------------------------------------------------------------
 

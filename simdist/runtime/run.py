@@ -27,22 +27,23 @@ class Run:
 
     def __init__(
         self,
-        runtime: SimulatedRuntime,
+        cluster: Any,
         tasks: Sequence[Task],
         main: Callable[[Task], Any],
         environ: Callable[[Task], dict[str, str]],
         restart: str,
     ) -> None:
-        self.runtime = runtime
+        self.cluster = cluster
+        self.runtime: SimulatedRuntime = cluster.runtime
         self.main = main
         self.environ = environ
         self.restart = restart
         self.results: dict[str, Any] = {}
         self.restarts = {task.name: 0 for task in tasks}
         self._left = {task.name for task in tasks}
-        self._done = runtime.clock.event()
+        self._done = self.runtime.clock.event()
         for task in tasks:
-            runtime.mains[task.name] = self._restarted
+            self.runtime.mains[task.name] = self._restarted
             self._start(task)
 
     def join(self) -> None:
@@ -51,6 +52,7 @@ class Run:
 
     def _start(self, task: Task) -> None:
         context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
+        context.locals["here"] = (self.cluster, task)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         incarnation = task.incarnation
         assert fiber.finished.callbacks is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,20 @@ class SimulatedTask:
         task: where the program runs.
         with_reply: where given, updates of the chief's variables are handed to it instead of being sent: they travel with
             the reply of the closure, and count only if the closure completes.
+        devices: lanes of the task's devices, which share each kernel evenly; empty for one device on the task's own lane.
     """
 
-    def __init__(self, runtime: SimulatedRuntime, task: Task, with_reply: Callable[[Apply, Bundle], None] | None = None) -> None:
+    def __init__(
+        self,
+        runtime: SimulatedRuntime,
+        task: Task,
+        with_reply: Callable[[Apply, Bundle], None] | None = None,
+        devices: Sequence[str] = (),
+    ) -> None:
         self.runtime = runtime
         self.task = task
         self.with_reply = with_reply
+        self.devices = devices or (task.name,)
         self.clock = runtime.clock
         self.trace = runtime.trace
 
@@ -84,12 +92,24 @@ class SimulatedTask:
     # -- computing ------------------------------------------------------------------------------------------------
 
     def run(self, op: Run, inputs: tuple[Bundle, ...], batch: Any, host: tuple[Any, ...]) -> tuple[Bundle, ...]:
-        seconds = self.task.device.seconds(op.cost.flops, op.cost.bytes_moved)
+        share = 1 / len(self.devices)
+        seconds = self.task.device.seconds(op.cost.flops * share, op.cost.bytes_moved * share)
+        category = "compute"
+        if op.all_reduce_bytes is not None:
+            seconds, category = self._ring_seconds(op.all_reduce_bytes), "collective"
         start, end = self.task.occupy(self.clock.now, seconds)
         splits = tuple(avals for _, avals in op.outputs)
         self.clock.sleep(end - self.clock.now)
-        self.trace.span(self.task.name, "compute", op.kernel.name, start, end)
+        for lane in self.devices:
+            self.trace.span(lane, category, op.kernel.name, start, end)
         return self.runtime.ledger.call(op.kernel, inputs, splits, batch, host, self._where())
+
+    def _ring_seconds(self, size_bytes: int) -> float:
+        """2 (n - 1) steps, each with the latency and an n-th of the bytes; full-duplex links are not shared."""
+        network, n = self.runtime.network, len(self.devices)
+        for lane in self.devices:
+            self.trace.total(lane, "bytes_sent", 2 * (n - 1) / n * size_bytes)
+        return 2 * (n - 1) * (network.intra_host_latency + size_bytes / n / network.intra_host_bandwidth)
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
         if self.runtime.ledger.numerics == "off":

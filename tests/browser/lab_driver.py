@@ -108,6 +108,8 @@ def chromium() -> str | None:
 def copy_cleared(notebook: Path, folder: Path) -> Path:
     """Copies a notebook without its outputs, so that what is seen later was made by the run."""
     content: Any = nbformat.read(notebook, as_version=4)
+    if "kernelspec" not in content.metadata:  # JupyterLab would ask for a kernel, in a dialog, for ever
+        raise ValueError(f"{notebook.name} names no kernel in its metadata; `make lessons` stores one.")
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
