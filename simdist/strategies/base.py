@@ -18,10 +18,11 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.store import Store
+from simdist.simulation.streams import derive_seed
 from simdist.simulation.task_context import active_context
 from simdist.strategies import context
 from simdist.variables.state import Cell, PlacementRecord
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Placement, Variable, register_creator
 
 __all__ = ["DistributedFromFunction", "ReduceOp", "Strategy"]
 
@@ -53,10 +54,16 @@ class Strategy:
         self.runtime = self.cluster.runtime
         self.store = Store(self.runtime.ledger, self._observed)
         self.variables: list[Variable] = []
+        self._seeds_drawn = 0
         self.runtime.lost.append(lambda task: self.store.layout.lose(task.name))
 
     def _observed(self, name: str) -> None:
         self.runtime.trace.instant(self.runtime.chief.name, "observe", name, self.runtime.now)
+
+    def next_seed(self) -> int:
+        """A seed for something that was made without one, in the order of making."""
+        self._seeds_drawn += 1
+        return 1 + derive_seed(self.cluster.seed, "strategy", self._seeds_drawn) % 1_000_000_000
 
     # -- scope ----------------------------------------------------------------------------------------------------
 
@@ -162,3 +169,10 @@ class Strategy:
 
     experimental_local_results = local_results
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+
+def _creator() -> Callable[[Variable, Any], None]:
+    return context.get_strategy().create
+
+
+register_creator(_creator)

@@ -1,0 +1,66 @@
+"""simdist: a whole training cluster in one Python process.
+
+The tasks, the network, the clock and the failures are simulated, deterministically; every number is really computed by
+JAX. The names are those of ``tf.distribute``.
+"""
+
+from simdist import errors, hardware
+from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver
+from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.remote_value import RemoteValue
+from simdist.data import (
+    AutoShardPolicy,
+    Dataset,
+    DatasetCreator,
+    InputContext,
+    InputOptions,
+    Options,
+)
+from simdist.program.function import function
+from simdist.runtime.cluster import Cluster
+from simdist.strategies.base import ReduceOp
+from simdist.strategies.context import get_replica_context, get_strategy, has_strategy
+from simdist.strategies.mirrored import MirroredStrategy
+from simdist.strategies.one_device import OneDeviceStrategy
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.per_replica import PerReplica
+from simdist.variables.gradients import value_and_grad
+from simdist.variables.optimizer import Optimizer
+from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
+from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AutoShardPolicy",
+    "Cluster",
+    "ClusterCoordinator",
+    "ClusterSpec",
+    "Dataset",
+    "DatasetCreator",
+    "FixedShardsPartitioner",
+    "InputContext",
+    "InputOptions",
+    "MaxSizePartitioner",
+    "MinSizePartitioner",
+    "MirroredStrategy",
+    "OneDeviceStrategy",
+    "Optimizer",
+    "Options",
+    "ParameterServerStrategy",
+    "PerReplica",
+    "ReduceOp",
+    "RemoteValue",
+    "SimpleClusterResolver",
+    "TFConfigClusterResolver",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "errors",
+    "function",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "hardware",
+    "value_and_grad",
+]

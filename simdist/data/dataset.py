@@ -1,0 +1,338 @@
+"""`Dataset`: the elements of an input pipeline, written as a chain of steps, with the semantics of tf.data.
+
+A dataset is a description. Each method returns a new one with a step added; nothing runs until somebody iterates, and
+each iterator makes its own pass. Behind the chain, elements are row numbers of a shared table for as long as that is
+possible, and steps work on a thousand of them at a time (see nodes.py and streams.py).
+
+Invariants: a dataset never changes, except that each pass of a reshuffling shuffle counts as an iteration; equal
+pipelines with equal seeds give equal elements in every process.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from jax.tree_util import tree_flatten
+
+from simdist.data import grouping, reorder
+from simdist.data.functions import Filter, Map
+from simdist.data.iterator import DatasetIterator
+from simdist.data.leaves import as_leaf, flatten, unflatten
+from simdist.data.nodes import INFINITE, Node
+from simdist.data.options import Options
+from simdist.data.sources import FromIterable, FromTable
+from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["AUTOTUNE", "Dataset"]
+
+AUTOTUNE = -1  # a buffer size or a degree of parallelism that is left to the engine
+LARGEST_RANGE = 1 << 24  # longer ranges are counted instead of written down
+
+
+class Dataset:
+    """A sequence of elements, each a nested structure of arrays.
+
+    Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable` or `zip`.
+
+    Example:
+        >>> dataset = Dataset.from_tensor_slices(([[0.0], [1.0], [2.0]], [0, 1, 2])).repeat(2).batch(4)
+        >>> [labels.tolist() for features, labels in dataset]
+        [[0, 1, 2, 0], [1, 2]]
+    """
+
+    def __init__(self, node: Node, options: Options | None = None) -> None:
+        self._node = node
+        self._options = options or Options()
+
+    # Sources
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """One element per row of the arrays.
+
+        Args:
+            tensors: a nested structure of arrays (or lists) with equal first dimensions.
+
+        Raises:
+            InvalidArgumentError: first dimensions differ, an array has none, or there is no array.
+
+        Example:
+            >>> list(Dataset.from_tensor_slices({"a": [1, 2]}))
+            [{'a': array(1, dtype=int32)}, {'a': array(2, dtype=int32)}]
+        """
+        leaves, structure = flatten(tensors, "from_tensor_slices")
+        sizes = [leaf.shape[0] if leaf.ndim else None for leaf in leaves]
+        if None in sizes:
+            raise InvalidArgumentError(
+                f"component {sizes.index(None)} of from_tensor_slices is a scalar; expected at least one axis; "
+                "use from_tensors for a single element"
+            )
+        if len(set(sizes)) > 1:
+            raise InvalidArgumentError(
+                f"the components of from_tensor_slices have {sizes} rows; expected equal first dimensions; "
+                "check that features and labels belong together"
+            )
+        table = Table.from_leaves(leaves, structure)
+        return Dataset(FromTable(table, f"Dataset.from_tensor_slices({table.num_rows} rows)"))
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """A single element: the whole structure.
+
+        Example:
+            >>> [x.shape for x in Dataset.from_tensors([[1.0, 2.0]])]
+            [(1, 2)]
+        """
+        leaves, structure = flatten(tensors, "from_tensors")
+        table = Table.from_leaves([leaf[None] for leaf in leaves], structure)
+        return Dataset(FromTable(table, "Dataset.from_tensors()"))
+
+    @staticmethod
+    def range(*args: int) -> Dataset:
+        """Integers, as in Python's range: ``range(stop)``, ``range(start, stop)``, ``range(start, stop, step)``.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(1, 7, 2)]
+            [1, 3, 5]
+        """
+        try:
+            numbers = range(*args)
+        except ValueError as error:
+            raise InvalidArgumentError(f"range{args}: {error}; expected a step other than 0") from error
+        label = f"Dataset.range({', '.join(map(str, args))})"
+        if len(numbers) > LARGEST_RANGE:
+            return Dataset(FromIterable(numbers))
+        column = as_leaf(np.arange(numbers.start, numbers.stop, numbers.step, np.int64))
+        return Dataset(FromTable(Table.from_leaves([column], flatten(0, "range")[1]), label))
+
+    @staticmethod
+    def from_iterable(iterable: Iterable[Any] | Callable[[], Iterable[Any]]) -> Dataset:
+        """The elements of any iterable: a Grain or torch loader, a list, or a generator function.
+
+        Args:
+            iterable: an iterable of nested arrays, or a function that returns one; it is read one element at a time.
+                An iterator (a generator that was called already) can be passed over only once.
+
+        Example:
+            >>> def squares():
+            ...     for i in (1, 2, 3):
+            ...         yield i * i
+            >>> [int(x) for x in Dataset.from_iterable(squares).repeat(2)]
+            [1, 4, 9, 1, 4, 9]
+        """
+        return Dataset(FromIterable(iterable))
+
+    @staticmethod
+    def zip(*datasets: Any) -> Dataset:
+        """Elements side by side, until the shortest dataset ends.
+
+        Args:
+            datasets: a nested structure of datasets, for example a tuple, or the datasets one by one.
+
+        Raises:
+            TypeError: something in it is not a dataset.
+
+        Example:
+            >>> [(int(a), int(b)) for a, b in Dataset.zip((Dataset.range(3), Dataset.range(5, 9)))]
+            [(0, 5), (1, 6), (2, 7)]
+        """
+        given = datasets[0] if len(datasets) == 1 else datasets
+        leaves, outer = tree_flatten(given)
+        if not leaves:
+            raise InvalidArgumentError("zip was given no datasets; expected a tuple or dict of at least one")
+        for leaf in leaves:
+            if not isinstance(leaf, Dataset):
+                raise TypeError(
+                    f"zip was given {type(leaf).__name__}; expected datasets; wrap it in from_tensor_slices"
+                )
+        options = Options()
+        for leaf in leaves:
+            options = options.merge(leaf._options)
+        return Dataset(grouping.Zip(tuple(leaf._node for leaf in leaves), outer), options)
+
+    # Steps
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        *,
+        pure: bool | None = None,
+    ) -> Dataset:
+        """Apply a function to each element.
+
+        A tuple is unpacked into arguments, everything else is one argument. Before batching, a pure function is called
+        once per source row (a few rows twice, to find out whether it is pure), not once per visit.
+
+        Args:
+            map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array.
+            num_parallel_calls: accepted for tf.data's sake; the order is always kept.
+            deterministic: accepted for tf.data's sake; it always is.
+            pure: True or False where you know; None finds out.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
+            [10, 11, 12]
+        """
+        return self._then(Map(self._node, map_func, pure))
+
+    def filter(self, predicate: Callable[..., Any], *, pure: bool | None = None) -> Dataset:
+        """Keep the elements for which a function returns True.
+
+        Args:
+            predicate: receives an element as in `map` and returns one boolean.
+            pure: True or False where you know; None finds out.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(5).filter(lambda x: x % 2 == 0)]
+            [0, 2, 4]
+        """
+        return self._then(Filter(self._node, predicate, pure))
+
+    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
+        """A random order: each output leaves its slot of a buffer to the next input.
+
+        Args:
+            buffer_size: slots, 1 or more; with at least as many as there are elements, a full permutation.
+            seed: the order follows from it and from the number of the iteration; None takes the engine's seed.
+            reshuffle_each_iteration: False gives the same order every time.
+
+        Example:
+            >>> sorted(int(x) for x in Dataset.range(4).shuffle(4, seed=0))
+            [0, 1, 2, 3]
+        """
+        return self._then(reorder.Shuffle(self._node, buffer_size, seed, reshuffle_each_iteration))
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """All elements `count` times; None or -1 is for ever."""
+        return self._then(reorder.Repeat(self._node, count))
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Put `batch_size` consecutive elements together, with a new first axis.
+
+        Args:
+            batch_size: elements, 1 or more.
+            drop_remainder: leave out a last batch with fewer.
+            num_parallel_calls: accepted for tf.data's sake.
+            deterministic: accepted for tf.data's sake.
+
+        Example:
+            >>> list(Dataset.range(5).batch(3))
+            [array([0, 1, 2], dtype=int32), array([3, 4], dtype=int32)]
+        """
+        return self._then(grouping.BatchRows(self._node, batch_size, drop_remainder))
+
+    def unbatch(self) -> Dataset:
+        """The rows of each element, one by one."""
+        return self._then(grouping.Unbatch(self._node))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Every element whose position is `index` modulo `num_shards`.
+
+        Raises:
+            InvalidArgumentError: `index` is not below `num_shards`.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
+            [1, 4]
+        """
+        return self._then(reorder.Shard(self._node, num_shards, index))
+
+    def take(self, count: int) -> Dataset:
+        """The first `count` elements; -1 takes all."""
+        return self._then(reorder.Take(self._node, count))
+
+    def skip(self, count: int) -> Dataset:
+        """All but the first `count` elements; -1 skips all."""
+        return self._then(reorder.Skip(self._node, count))
+
+    def prefetch(self, buffer_size: int) -> Dataset:
+        """Keep `buffer_size` elements ready (-1, AUTOTUNE, leaves the number to the engine); values do not change."""
+        return self._then(reorder.Prefetch(self._node, buffer_size))
+
+    def cache(self) -> Dataset:
+        """Make each element once and remember it; a shuffle before this step keeps the order of its first iteration."""
+        return self._then(reorder.Cache(self._node))
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Pairs (position, element).
+
+        Example:
+            >>> [(int(i), int(x)) for i, x in Dataset.range(5, 7).enumerate()]
+            [(0, 5), (1, 6)]
+        """
+        return self._then(grouping.Enumerate(self._node, start))
+
+    def with_options(self, options: Options) -> Dataset:
+        """The same elements with these options, which win over earlier ones."""
+        if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"with_options was given {options!r}; expected an Options object; write Options()")
+        return Dataset(self._node, self._options.merge(options))
+
+    def _then(self, node: Node) -> Dataset:
+        return Dataset(node, self._options)
+
+    # Facts
+
+    def __iter__(self) -> DatasetIterator:
+        return DatasetIterator(self._node)
+
+    def options(self) -> Options:
+        """A copy of the options that the dataset carries."""
+        return Options().merge(self._options)
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and dtype of each component, as `ArraySpec`; None stands for a dimension that varies.
+
+        Where only a function of the user can tell, it is called on a first element.
+
+        Example:
+            >>> Dataset.range(5).batch(2).element_spec
+            ArraySpec(shape=(None,), dtype='int32')
+        """
+        return unflatten(*self._node.spec())
+
+    @property
+    def table(self) -> Table | None:
+        """The table that the elements, or the rows of the batches, are rows of; None for concrete elements."""
+        return self._node.table() or self._node.batched_table()
+
+    @property
+    def static_batch_size(self) -> int | None:
+        """The batch size where the pipeline itself says it; None before batching, and after a map of batches."""
+        return self._node.static_batch_size
+
+    def cardinality(self) -> int:
+        """Number of elements; -1 without an end, -2 where only running can tell.
+
+        Example:
+            >>> Dataset.range(10).batch(4).cardinality(), Dataset.range(3).repeat().cardinality()
+            (3, -1)
+        """
+        return self._node.cardinality()
+
+    def __len__(self) -> int:
+        count = self.cardinality()
+        if count < 0:
+            why = "has no end" if count == INFINITE else "has a length that only running it can tell"
+            raise TypeError(f"this dataset {why}: {self!r}; use .cardinality(), or .take(n) before len()")
+        return count
+
+    def __bool__(self) -> bool:
+        return True  # never a question of its length
+
+    def __repr__(self) -> str:
+        return self._node.describe()

@@ -1,0 +1,171 @@
+"""The functions of the user: map and filter.
+
+A pure function of table rows keeps the pipeline a stream of row numbers: a map gives rows of a new table, a filter
+drops row numbers. An impure one, or one behind a batch or an iterable, is called for each element, in the order and at
+the moment in which elements are asked for.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax.tree_util import PyTreeDef
+
+from simdist.data import streams
+from simdist.data.batch import Batch
+from simdist.data.leaves import Array, ArraySpec, flatten, spec_of
+from simdist.data.mapped import Predicate, mapped_table, predicate
+from simdist.data.nodes import UNKNOWN, Node, Reorder, Run, Spec
+from simdist.data.purity import call_on, name_of, truth
+from simdist.data.sources import probed_element, table_spec
+from simdist.data.streams import Pull
+from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Filter", "Map"]
+
+FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over and above 64 passes of the table
+
+
+class Map(Node):
+    """A function of each element; a pure function of rows makes a new table."""
+
+    def __init__(self, source: Node, fn: Callable[..., Any], pure: bool | None) -> None:
+        if not callable(fn):
+            raise TypeError(f"map was given {fn!r}; expected a function of one element")
+        self.source, self.fn, self.pure = source, fn, pure
+        self.sources = (source,)
+        self.label = "map()"
+        self.found: Table | None = None
+        self.decided = False
+        self.structure: PyTreeDef | None = None
+
+    def table(self) -> Table | None:
+        if not self.decided:
+            rows = self.source.table()
+            self.found = None if rows is None else mapped_table(rows, self.fn, self.pure)
+            self.decided = True
+        return self.found
+
+    @property
+    def free(self) -> bool:
+        return self.table() is not None and self.source.free
+
+    @property
+    def fixed(self) -> bool:
+        return self.table() is not None and self.source.fixed
+
+    def open(self, run: Run) -> Pull:
+        if self.table() is not None:
+            return self.source.open(run)
+        pull = self.source.open_elements(run)
+        return lambda limit: streams.as_objects([self.element(batch) for batch in pull(limit)])
+
+    def element(self, batch: Batch) -> Batch:
+        """One element mapped, with the structure that all results have."""
+        value = call_on(self.fn, batch.structure, batch.arguments())
+        result = Batch.from_value(value, f"the result of {name_of(self.fn)}")
+        self.structure = self.structure or result.structure
+        if result.structure != self.structure:
+            raise InvalidArgumentError(
+                f"{name_of(self.fn)} returned {result.structure}, and {self.structure} before; "
+                "expected one structure; return the same nesting from every branch"
+            )
+        return result
+
+    def cardinality(self) -> int:
+        return self.source.cardinality()
+
+    def spec(self) -> Spec:
+        table = self.table()
+        if table is not None:
+            return table_spec(table)
+        before = probed_element(self.source)
+        result = self.element(before)
+        varies = any(leaf.shape[:1] == (None,) for leaf in self.source.spec()[1])
+        rows = before.num_rows if varies else -1
+        return result.structure, tuple(loosened(spec_of(leaf), rows) for leaf in result.leaves())
+
+
+def loosened(spec: ArraySpec, rows: int) -> ArraySpec:
+    """A first axis as long as the batch varies with it."""
+    return ArraySpec((None, *spec.shape[1:]), spec.dtype) if spec.shape[:1] == (rows,) else spec
+
+
+class Filter(Reorder):
+    """The elements for which a function returns True."""
+
+    def __init__(self, source: Node, fn: Callable[..., Any], pure: bool | None) -> None:
+        if not callable(fn):
+            raise TypeError(f"filter was given {fn!r}; expected a function of one element that returns a boolean")
+        super().__init__(source, "filter()")
+        self.fn, self.pure = fn, pure
+        self.found: Predicate | None = None
+        self.decided = False
+
+    def predicate(self) -> Predicate | None:
+        if not self.decided:
+            rows = self.source.table()
+            self.found = None if rows is None else predicate(rows, self.fn, self.pure)
+            self.decided = True
+        return self.found
+
+    def table(self) -> Table | None:
+        return self.source.table() if self.predicate() is not None else None
+
+    @property
+    def free(self) -> bool:
+        return self.predicate() is not None and self.source.free
+
+    @property
+    def fixed(self) -> bool:
+        return self.predicate() is not None and self.source.fixed
+
+    def open(self, run: Run) -> Pull:
+        rule = self.predicate()
+        if rule is not None:
+            return kept_rows(self.source.open(run), rule)
+        pull = self.source.open_elements(run)
+
+        def pull_kept(limit: int) -> Array:
+            while len(chunk := pull(1)):
+                if self.keeps(chunk[0]):
+                    return chunk
+            return streams.NOTHING
+
+        return pull_kept
+
+    def keeps(self, batch: Batch) -> bool:
+        value = call_on(self.fn, batch.structure, batch.arguments())
+        return truth(flatten(value, f"the result of {name_of(self.fn)}"), self.fn)
+
+    def cardinality(self) -> int:
+        return 0 if self.source.cardinality() == 0 else UNKNOWN
+
+
+def kept_rows(source: Pull, rule: Predicate) -> Pull:
+    """The rows that a pure filter keeps; a row on which it raises does so when its turn comes."""
+    failure: Exception | None = None
+    patience = 64 * rule.table.num_rows + FUTILE_ROWS
+
+    def pull(limit: int) -> Array:
+        nonlocal failure
+        dropped = 0
+        while failure is None:
+            if dropped > patience:
+                raise InvalidArgumentError(
+                    f"a filter dropped {dropped:,} elements one after another and may never keep one; "
+                    "put the filter before repeat()"
+                )
+            chunk = streams.NOTHING if rule.drops_all else source(limit)
+            keeps, failure = rule.decide(chunk)
+            kept = chunk[: len(keeps)][keeps]
+            if len(kept) or (not len(chunk)):
+                return kept
+            dropped += len(chunk)
+        raise failure
+
+    return pull

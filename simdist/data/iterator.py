@@ -1,0 +1,156 @@
+"""One pass over a dataset: elements for people, batches for the engine, and a position that can be saved.
+
+The position is two facts: how many elements were handed out, and in which iteration each shuffle began. Everything
+else follows from them, because nothing in a pipeline is random except through (seed, iteration); restoring runs the
+row numbers forward again and computes no values.
+
+Invariant: reading ahead and peeking change neither the position nor, for functions with side effects, what is called.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from simdist.data.batch import Batch
+from simdist.data.nodes import Node, Run
+from simdist.data.reorder import shuffles_of
+from simdist.data.streams import MAX_CHUNK, Pull
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["DatasetIterator"]
+
+READ_AHEAD = 32  # elements made at once where nobody can notice
+
+
+class DatasetIterator:
+    """The elements of a dataset, one after another.
+
+    Made by ``iter(dataset)``. ``next`` gives nested numpy arrays; the engine uses `next_batch` and `peek`.
+
+    Example:
+        >>> from simdist.data import Dataset
+        >>> iterator = iter(Dataset.range(6).batch(4))
+        >>> iterator.peek(1).num_rows, iterator.next_batch().num_rows
+        (2, 4)
+        >>> next(iterator)
+        array([4, 5], dtype=int32)
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._shuffles = shuffles_of(node)
+        self._bases = [shuffle.iterations for shuffle in self._shuffles]
+        for shuffle in self._shuffles:
+            shuffle.iterations += 1
+        self._pull: Pull | None = None
+        self._step = 1
+        self._queue: deque[Batch] = deque()
+        self._consumed = 0
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.next_batch().value()
+
+    def next_batch(self) -> Batch:
+        """The next element, as rows or as arrays.
+
+        Raises:
+            StopIteration: there is none left.
+        """
+        queue = self._queue
+        if not queue:
+            self._fill()
+        batch = queue[0]
+        if batch.table is not None and batch.table.pending and batch.rows is not None:
+            batch.table.compute(batch.rows)
+        self._consumed += 1
+        return queue.popleft()
+
+    def peek(self, i: int = 0) -> Batch:
+        """The element that the next call but `i` of `next_batch` will give; nothing is consumed.
+
+        Raises:
+            StopIteration: there are not so many left.
+        """
+        while len(self._queue) <= i:
+            self._fill()
+        batch = self._queue[i]
+        if batch.table is not None and batch.rows is not None:
+            batch.table.compute(batch.rows)
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain numbers: elements consumed, and the iteration in which each shuffle began.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> iterator = iter(Dataset.range(5).shuffle(5, seed=1))
+            >>> _ = next(iterator)
+            >>> iterator.state_dict()
+            {'consumed': 1, 'shuffles': [0]}
+        """
+        return {"consumed": self._consumed, "shuffles": list(self._bases)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position of an equal dataset.
+
+        Args:
+            state: what `state_dict` returned, perhaps in another process.
+
+        Raises:
+            InvalidArgumentError: the state belongs to another dataset.
+        """
+        consumed, bases = position_in(state, len(self._shuffles))
+        self._bases = bases
+        self._open()
+        self._skip(consumed)
+        self._consumed = consumed
+
+    def _open(self) -> Pull:
+        run = Run(dict(zip(self._shuffles, self._bases, strict=True)))
+        self._queue.clear()
+        self._pull = self._node.open_elements(run)
+        self._step = READ_AHEAD if self._node.free else 1
+        return self._pull
+
+    def _fill(self) -> None:
+        """Put at least one more element into the queue."""
+        pull = self._pull or self._open()
+        chunk = pull(self._step)
+        if not len(chunk):
+            raise StopIteration
+        self._queue.extend(chunk)
+
+    def _skip(self, count: int) -> None:
+        """Pass over `count` elements without looking at them."""
+        pull = self._pull or self._open()
+        left = count
+        while left:
+            chunk = pull(min(left, MAX_CHUNK))
+            if not len(chunk):
+                raise InvalidArgumentError(
+                    f"the saved position is after {count} elements, but this dataset has only {count - left}; "
+                    "expected the dataset that the position was saved from"
+                )
+            left -= len(chunk)
+
+
+def position_in(state: dict[str, Any], num_shuffles: int) -> tuple[int, list[int]]:
+    """The two facts of a saved position, checked."""
+    try:
+        consumed, bases = int(state["consumed"]), [int(base) for base in state["shuffles"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"not a saved position of a dataset iterator: {state!r}; expected what state_dict() returned"
+        ) from error
+    if len(bases) != num_shuffles or consumed < 0:
+        raise InvalidArgumentError(
+            f"the saved position is that of a dataset with {len(bases)} shuffles after {consumed} elements; "
+            f"this one has {num_shuffles} shuffles; expected the dataset that the position was saved from"
+        )
+    return consumed, bases

@@ -1,0 +1,121 @@
+"""What a dataset asks of a strategy that distributes it: how to share its elements among workers.
+
+Options travel with a dataset through all its steps; a later `with_options` wins where both say something.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from simdist.errors import InvalidArgumentError, did_you_mean
+
+__all__ = ["AutoShardPolicy", "DistributeOptions", "Options"]
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How the elements of one dataset are shared among workers.
+
+    OFF: every worker sees all elements. AUTO: FILE where there are files, else DATA. FILE: whole files.
+    DATA: every worker keeps its share of each global batch. HINT: at the ``shard`` call that is marked.
+
+    Example:
+        >>> AutoShardPolicy(-1).name
+        'OFF'
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class DistributeOptions:
+    """The part of `Options` that concerns several workers."""
+
+    __slots__ = ("_policy",)
+
+    def __init__(self) -> None:
+        self._policy: AutoShardPolicy | None = None
+
+    @property
+    def auto_shard_policy(self) -> AutoShardPolicy:
+        """How elements are shared among workers; AUTO where nothing was said."""
+        return AutoShardPolicy.AUTO if self._policy is None else self._policy
+
+    @auto_shard_policy.setter
+    def auto_shard_policy(self, policy: AutoShardPolicy | int) -> None:
+        try:
+            self._policy = AutoShardPolicy(policy)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"auto_shard_policy is {policy!r}; expected one of AutoShardPolicy: "
+                f"{', '.join(known.name for known in AutoShardPolicy)}"
+            ) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_unknown(self, name, ("auto_shard_policy",))
+        object.__setattr__(self, name, value)
+
+    def merge(self, later: DistributeOptions) -> DistributeOptions:
+        """These options, overruled by what `later` says."""
+        merged = DistributeOptions()
+        merged._policy = self._policy if later._policy is None else later._policy
+        return merged
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DistributeOptions) and self._policy == other._policy
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # it can change
+
+
+class Options:
+    """Wishes that a dataset carries; give them to `Dataset.with_options`.
+
+    Example:
+        >>> options = Options()
+        >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+        >>> options.auto_shard_policy.name
+        'OFF'
+    """
+
+    __slots__ = ("experimental_distribute",)
+
+    def __init__(self) -> None:
+        self.experimental_distribute = DistributeOptions()
+
+    @property
+    def auto_shard_policy(self) -> AutoShardPolicy:
+        """Short for ``experimental_distribute.auto_shard_policy``."""
+        return self.experimental_distribute.auto_shard_policy
+
+    @auto_shard_policy.setter
+    def auto_shard_policy(self, policy: AutoShardPolicy | int) -> None:
+        self.experimental_distribute.auto_shard_policy = policy  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy"))
+        object.__setattr__(self, name, value)
+
+    def merge(self, later: Options) -> Options:
+        """These options, overruled by what `later` says."""
+        merged = Options()
+        merged.experimental_distribute = self.experimental_distribute.merge(later.experimental_distribute)
+        return merged
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and self.experimental_distribute == other.experimental_distribute
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # it can change
+
+    def __repr__(self) -> str:
+        return f"Options(auto_shard_policy=AutoShardPolicy.{self.auto_shard_policy.name})"
+
+
+def refuse_unknown(options: object, name: str, known: tuple[str, ...]) -> None:
+    """An option that does not exist is an error, not a new attribute."""
+    if not name.startswith("_") and name not in known:
+        raise AttributeError(f"{type(options).__name__} has no option {name!r}. {did_you_mean(name, known)}")

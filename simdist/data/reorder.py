@@ -1,0 +1,189 @@
+"""The steps that only choose and reorder elements: take, skip, shard, repeat, shuffle, prefetch, cache.
+
+Their elements are elements of their source, so all of them work on arrays of row numbers, or of batches, alike.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simdist.data import streams
+from simdist.data.arguments import whole_number
+from simdist.data.leaves import Array
+from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Reorder, Run
+from simdist.data.seeds import seed_or_default
+from simdist.data.streams import Pull
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Cache", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take", "shuffles_of"]
+
+
+class Take(Reorder):
+    """The first `count` elements; -1 takes all."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.count = whole_number(count, "count", -1)
+        super().__init__(source, f"take({count})")
+
+    def open(self, run: Run) -> Pull:
+        pull = self.source.open(run)
+        return pull if self.count < 0 else streams.taken(pull, self.count)
+
+    def cardinality(self) -> int:
+        total = self.source.cardinality()
+        if self.count < 0 or total == UNKNOWN:
+            return 0 if self.count == 0 else total
+        return self.count if total == INFINITE else min(total, self.count)
+
+
+class Skip(Reorder):
+    """All but the first `count` elements; -1 skips all."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.count = whole_number(count, "count", -1)
+        super().__init__(source, f"skip({count})")
+
+    def open(self, run: Run) -> Pull:
+        pull = self.source.open(run)
+        return streams.taken(pull, 0) if self.count < 0 else streams.skipped(pull, self.count)
+
+    def cardinality(self) -> int:
+        total = self.source.cardinality()
+        if self.count < 0:
+            return 0
+        return total if total < 0 else max(0, total - self.count)
+
+
+class Shard(Reorder):
+    """Every element whose position is `index` modulo `num_shards`."""
+
+    def __init__(self, source: Node, num_shards: int, index: int) -> None:
+        self.num_shards = whole_number(num_shards, "num_shards", 1)
+        self.index = whole_number(index, "index", 0)
+        if index >= num_shards:
+            raise InvalidArgumentError(
+                f"shard index {index} with {num_shards} shards; expected an index from 0 to {num_shards - 1}"
+            )
+        super().__init__(source, f"shard({num_shards}, {index})")
+
+    def open(self, run: Run) -> Pull:
+        return streams.sharded(self.source.open(run), self.num_shards, self.index)
+
+    def cardinality(self) -> int:
+        total = self.source.cardinality()
+        return total if total < 0 else max(0, -(-(total - self.index) // self.num_shards))
+
+
+class Repeat(Reorder):
+    """All elements `count` times; None or -1 is for ever."""
+
+    def __init__(self, source: Node, count: int | None) -> None:
+        number = -1 if count is None else whole_number(count, "count", -1)
+        self.count = None if number < 0 else number
+        super().__init__(source, f"repeat({'' if self.count is None else self.count})")
+
+    @property
+    def fixed(self) -> bool:
+        return False  # it may not end, or be long
+
+    def open(self, run: Run) -> Pull:
+        table = self.source.table()
+        if self.source.fixed and table is not None and table.num_rows <= LARGEST_CYCLE:
+            return streams.cycled(streams.drained(self.source.open(run)), self.count)
+        return streams.repeated(lambda: self.source.open(run), self.count)
+
+    def cardinality(self) -> int:
+        total = self.source.cardinality()
+        if self.count == 0 or total == 0:
+            return 0
+        if self.count is None:
+            return INFINITE if total != UNKNOWN else UNKNOWN
+        return total if total < 0 else total * self.count
+
+
+class Shuffle(Reorder):
+    """A random order through a buffer; a full permutation where the buffer holds everything."""
+
+    def __init__(self, source: Node, buffer_size: int, seed: int | None, reshuffle_each_iteration: bool) -> None:
+        self.buffer_size = whole_number(buffer_size, "buffer_size", 1)
+        self.seed = seed_or_default(None if seed is None else whole_number(seed, "seed", -(1 << 63)), "shuffle")
+        self.reshuffles = bool(reshuffle_each_iteration)
+        self.iterations = 0  # the first iteration number that no iterator has used
+        super().__init__(source, f"shuffle({buffer_size})")
+
+    @property
+    def fixed(self) -> bool:
+        return self.source.fixed and not self.reshuffles
+
+    def open(self, run: Run) -> Pull:
+        iteration = run.next_iteration(self) if self.reshuffles else 0
+        if not run.probing:
+            self.iterations = max(self.iterations, iteration + 1)
+        return streams.shuffled(self.source.open(run), self.buffer_size, self.seed, iteration)
+
+
+class Prefetch(Reorder):
+    """Ask for `buffer_size` elements ahead: no value changes."""
+
+    def __init__(self, source: Node, buffer_size: int) -> None:
+        self.buffer_size = whole_number(buffer_size, "buffer_size", -1)
+        super().__init__(source, f"prefetch({buffer_size})")
+
+    def open(self, run: Run) -> Pull:
+        return self.source.open(run)
+
+
+class Cache(Reorder):
+    """Elements are made once, by the first iterator that gets so far, and remembered in their order.
+
+    A shuffle before a cache therefore has one order for ever, that of its iteration 0.
+    """
+
+    def __init__(self, source: Node) -> None:
+        super().__init__(source, "cache()")
+        self.live: Pull | None = None
+        self.kept: Any = streams.NOTHING
+        self.length = 0
+        self.ended = False
+
+    def open(self, run: Run) -> Pull:
+        at = 0
+
+        def pull(limit: int) -> Array:
+            nonlocal at
+            if at >= self.length and not self.ended:
+                self.extend(limit)
+            chunk = self.kept[at : min(at + limit, self.length)]
+            at += len(chunk)
+            return chunk
+
+        return pull
+
+    def extend(self, limit: int) -> None:
+        """Remember up to `limit` more elements."""
+        if self.live is None:
+            self.live = self.source.open(Run())
+        chunk = self.live(limit)
+        self.ended = not len(chunk)
+        end = self.length + len(chunk)
+        if end > len(self.kept):
+            larger = np.empty(max(2 * len(self.kept), end), chunk.dtype)
+            larger[: self.length] = self.kept[: self.length]
+            self.kept = larger
+        self.kept[self.length : end] = chunk
+        self.length = end
+
+
+def shuffles_of(node: Node) -> list[Shuffle]:
+    """The shuffles whose order depends on the iterator, sources first, each once; none from before a cache."""
+    found: dict[Shuffle, None] = {}
+    if not isinstance(node, Cache):
+        for source in node.sources:
+            found.update(dict.fromkeys(shuffles_of(source)))
+    if isinstance(node, Shuffle):
+        found[node] = None
+    return list(found)

@@ -1,0 +1,156 @@
+"""Where elements come from: the rows of a table, or any iterable of the user.
+
+A table streams row numbers and costs nothing to run again. An iterable (a generator function, a Grain or torch loader,
+a list) is read one element at a time, exactly as far as elements are asked for, and its arrays are copied: the
+iterable may write to its buffers again before a late computation reads them.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from jax.tree_util import PyTreeDef
+
+from simdist.data import streams
+from simdist.data.batch import Batch
+from simdist.data.leaves import Array, ArraySpec, spec_of
+from simdist.data.nodes import UNKNOWN, Node, Run, Spec
+from simdist.data.streams import Pull
+from simdist.data.table import Table
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+
+__all__ = ["FromIterable", "FromTable", "probed_element", "table_spec"]
+
+
+class FromTable(Node):
+    """The rows of a table, in order."""
+
+    def __init__(self, table: Table, label: str) -> None:
+        self.rows = table
+        self.label = label
+
+    @property
+    def free(self) -> bool:
+        return True
+
+    @property
+    def fixed(self) -> bool:
+        return True
+
+    def table(self) -> Table:
+        return self.rows
+
+    def open(self, run: Run) -> Pull:
+        return streams.from_rows(np.arange(self.rows.num_rows, dtype=np.int32))
+
+    def cardinality(self) -> int:
+        return self.rows.num_rows
+
+    def spec(self) -> Spec:
+        return table_spec(self.rows)
+
+
+class FromIterable(Node):
+    """Whatever an iterable of the user gives: a generator function, a data loader, a list of elements."""
+
+    def __init__(self, iterable: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+        if not callable(iterable) and not hasattr(iterable, "__iter__"):
+            raise TypeError(
+                f"from_iterable was given {type(iterable).__name__}; "
+                "expected an iterable of elements, or a function that returns one"
+            )
+        self.iterable = iterable
+        self.label = "Dataset.from_iterable()"
+        self.once: Iterator[Any] | None = iterable if isinstance(iterable, Iterator) else None
+        self.looked_at: deque[Any] = deque()  # elements that probing took from an iterator that cannot start again
+        self.started = False
+        self.structure: PyTreeDef | None = None
+
+    def open(self, run: Run) -> Pull:
+        values = self.look() if run.probing and self.once is not None else self.start()
+        ended = False
+
+        def pull(limit: int) -> Array:
+            nonlocal ended
+            items = [] if ended else [self.element(value) for value in islice(values, limit)]
+            ended = len(items) < limit
+            return streams.as_objects(items)
+
+        return pull
+
+    def start(self) -> Iterator[Any]:
+        """A fresh pass over the iterable; one that is an iterator itself has only one."""
+        if self.once is None:
+            fresh: Any = self.iterable() if callable(self.iterable) else self.iterable
+            return iter(fresh)
+        if self.started:
+            raise FailedPreconditionError(
+                "this dataset reads an iterator, which can be passed over only once; "
+                "give from_iterable the function that makes it, or a list"
+            )
+        self.started = True
+        return self.replayed(self.once)
+
+    def replayed(self, values: Iterator[Any]) -> Iterator[Any]:
+        """The elements that were looked at, then the rest; looking may happen again at any time."""
+        while True:
+            if self.looked_at:
+                yield self.looked_at.popleft()
+                continue
+            try:
+                value = next(values)
+            except StopIteration:
+                return
+            yield value
+
+    def look(self) -> Iterator[Any]:
+        """The elements of a one-pass iterator, each put back for the real pass."""
+        yield from list(self.looked_at)
+        assert self.once is not None
+        for value in self.once:
+            self.looked_at.append(value)
+            yield value
+
+    def element(self, value: Any) -> Batch:
+        """One element, of the structure that all elements have."""
+        if isinstance(value, list) and all(hasattr(part, "shape") for part in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            value = tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # torch loaders give lists of arrays
+        batch = Batch.from_value(value, "an element of the iterable")
+        self.structure = self.structure or batch.structure
+        if batch.structure != self.structure:
+            raise InvalidArgumentError(
+                f"an iterable gave elements of different structures: {self.structure}, then {batch.structure}; "
+                "expected one structure for all elements"
+            )
+        return batch
+
+    def cardinality(self) -> int:
+        try:
+            return len(self.iterable)  # pyright: ignore[reportArgumentType]
+        except TypeError:
+            return UNKNOWN
+
+    def spec(self) -> Spec:
+        batch = probed_element(self)
+        return batch.structure, tuple(map(spec_of, batch.leaves()))
+
+
+def table_spec(table: Table) -> Spec:
+    """What one row of a table looks like."""
+    return table.structure, tuple(ArraySpec(shape, name) for shape, name in table.leaf_specs())
+
+
+def probed_element(node: Node) -> Batch:
+    """The first element of a pipeline, made only to look at it."""
+    chunk = node.open_elements(Run(probing=True))(1)
+    if not len(chunk):
+        raise InvalidArgumentError(
+            f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element"
+        )
+    return chunk[0]

@@ -1,0 +1,178 @@
+"""Keras variables that belong to a strategy.
+
+While a scope is open, Keras asks an object of ours for the layout of each new variable. That is the moment of adoption:
+the variable gets our class, and its value is from then on one of our variables, placed by the strategy. Keras code that
+reads and assigns it works as before: in a step it becomes an operation of the program, elsewhere it is looked at.
+
+Keras' own ``fit`` takes variables apart and would train on one device without a word, so it is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+import numpy as np
+from keras.src.backend.common import global_state, stateless_scope
+from keras.src.random import seed_generator
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program import tracing
+from simdist.simulation.task_context import current_seed
+from simdist.strategies import context
+from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
+
+__all__ = ["AdoptedVariable", "install"]
+
+
+class AdoptedVariable(keras.Variable):
+    """A Keras variable whose value is `simdist_variable`."""
+
+    simdist_variable: Variable | None
+    _strategy: Any
+
+    @property
+    def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        own = self.__dict__.get("simdist_variable")
+        return None if own is None else jnp.asarray(own.placement.store.look(own))
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        if value is None:
+            raise FailedPreconditionError(
+                f"Keras' own training loop reached for the variable {self.path!r}, which belongs to a strategy, and would train it on one "
+                "device. Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
+            )
+        own = self.__dict__.get("simdist_variable")
+        if own is not None:
+            own.placement.store.update("assign", [own], [jnp.asarray(value, own.dtype)])
+        else:
+            self._adopt(value)
+
+    def _adopt(self, value: Any) -> None:
+        summed = self._aggregation == "sum" and not self._trainable
+        aggregation = VariableAggregation(self._aggregation)
+        with self._strategy.scope():
+            own = Variable(
+                jnp.asarray(value),
+                name=self.path,
+                trainable=self._trainable,
+                synchronization=VariableSynchronization.ON_READ if summed else VariableSynchronization.AUTO,
+                aggregation=aggregation if np.issubdtype(np.asarray(value).dtype, np.floating) or summed else VariableAggregation.NONE
+                if aggregation is VariableAggregation.MEAN
+                else aggregation,
+            )
+        own.keras_variable = self  # pyright: ignore[reportAttributeAccessIssue]
+        self.simdist_variable = own
+
+    @property
+    def value(self) -> Any:
+        scope = stateless_scope.get_stateless_scope()
+        if scope is not None and not isinstance(scope, _StepScope):
+            value = scope.get_current_value(self)
+            if value is not None:
+                return self._maybe_autocast(value)
+        own = self.__dict__.get("simdist_variable")
+        tracer = tracing.active_tracer()
+        if own is None or tracer is None:
+            return super().value
+        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else tracer.read(own))
+
+    @property
+    def _is_seed(self) -> bool:
+        return self.name == "seed_generator_state"
+
+    def assign(self, value: Any) -> Any:
+        """Replace the value; in a step, an operation of the program."""
+        scope = stateless_scope.get_stateless_scope()
+        tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
+        if own is None or tracer is None or (scope is not None and not isinstance(scope, _StepScope)):
+            return super().assign(value)
+        value = self._convert_to_tensor(value, dtype=self._dtype)
+        if tuple(value.shape) != tuple(self.shape):
+            raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {value.shape} cannot be assigned to it.")
+        if self._is_seed:
+            tracer.seeds[id(own)] = value
+        else:
+            tracer.update("assign", [own], [value])
+        return value
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to the value, where it lives."""
+        scope = stateless_scope.get_stateless_scope()
+        tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
+        if own is None or tracer is None or (scope is not None and not isinstance(scope, _StepScope)):
+            return super().assign_add(value)
+        tracer.update("add", [own], [jnp.broadcast_to(jnp.asarray(value, own.dtype), own.shape)])
+        return None
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from the value, where it lives."""
+        return self.assign_add(-jnp.asarray(value))
+
+
+class _StepScope(stateless_scope.StatelessScope):
+    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word."""
+
+    def __init__(self) -> None:
+        super().__init__(initialize_variables=False)
+
+    def get_current_value(self, variable: Any) -> Any:
+        if not isinstance(variable, AdoptedVariable):
+            raise InvalidArgumentError(
+                f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
+                "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step."
+            )
+        return None
+
+    def add_update(self, update: Any) -> None:
+        self.get_current_value(update[0])
+
+
+class _Adoption:
+    """What Keras takes for a distribution: asked for the layout of each new variable."""
+
+    def __init__(self, strategy: Any) -> None:
+        self.strategy = strategy
+
+    def get_variable_layout(self, variable: Any) -> None:
+        if not isinstance(variable, AdoptedVariable):
+            variable.__dict__.pop("_value", None)
+            variable.__class__ = AdoptedVariable
+            variable._strategy = self.strategy
+
+    def get_tensor_layout(self, path: str) -> None:
+        return None
+
+
+@contextmanager
+def _adopting(strategy: Any) -> Iterator[None]:
+    before = global_state.get_global_attribute("distribution")
+    global_state.set_global_attribute("distribution", _Adoption(strategy))
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("distribution", before)
+
+
+def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:
+    """An unseeded initialiser draws from the stream of its task; outside of tasks, from the strategy in scope."""
+    seed = current_seed()
+    if seed is None and context.has_strategy():
+        seed = context.get_strategy().next_seed()
+    return original() if seed is None else seed
+
+
+def install() -> None:
+    """Let scopes adopt Keras variables, steps refuse foreign ones, and tasks draw their own seeds. Done once."""
+    if _adopting in context.scope_hooks:
+        return
+    context.scope_hooks.append(_adopting)
+    tracing.guards.append(_StepScope)
+    from keras.src.backend.jax import random as jax_random
+
+    seed_generator.make_default_seed = _seed_of_task
+    jax_random.make_default_seed = _seed_of_task

@@ -1,0 +1,43 @@
+// Bundles the front end, or its tests.
+//
+//   node build.mjs                     writes simdist_widgets/static, which is committed
+//   node build.mjs --outdir=FOLDER     writes the same files elsewhere (a test compares the two)
+//   node build.mjs --test              bundles src/*.test.ts and runs them with node's own test runner
+//
+// anywidget loads a module from a blob, where relative imports do not work: hence one file per widget.
+
+import { build } from "esbuild";
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
+
+async function buildWidgets(outdir) {
+  const release = { ...common, minify: true, outdir, legalComments: "none" };
+  await build({ ...release, format: "esm", entryPoints: ["src/timeline.ts", "src/shard_map.ts"] });
+  await build({ ...release, entryPoints: ["src/timeline.css", "src/shard_map.css", "src/page.css"] });
+  await build({ ...release, format: "iife", entryPoints: ["src/page.ts"] }); // the exported page knows both widgets
+}
+
+async function runTests() {
+  const outdir = join(here, "node_modules", ".simdist-tests");
+  rmSync(outdir, { recursive: true, force: true });
+  const entryPoints = readdirSync(join(here, "src"))
+    .filter((name) => name.endsWith(".test.ts"))
+    .sort()
+    .map((name) => `src/${name}`);
+  const settings = { ...common, format: "esm", platform: "node", outExtension: { ".js": ".mjs" } };
+  await build({ ...settings, entryPoints, outdir, outbase: "src" });
+  const files = readdirSync(outdir).sort().map((name) => join(outdir, name));
+  return spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit" }).status ?? 1;
+}
+
+const argument = process.argv[2] ?? "";
+if (argument === "--test") {
+  process.exitCode = await runTests();
+} else {
+  await buildWidgets(argument.startsWith("--outdir=") ? argument.slice(9) : "simdist_widgets/static");
+}

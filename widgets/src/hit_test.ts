@@ -1,0 +1,72 @@
+// What lies under the pointer, and what comes next when the keyboard walks along a lane.
+
+import { layOutMarks, MARK_RADIUS } from "./marks.ts";
+import { firstAfter, stretches, type TraceData } from "./trace_data.ts";
+import type { View } from "./time_scale.ts";
+
+export type Hit =
+  | { readonly sort: "instants"; readonly lane: number; readonly rows: readonly number[]; readonly row: number }
+  | { readonly sort: "span"; readonly lane: number; readonly row: number; readonly outer: number }; // outer: row or -1
+
+const TOLERANCE = 2; // pixels beside a span that still count
+
+/** The mark or the innermost span at `x` pixels of a lane; null where the lane is idle. */
+export function hitTest(data: TraceData, lane: number, view: View, width: number, x: number): Hit | null {
+  const marks = layOutMarks(data, lane, view, width);
+  for (let i = marks.length - 1; i >= 0; i--) {
+    const { rows, row } = marks[i];
+    const reach = data.header.marks[data.instants.kind[row]].level === 0 ? TOLERANCE : MARK_RADIUS + 1;
+    if (Math.abs(marks[i].x - x) <= reach) return { sort: "instants", lane, rows, row };
+  }
+  const scale = width / (view.end - view.start);
+  return spanAt(data, lane, view.start + x / scale, TOLERANCE / scale);
+}
+
+/** The innermost span of a lane at a moment: of the greatest level, among equals the shortest. */
+export function spanAt(data: TraceData, lane: number, time: number, tolerance: number): Hit | null {
+  const { spans, header } = data;
+  let best = -1;
+  let outer = -1;
+  let bestExact = false;
+  stretches(spans, lane, time - tolerance, time + tolerance, (from, to) => {
+    for (let row = from; row < to; row++) {
+      const begin = spans.start[row];
+      const end = begin + spans.duration[row];
+      if (end < time - tolerance || begin > time + tolerance) continue;
+      const exact = begin <= time && time <= end;
+      const level = header.kinds[spans.kind[row]].level;
+      if (exact && level === 0) outer = row;
+      if (best < 0 || better(row, exact, level)) {
+        best = row;
+        bestExact = exact;
+      }
+    }
+  });
+  if (best < 0) return null;
+  return { sort: "span", lane, row: best, outer: outer === best ? -1 : outer };
+
+  function better(row: number, exact: boolean, level: number): boolean {
+    const bestLevel = header.kinds[spans.kind[best]].level;
+    // near misses count only where nothing but an outer span is hit exactly
+    if (level !== bestLevel && (exact === bestExact || bestLevel === 0)) return level > bestLevel;
+    if (exact !== bestExact) return exact && level >= bestLevel;
+    return spans.duration[row] <= spans.duration[best];
+  }
+}
+
+/** The next span of a lane after (or before) a row, in order of start; -1 at the end. With row -1: the first at `time`. */
+export function nextSpan(data: TraceData, lane: number, row: number, step: 1 | -1, time: number): number {
+  const { laneFirst, start } = data.spans;
+  const first = laneFirst[lane];
+  const stop = laneFirst[lane + 1];
+  const next = row < 0 ? firstAfter(start, first, stop, time) - (step < 0 ? 1 : 0) : row + step;
+  return next >= first && next < stop ? next : -1;
+}
+
+/** Instants above the level of notes in order of time; what "next event" walks along. */
+export function eventsInOrder(data: TraceData): Uint32Array {
+  const { instants, header } = data;
+  const rows: number[] = [];
+  for (let row = 0; row < instants.count; row++) if (header.marks[instants.kind[row]].level > 0) rows.push(row);
+  return Uint32Array.from(rows.sort((a, b) => instants.start[a] - instants.start[b] || a - b));
+}
