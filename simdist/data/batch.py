@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.tree_util import PyTreeDef
 
-from simdist.data.leaves import Array, Leaves, flatten, is_text, unflatten
+from simdist.data.leaves import Array, Leaves, Structure, flatten, is_text, unflatten
 from simdist.data.table import Signature, Table
 from simdist.errors import InvalidArgumentError
 
@@ -45,7 +44,7 @@ class Batch:
         table: Table | None,
         rows: Array | None,
         arrays: Leaves | None = None,
-        structure: PyTreeDef | None = None,
+        structure: Structure | None = None,
     ) -> None:
         self.table = table
         self.rows = rows
@@ -61,7 +60,7 @@ class Batch:
         return cls(None, None, arrays, structure)
 
     @property
-    def structure(self) -> PyTreeDef:
+    def structure(self) -> Structure:
         """How the leaves are nested."""
         if self.table is not None:
             return self.table.structure
@@ -151,7 +150,7 @@ class Batch:
             )
         if sum(sizes) != self.num_rows or min(sizes, default=0) < 0:
             raise InvalidArgumentError(
-                f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected parts that add up to the whole"
+                f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected sizes that add up to it"
             )
         ends = np.cumsum(sizes).tolist()
         return [self.part(end - size, end) for size, end in zip(sizes, ends, strict=True)]

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from jax.tree_util import tree_flatten
 
 from simdist.data import grouping, reorder
 from simdist.data.functions import Filter, Map
 from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import as_leaf, flatten, unflatten
+from simdist.data.leaves import as_leaf, flatten, tree_flatten, unflatten
 from simdist.data.nodes import INFINITE, Node
 from simdist.data.options import Options
 from simdist.data.sources import FromIterable, FromTable

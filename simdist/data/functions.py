@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jax.tree_util import PyTreeDef
-
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, flatten, spec_of
+from simdist.data.leaves import Array, ArraySpec, Structure, flatten, spec_of
 from simdist.data.mapped import Predicate, mapped_table, predicate
 from simdist.data.nodes import UNKNOWN, Node, Reorder, Run, Spec
 from simdist.data.purity import call_on, name_of, truth
@@ -41,7 +39,7 @@ class Map(Node):
         self.label = "map()"
         self.found: Table | None = None
         self.decided = False
-        self.structure: PyTreeDef | None = None
+        self.structure: Structure | None = None
 
     def table(self) -> Table | None:
         if not self.decided:

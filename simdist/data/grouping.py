@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from jax.tree_util import PyTreeDef, tree_structure
 
 from simdist.data import streams
 from simdist.data.arguments import whole_number
 from simdist.data.batch import Batch, stack
-from simdist.data.leaves import Array, ArraySpec, flatten, spec_of, unflatten
+from simdist.data.leaves import Array, ArraySpec, Structure, flatten, spec_of, structure_of, unflatten
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Run, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
@@ -125,13 +124,13 @@ def rows_of(batch: Batch) -> list[Batch]:
 class Zip(Node):
     """One element of each source, side by side, until the shortest source ends."""
 
-    def __init__(self, sources: tuple[Node, ...], outer: PyTreeDef) -> None:
+    def __init__(self, sources: tuple[Node, ...], outer: Structure) -> None:
         self.sources = sources
         self.outer = outer
         self.label = "Dataset.zip(...)"
         self.found: Table | None = None
         self.decided = False
-        self.composed: PyTreeDef | None = None
+        self.composed: Structure | None = None
 
     def table(self) -> Table | None:
         if not self.decided:
@@ -155,10 +154,10 @@ class Zip(Node):
     def fixed(self) -> bool:
         return self.table() is not None
 
-    def compose(self, inner: list[PyTreeDef]) -> PyTreeDef:
+    def compose(self, inner: list[Structure]) -> Structure:
         """The structure of the pair (or dict, ...) of elements."""
         blanks = [unflatten(structure, [0] * structure.num_leaves) for structure in inner]
-        return tree_structure(unflatten(self.outer, blanks))
+        return structure_of(unflatten(self.outer, blanks))
 
     def open(self, run: Run) -> Pull:
         table = self.table()
@@ -218,7 +217,7 @@ class Enumerate(Node):
 
     def element(self, position: int, batch: Batch) -> Batch:
         leaves, structure = batch.leaves(), batch.structure
-        paired = tree_structure((0, unflatten(structure, [0] * len(leaves))))
+        paired = structure_of((0, unflatten(structure, [0] * len(leaves))))
         return Batch(None, None, (flatten(position, "a position")[0][0], *leaves), paired)
 
     def cardinality(self) -> int:
@@ -226,5 +225,5 @@ class Enumerate(Node):
 
     def spec(self) -> Spec:
         structure, leaves = self.source.spec()
-        paired = tree_structure((0, unflatten(structure, [0] * len(leaves))))
+        paired = structure_of((0, unflatten(structure, [0] * len(leaves))))
         return paired, (spec_of(flatten(self.start, "a position")[0][0]), *leaves)

@@ -14,21 +14,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import jax
+import jax.tree_util
 import numpy as np
-from jax.tree_util import PyTreeDef, tree_flatten, tree_unflatten
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Array", "ArraySpec", "Leaves", "as_leaf", "flatten", "frozen", "is_text", "spec_of", "unflatten"]
+__all__ = [
+    "Array",
+    "ArraySpec",
+    "Leaves",
+    "Structure",
+    "as_leaf",
+    "flatten",
+    "frozen",
+    "is_text",
+    "spec_of",
+    "structure_of",
+    "tree_flatten",
+    "unflatten",
+]
 
 Array = np.ndarray[Any, Any]
 Leaves = tuple[Array, ...]  # one array per leaf of an element, in the order of its structure
 
 NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 KEPT_KINDS = "biufcUS"
+
+
+class Structure(Protocol):
+    """How the leaves of an element are nested: JAX's tree definition, which carries no types of its own."""
+
+    @property
+    def num_leaves(self) -> int:
+        """Number of leaves."""
+        ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +137,18 @@ def is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def flatten(value: Any, what: str) -> tuple[Leaves, PyTreeDef]:
+def tree_flatten(value: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a nested value as they are, a list being one leaf, and its structure."""
+    flat: Any = jax.tree_util.tree_flatten(value, is_leaf=is_list)
+    return cast("tuple[list[Any], Structure]", flat)
+
+
+def structure_of(value: Any) -> Structure:
+    """The structure of a nested value."""
+    return tree_flatten(value)[1]
+
+
+def flatten(value: Any, what: str) -> tuple[Leaves, Structure]:
     """The leaves of a nested value, settled and frozen, and its structure.
 
     Args:
@@ -123,7 +158,7 @@ def flatten(value: Any, what: str) -> tuple[Leaves, PyTreeDef]:
     Raises:
         InvalidArgumentError: there is no leaf at all, or a leaf cannot become an array.
     """
-    leaves, structure = tree_flatten(value, is_leaf=is_list)
+    leaves, structure = tree_flatten(value)
     if not leaves:
         raise InvalidArgumentError(
             f"{what} has no components (it is {value!r}); expected at least one array; is a `return` missing?"
@@ -131,9 +166,10 @@ def flatten(value: Any, what: str) -> tuple[Leaves, PyTreeDef]:
     return tuple(frozen(as_leaf(leaf)) for leaf in leaves), structure
 
 
-def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The nested value with these leaves."""
-    return tree_unflatten(structure, leaves)
+    nested: Any = jax.tree_util.tree_unflatten(cast("Any", structure), leaves)
+    return nested
 
 
 def is_text(dtype_name: str) -> bool:

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax.tree_util import PyTreeDef
 
 from simdist.data.batch import stack_leaf
-from simdist.data.leaves import Array, Leaves
+from simdist.data.leaves import Array, Leaves, Structure
 from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of, truth
 from simdist.data.table import LeafSpec, Table
 from simdist.errors import InvalidArgumentError
@@ -56,7 +55,7 @@ class MappedTable(Table):
                 self.keep(row, answer)
 
     @property
-    def structure(self) -> PyTreeDef:
+    def structure(self) -> Structure:
         if self._structure is None:
             self.any_row()
         assert self._structure is not None
@@ -106,7 +105,7 @@ class MappedTable(Table):
             raise answer
         return self.keep(index, answer)
 
-    def keep(self, index: int, answer: tuple[Leaves, PyTreeDef]) -> Leaves:
+    def keep(self, index: int, answer: tuple[Leaves, Structure]) -> Leaves:
         """Remember a row, which must look like the others."""
         leaves, structure = answer
         if self._structure is None:

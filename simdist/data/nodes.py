@@ -17,11 +17,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from jax.tree_util import PyTreeDef
-
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec
+from simdist.data.leaves import Array, ArraySpec, Structure
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 
@@ -31,7 +29,7 @@ INFINITE = -1  # cardinality of a dataset without an end
 UNKNOWN = -2  # cardinality that only running can tell
 LARGEST_CYCLE = 1 << 16  # rows of a fixed order that a repeat keeps as one array
 
-Spec = tuple[PyTreeDef, tuple[ArraySpec, ...]]
+Spec = tuple[Structure, tuple[ArraySpec, ...]]
 
 
 class Run:

@@ -15,11 +15,10 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from jax.tree_util import PyTreeDef
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, spec_of
+from simdist.data.leaves import Array, ArraySpec, Structure, spec_of
 from simdist.data.nodes import UNKNOWN, Node, Run, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
@@ -70,7 +69,7 @@ class FromIterable(Node):
         self.once: Iterator[Any] | None = iterable if isinstance(iterable, Iterator) else None
         self.looked_at: deque[Any] = deque()  # elements that probing took from an iterator that cannot start again
         self.started = False
-        self.structure: PyTreeDef | None = None
+        self.structure: Structure | None = None
 
     def open(self, run: Run) -> Pull:
         values = self.look() if run.probing and self.once is not None else self.start()

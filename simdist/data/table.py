@@ -18,14 +18,13 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-from jax.tree_util import PyTreeDef
 
-from simdist.data.leaves import Array, Leaves, frozen
+from simdist.data.leaves import Array, Leaves, Structure, frozen
 
 __all__ = ["Signature", "Table", "digest"]
 
 LeafSpec = tuple[tuple[int, ...], str]  # shape and dtype name of one leaf
-Signature = tuple[PyTreeDef, tuple[LeafSpec, ...]]  # what a compiled program depends on
+Signature = tuple[Structure, tuple[LeafSpec, ...]]  # what a compiled program depends on
 
 
 def digest(columns: Sequence[Array]) -> str:
@@ -53,21 +52,21 @@ class Table:
         (3, True)
     """
 
-    shared: ClassVar[WeakValueDictionary[tuple[str, PyTreeDef], Table]] = WeakValueDictionary()
+    shared: ClassVar[WeakValueDictionary[tuple[str, Structure], Table]] = WeakValueDictionary()
 
     pending = False  # True while rows are still to be computed (see mapped.py)
     derived: dict[Any, Any]  # tables that pure maps made of this one, by function (see mapped.py)
 
-    def __init__(self, columns: Leaves, structure: PyTreeDef) -> None:
+    def __init__(self, columns: Leaves, structure: Structure) -> None:
         self._columns = columns
-        self._structure: PyTreeDef | None = structure
+        self._structure: Structure | None = structure
         self._num_rows = len(columns[0])
         self._key: str | None = None
         self._signatures: dict[tuple[int, ...], Signature] = {}
         self.derived = {}
 
     @classmethod
-    def from_leaves(cls, columns: Sequence[Array], structure: PyTreeDef) -> Table:
+    def from_leaves(cls, columns: Sequence[Array], structure: Structure) -> Table:
         """The table with these contents: an existing one where there is one, else a new one."""
         columns = tuple(frozen(column) for column in columns)
         key = digest(columns)
@@ -83,7 +82,7 @@ class Table:
         return self._columns
 
     @property
-    def structure(self) -> PyTreeDef:
+    def structure(self) -> Structure:
         """How the leaves of one element are nested."""
         assert self._structure is not None
         return self._structure

@@ -41,12 +41,14 @@ class VariableHandle:
         name: for people.
         shape, dtype: of the whole variable, however it is sharded.
         placement: where its value lives; belongs to the strategy that made it.
+        summed: whether the increments of all replicas count, or those of one speak for all.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     placement: Any
+    summed: bool = False
 
     @property
     def aval(self) -> Aval:

@@ -57,7 +57,9 @@ class Tracer:
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
         self.overlays: list[Overlay] = []
-        self.seeds: dict[int, Any] = {}
+        self.seeds: dict[tuple[int, int], Any] = {}
+        self.replica = 0  # whose turn it is, where several replicas are traced side by side
+        self.leading = True  # whether that is the replica that speaks for all
         self._outer: Any = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -116,7 +118,12 @@ class Tracer:
         return value
 
     def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
-        """Change variables; inside `value_and_grad` the change is carried out to the step."""
+        """Change variables; inside `value_and_grad` the change is carried out to the step.
+
+        What all replicas change in the same way is written down once; sums take the part of each replica.
+        """
+        if not self.leading and not all(variable.summed for variable in variables):
+            return
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
@@ -124,10 +131,14 @@ class Tracer:
 
     def random_key(self, generator: VariableHandle) -> Any:
         """The state of a Keras seed generator: a fresh key for each step, then counted within the step."""
-        key = id(generator)
+        key = (id(generator), self.replica)
         if key not in self.seeds:
             self.seeds[key] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
         return self.seeds[key]
+
+    def set_random_key(self, generator: VariableHandle, value: Any) -> None:
+        """A Keras seed generator counts on, within this step only."""
+        self.seeds[id(generator), self.replica] = value
 
     @contextmanager
     def overlay(self, values: dict[int, Any]) -> Iterator[Overlay]:

@@ -120,7 +120,7 @@ class _Meeting:
         coroutines = [greenlet.greenlet(lambda i=i, fn=fn: results.__setitem__(i, fn())) for i, fn in enumerate(functions)]
         here = active_context().locals
         contexts = here.setdefault("replica_contexts", [])
-        outer = here.get("meeting")
+        outer, tracer = here.get("meeting"), active_tracer()
         here["meeting"] = self
         answers: list[Any] = [None] * len(functions)
         try:
@@ -128,10 +128,14 @@ class _Meeting:
                 self.offers = []
                 for i, coroutine in enumerate(coroutines):
                     contexts.append(context.ReplicaContext(self.strategy, replicas[i]))
+                    if tracer is not None:
+                        tracer.replica, tracer.leading = replicas[i], i == 0
                     try:
                         coroutine.switch(*(() if answers[i] is None else (answers[i][0],)))
                     finally:
                         contexts.pop()
+                        if tracer is not None:
+                            tracer.replica, tracer.leading = 0, True
                 answers = self._answers(coroutines)
         finally:
             here["meeting"] = outer

@@ -95,7 +95,7 @@ class AdoptedVariable(keras.Variable):
         if tuple(value.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {value.shape} cannot be assigned to it.")
         if self._is_seed:
-            tracer.seeds[id(own)] = value
+            tracer.set_random_key(own, value)
         else:
             tracer.update("assign", [own], [value])
         return value

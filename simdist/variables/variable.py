@@ -99,6 +99,7 @@ class Variable(VariableHandle):
         self.synchronization = synchronization
         self.aggregation = aggregation
         self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
+        self.summed = synchronization is VariableSynchronization.ON_READ or aggregation is VariableAggregation.SUM
         value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
         if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
             raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")

@@ -1,0 +1,89 @@
+// What is added to the raster where there is room: the edge and the name of each span, and down times as hatching.
+
+import { inkOn } from "./theme.ts";
+import { BAND, WORK, type Scene } from "./timeline_painter.ts";
+import { laneOf, stretches, type TraceData } from "./trace_data.ts";
+
+const ROOM_FOR_TEXT = 26; // pixels
+const DOWN_LEVEL = 3;
+const CHARACTER = 5.6; // pixels, about
+
+/** The left edge of every span that is wide enough to have one, and its name where that fits. */
+export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lane: number): void {
+  const { data, view, width, laneHeight, colors } = scene;
+  const { spans, header } = data;
+  const scale = width / (view.end - view.start);
+  context.textBaseline = "middle";
+  stretches(spans, lane, view.start, view.end, (from, to) => {
+    for (let row = from; row < to; row++) {
+      const left = (spans.start[row] - view.start) * scale;
+      const right = left + spans.duration[row] * scale;
+      const kind = header.kinds[spans.kind[row]];
+      if (right - left < 3 || right < 0 || kind.level >= DOWN_LEVEL) continue;
+      const [top, height] = kind.level === 0 ? BAND : WORK;
+      const y = (lane + top) * laneHeight;
+      context.fillStyle = colors.background;
+      context.fillRect(left - 0.5, y, 1, height * laneHeight);
+      const [x0, x1] = [Math.max(left, 0) + 3, Math.min(right, width) - 2];
+      if (x1 - x0 < ROOM_FOR_TEXT || laneHeight < 24) continue;
+      const outer = kind.level === 0;
+      context.font = `${outer ? 10 : 10.5}px ${colors.font}`;
+      context.fillStyle = outer ? colors.text : inkOn(kind.color);
+      const middle = outer ? (lane + (BAND[0] + WORK[0]) / 2) * laneHeight + 0.5 : y + (height * laneHeight) / 2 + 0.5;
+      context.fillText(shorten(data.names[spans.name[row]], x1 - x0), x0, middle, x1 - x0);
+    }
+  });
+}
+
+/** The rows of all down times of a trace; there are few, and they are looked up once. */
+export function downRows(data: TraceData): Uint32Array {
+  const { spans, header } = data;
+  const rows: number[] = [];
+  for (let row = 0; row < spans.count; row++) if (header.kinds[spans.kind[row]].level >= DOWN_LEVEL) rows.push(row);
+  return Uint32Array.from(rows);
+}
+
+/** Down times: the whole height of the lane, hatched, so that they differ from work without colour too. */
+export function drawDown(context: CanvasRenderingContext2D, scene: Scene): void {
+  const { data, view, width, laneHeight, colors } = scene;
+  const { spans, header } = data;
+  const scale = width / (view.end - view.start);
+  for (const row of scene.down) {
+    const left = Math.max((spans.start[row] - view.start) * scale, -9);
+    const right = Math.min((spans.start[row] + spans.duration[row] - view.start) * scale, width + 9);
+    if (right < 0 || left > width) continue;
+    const box = [left, laneOf(spans, row) * laneHeight + 1, Math.max(right - left, 1), laneHeight - 2] as const;
+    context.fillStyle = colors.background;
+    context.fillRect(...box);
+    hatch(context, header.kinds[spans.kind[row]].color, box);
+  }
+}
+
+function hatch(
+  context: CanvasRenderingContext2D,
+  color: string,
+  [x, y, width, height]: readonly [number, number, number, number],
+): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.fillStyle = context.strokeStyle = color;
+  context.globalAlpha = 0.16;
+  context.fillRect(x, y, width, height);
+  context.globalAlpha = 0.75;
+  context.lineWidth = 1.4;
+  context.beginPath();
+  for (let start = x - height; start < x + width; start += 7) {
+    context.moveTo(start, y + height);
+    context.lineTo(start + height, y);
+  }
+  context.stroke();
+  context.restore();
+}
+
+/** A text cut to about `width` pixels. */
+export function shorten(text: string, width: number): string {
+  const room = Math.floor(width / CHARACTER);
+  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
+}

@@ -1,0 +1,141 @@
+// The parts of a timeline on the page: toolbar, strips, lane names, plot, legend. No behaviour.
+
+import { element, shape } from "./dom.ts";
+import { formatCount } from "./format.ts";
+import { glyphOf } from "./glyphs.ts";
+import { laneHeight } from "./timeline_painter.ts";
+import { Tooltip } from "./tooltip.ts";
+import type { Kind, Table, TraceData } from "./trace_data.ts";
+
+export interface Frame {
+  readonly root: HTMLElement;
+  readonly range: HTMLElement;
+  readonly buttons: Readonly<Record<"previous" | "next" | "out" | "in" | "fit", HTMLButtonElement>>;
+  readonly corner: HTMLElement;
+  readonly overview: HTMLCanvasElement;
+  readonly axis: HTMLCanvasElement;
+  readonly lanes: HTMLElement;
+  readonly scroll: HTMLElement;
+  readonly plot: HTMLCanvasElement;
+  readonly spoken: HTMLElement;
+  readonly tooltip: Tooltip;
+}
+
+const KEYS: readonly [string, string][] = [
+  ["wheel", "zoom (after a click, or with Ctrl)"],
+  ["drag, ← →", "move"],
+  ["+ − 0", "zoom, fit"],
+  ["↑ ↓", "lane"],
+  [", .", "span"],
+  ["p n", "event"],
+];
+
+export function buildFrame(data: TraceData): Frame {
+  const height = data.header.lanes.length * laneHeight(data.header.lanes.length);
+  const frame: Frame = {
+    root: element("div", { class: "sdw sdw-timeline", role: "group", "aria-label": summary(data) }),
+    range: element("div", { class: "sdw-range" }),
+    buttons: {
+      previous: button("◂ event", "Previous event"),
+      next: button("event ▸", "Next event"),
+      out: button("−", "Zoom out"),
+      in: button("+", "Zoom in"),
+      fit: button("Fit", "Fit the whole run"),
+    },
+    corner: element("div", { class: "sdw-corner" }),
+    overview: element("canvas", { class: "sdw-overview", role: "img", "aria-label": "The whole run; click to go there" }),
+    axis: element("canvas", { class: "sdw-axis", "aria-hidden": "true" }),
+    lanes: laneNames(data),
+    scroll: element("div", { class: "sdw-scroll" }),
+    plot: element("canvas", {
+      class: "sdw-plot",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "timeline",
+      "aria-label": `${summary(data)} ${KEYS.map(([keys, what]) => `${keys}: ${what}`).join("; ")}`,
+      style: `height:${height}px`,
+      "data-lm-suppress-shortcuts": "true", // JupyterLab must not take the keys
+    }),
+    spoken: element("div", { class: "sdw-spoken", "aria-live": "polite" }),
+    tooltip: new Tooltip(),
+  };
+  assemble(frame, data);
+  return frame;
+}
+
+function assemble(frame: Frame, data: TraceData): void {
+  const spacer = element("div", { class: "sdw-corner" }, "run");
+  frame.scroll.append(element("div", { class: "sdw-line" }, frame.lanes, frame.plot));
+  frame.root.append(
+    element("div", { class: "sdw-bar", role: "toolbar", "aria-label": "Timeline" }, frame.range, ...Object.values(frame.buttons)),
+    element("div", { class: "sdw-line" }, spacer, frame.overview),
+    element("div", { class: "sdw-line" }, frame.corner, frame.axis),
+    frame.scroll,
+    legend(data),
+    element("p", { class: "sdw-keys", "aria-hidden": "true" }, ...keyHints()),
+    frame.spoken,
+    frame.tooltip.element,
+  );
+  if (data.header.facts_left_out > 0) {
+    const text = `Facts of ${formatCount(data.header.facts_left_out, "span")} are left out to keep this picture small.`;
+    frame.root.append(element("p", { class: "sdw-note" }, text));
+  }
+}
+
+/** One sentence about the run: what a screen reader says first. */
+export function summary(data: TraceData): string {
+  const counts = countKinds(data.instants, data.header.marks).filter(([kind]) => kind.level > 0);
+  const events = counts.map(([kind, count]) => formatCount(count, kind.name)).join(", ") || "no faults";
+  const { lanes } = data.header;
+  return `Timeline of ${formatCount(lanes.length, "lane")}, ${formatCount(data.spans.count, "span")}, ${events}.`;
+}
+
+function countKinds(table: Table, kinds: readonly Kind[]): [Kind, number][] {
+  const counts = new Uint32Array(kinds.length);
+  for (let row = 0; row < table.count; row++) counts[table.kind[row]] += 1;
+  return kinds.map((kind, index): [Kind, number] => [kind, counts[index]]).filter(([, count]) => count > 0);
+}
+
+function button(text: string, label: string): HTMLButtonElement {
+  return element("button", { type: "button", title: label, "aria-label": label }, text);
+}
+
+function laneNames(data: TraceData): HTMLElement {
+  const { lanes } = data.header;
+  const height = laneHeight(lanes.length);
+  const every = Math.ceil(13 / height); // names of very low lanes would overlap
+  const rows = lanes.map((lane, index) => {
+    const device = lane.includes("/");
+    const style = `top:${index * height}px;height:${height}px`;
+    const name = index % every === 0 ? (device ? lane.slice(lane.indexOf("/") + 1) : lane) : "";
+    return element("div", { style, class: device ? "sdw-device" : false, title: lane }, name);
+  });
+  return element("div", { class: "sdw-lanes", "aria-hidden": "true", style: `height:${lanes.length * height}px` }, ...rows);
+}
+
+function legend(data: TraceData): HTMLElement {
+  const spans = countKinds(data.spans, data.header.kinds).map(([kind, count]) =>
+    element("li", { title: formatCount(count, "span") }, swatch(kind), kind.name),
+  );
+  const marks = countKinds(data.instants, data.header.marks).map(([kind, count]) =>
+    element("li", { title: `${count} times` }, glyph(kind), `${kind.name} ${count.toLocaleString("en-US")}`),
+  );
+  return element("ul", { class: "sdw-legend", "aria-label": "Legend" }, ...spans, ...marks);
+}
+
+function swatch(kind: Kind): HTMLElement {
+  const hatched = `repeating-linear-gradient(135deg, ${kind.color} 0 1.5px, ${kind.color}30 1.5px 4px)`;
+  const fill = kind.level >= 3 ? hatched : kind.level === 0 ? `${kind.color}61` : kind.color;
+  return element("span", { class: "sdw-swatch", style: `background:${fill}` });
+}
+
+function glyph(kind: Kind): SVGElement {
+  const { body, sign } = glyphOf(kind.name);
+  const line = { fill: "none", stroke: "#ffffff", "stroke-width": 1.8, "stroke-linecap": "round" };
+  const parts = [shape("path", { d: body, fill: kind.color }), shape("path", { d: sign, ...line })];
+  return shape("svg", { viewBox: "-8 -8 16 16", width: 15, height: 15, "aria-hidden": "true" }, ...parts);
+}
+
+function keyHints(): (Node | string)[] {
+  return KEYS.flatMap(([keys, what], index) => [index ? " · " : "", element("kbd", {}, keys), ` ${what}`]);
+}

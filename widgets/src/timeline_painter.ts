@@ -1,0 +1,175 @@
+// Draws the plot of a timeline: lanes, work, down times and marks. It knows pixels and colours, and no events.
+//
+// Order, from back to front: lane stripes, grid, raster rows (closures, then work), details where few spans are in
+// view, down times, notes, marks. So a fault is never covered by anything.
+
+import { drawGlyph } from "./glyphs.ts";
+import type { Hit } from "./hit_test.ts";
+import { layOutMarks, MARK_RADIUS, NOTE_LEVEL } from "./marks.ts";
+import { Rasteriser } from "./rasteriser.ts";
+import { drawDetails, drawDown } from "./span_details.ts";
+import type { Colors } from "./theme.ts";
+import { axis, type View } from "./time_scale.ts";
+import type { TraceData } from "./trace_data.ts";
+
+const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
+const LABEL_LEVEL = 1; // marks from this level on get their category beside them, where there is room
+
+export interface Scene {
+  readonly data: TraceData;
+  readonly view: View;
+  readonly colors: Colors;
+  readonly width: number; // CSS pixels
+  readonly laneHeight: number; // CSS pixels
+  readonly ratio: number; // device pixels per CSS pixel
+  readonly lane: number; // the chosen lane
+  readonly down: Uint32Array; // rows of the down times
+  readonly hit: Hit | null; // what the pointer or the keyboard is on
+}
+
+/** The height of a lane, in CSS pixels: fewer lanes get more room. */
+export function laneHeight(lanes: number): number {
+  return lanes <= 14 ? 34 : lanes <= 32 ? 24 : lanes <= 100 ? 14 : 9;
+}
+
+/** Where the closures' band and the work are in a lane: [top, height] of each, as fractions of the lane's height. */
+export const BAND: readonly [number, number] = [0.06, 0.88];
+export const WORK: readonly [number, number] = [0.42, 0.46];
+
+export class TimelinePainter {
+  private rasteriser: Rasteriser | null = null;
+  private readonly sheet = document.createElement("canvas");
+
+  draw(canvas: HTMLCanvasElement, scene: Scene): void {
+    const { data, width, laneHeight, ratio } = scene;
+    const lanes = data.header.lanes.length;
+    resize(canvas, Math.round(width * ratio), Math.round(lanes * laneHeight * ratio));
+    const context = canvas.getContext("2d");
+    if (!context || canvas.width === 0) return;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.stripes(context, scene);
+    const seen = this.raster(context, scene);
+    for (let lane = 0; lane < lanes; lane++) {
+      if (seen[lane] > 0 && seen[lane] <= FEW && laneHeight >= 14) drawDetails(context, scene, lane);
+    }
+    drawDown(context, scene);
+    for (let lane = 0; lane < lanes; lane++) drawMarks(context, scene, lane);
+    drawHit(context, scene);
+  }
+
+  private stripes(context: CanvasRenderingContext2D, scene: Scene): void {
+    const { data, width, laneHeight, colors, view } = scene;
+    context.fillStyle = colors.background;
+    context.fillRect(0, 0, width, data.header.lanes.length * laneHeight);
+    data.header.lanes.forEach((_, lane) => {
+      context.fillStyle = lane === scene.lane ? colors.chosen : colors.lane;
+      context.fillRect(0, lane * laneHeight + 1, width, laneHeight - 2);
+    });
+    context.fillStyle = colors.grid;
+    const scale = width / (view.end - view.start);
+    for (const tick of axis(view, width).ticks) {
+      context.fillRect(Math.round((tick.time - view.start) * scale), 0, 1, data.header.lanes.length * laneHeight);
+    }
+  }
+
+  /** Fills one row of pixels for closures and one for work per lane, and scales each up to its height. */
+  private raster(context: CanvasRenderingContext2D, scene: Scene): Uint32Array {
+    const { data, view, laneHeight, ratio } = scene;
+    const lanes = data.header.lanes.length;
+    const width = Math.round(scene.width * ratio);
+    const seen = new Uint32Array(lanes);
+    const sheet = this.sheet.getContext("2d");
+    if (!sheet || lanes === 0) return seen;
+    if (this.rasteriser?.width !== width) this.rasteriser = new Rasteriser(data.header.kinds, width);
+    resize(this.sheet, width, lanes * 2);
+    const image = sheet.createImageData(width, lanes * 2);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let lane = 0; lane < lanes; lane++) {
+      const outer = pixels.subarray(lane * 2 * width, (lane * 2 + 1) * width);
+      const inner = pixels.subarray((lane * 2 + 1) * width, (lane * 2 + 2) * width);
+      seen[lane] = this.rasteriser.lane(data.spans, lane, view, outer, inner);
+    }
+    sheet.putImageData(image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    for (let lane = 0; lane < lanes; lane++) {
+      if (seen[lane] === 0) continue;
+      [BAND, WORK].forEach(([top, height], row) => {
+        const y = lane * laneHeight + top * laneHeight;
+        context.globalAlpha = row === 0 ? 0.38 : 1;
+        context.drawImage(this.sheet, 0, lane * 2 + row, width, 1, 0, y, scene.width, height * laneHeight);
+      });
+    }
+    context.globalAlpha = 1;
+    return seen;
+  }
+}
+
+function resize(canvas: HTMLCanvasElement, width: number, height: number): void {
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+}
+
+function drawMarks(context: CanvasRenderingContext2D, scene: Scene, lane: number): void {
+  const { data, view, width, laneHeight, colors } = scene;
+  const y = (lane + 0.5) * laneHeight;
+  const scale = Math.min(1, (laneHeight - 2) / (2 * MARK_RADIUS));
+  const marks = layOutMarks(data, lane, view, width);
+  for (const mark of marks) {
+    const { name, color, level } = data.header.marks[data.instants.kind[mark.row]];
+    if (level > NOTE_LEVEL) {
+      context.fillStyle = color;
+      context.fillRect(Math.round(mark.x) - 0.75, lane * laneHeight + 1, 1.5, laneHeight - 2);
+    }
+    drawGlyph(context, name, color, colors.background, mark.x, level > NOTE_LEVEL ? y : y + laneHeight * 0.34, scale);
+  }
+  if (laneHeight < 20) return;
+  marks.forEach((mark, index) => {
+    const { name, level } = data.header.marks[data.instants.kind[mark.row]];
+    if (level < LABEL_LEVEL) return;
+    const text = mark.rows.length > 1 ? `${name} +${mark.rows.length - 1}` : name;
+    drawTag(context, scene, text, mark.x + MARK_RADIUS + 2, y, marks[index + 1]?.x ?? width + 99);
+  });
+}
+
+/** A word on a piece of background, unless it would reach the next mark or leave the plot. */
+function drawTag(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  text: string,
+  x: number,
+  y: number,
+  limit: number,
+): void {
+  context.font = `600 10.5px ${scene.colors.font}`;
+  const length = context.measureText(text).width + 6;
+  if (x + length > Math.min(limit - MARK_RADIUS - 1, scene.width)) return;
+  context.fillStyle = scene.colors.background;
+  context.globalAlpha = 0.88;
+  context.fillRect(x, y - 7, length, 14);
+  context.globalAlpha = 1;
+  context.fillStyle = scene.colors.text;
+  context.textBaseline = "middle";
+  context.fillText(text, x + 3, y + 0.5);
+}
+
+/** A frame around the span, or a ring around the mark, that the tooltip speaks of. */
+function drawHit(context: CanvasRenderingContext2D, scene: Scene): void {
+  const { data, view, width, laneHeight, hit, colors } = scene;
+  if (!hit) return;
+  const scale = width / (view.end - view.start);
+  context.strokeStyle = colors.text;
+  context.lineWidth = 1.5;
+  if (hit.sort === "instants") {
+    context.beginPath();
+    const x = (data.instants.start[hit.row] - view.start) * scale;
+    context.arc(x, (hit.lane + 0.5) * laneHeight, MARK_RADIUS + 2.5, 0, 2 * Math.PI);
+    context.stroke();
+    return;
+  }
+  const outer = data.header.kinds[data.spans.kind[hit.row]].level === 0;
+  const [top, height] = outer ? BAND : WORK;
+  const left = Math.max((data.spans.start[hit.row] - view.start) * scale, -4);
+  const right = Math.min((data.spans.start[hit.row] + data.spans.duration[hit.row] - view.start) * scale, width + 4);
+  const y = hit.lane * laneHeight + top * laneHeight;
+  context.strokeRect(left - 0.5, y - 0.5, Math.max(right - left, 2) + 1, height * laneHeight + 1);
+}

@@ -1,0 +1,86 @@
+// The small card with the facts of what is under the pointer, and the same facts as one spoken line.
+
+import { element } from "./dom.ts";
+import { formatDuration, formatFact, formatMoment } from "./format.ts";
+import type { Hit } from "./hit_test.ts";
+import type { TraceData } from "./trace_data.ts";
+
+const MOST_GROUPS = 4;
+
+/** One thing that the card speaks of. */
+export interface Group {
+  readonly title: string;
+  readonly color: string;
+  readonly facts: readonly (readonly [string, string])[];
+}
+
+/** What a hit means, innermost first. */
+export function describe(data: TraceData, hit: Hit): Group[] {
+  const lane = data.header.lanes[hit.lane];
+  if (hit.sort === "instants") {
+    const shown = [hit.row, ...hit.rows.filter((row) => row !== hit.row)];
+    const groups = shown.slice(0, MOST_GROUPS).map((row) => describeInstant(data, lane, row));
+    const rest = shown.length - groups.length;
+    return rest > 0 ? [...groups, { title: `and ${rest} more here`, color: "", facts: [] }] : groups;
+  }
+  const groups = [describeSpan(data, lane, hit.row)];
+  return hit.outer >= 0 ? [...groups, describeSpan(data, lane, hit.outer)] : groups;
+}
+
+function describeInstant(data: TraceData, lane: string, row: number): Group {
+  const kind = data.header.marks[data.instants.kind[row]];
+  const facts = Object.entries(data.instants.facts(row)).map(([key, value]) => [key, formatFact(value)] as const);
+  const own = [["lane", lane], ["category", kind.name], ["at", formatMoment(data.instants.start[row])]] as const;
+  return { title: data.names[data.instants.name[row]], color: kind.color, facts: [...own, ...facts] };
+}
+
+function describeSpan(data: TraceData, lane: string, row: number): Group {
+  const { spans, header, names } = data;
+  const kind = header.kinds[spans.kind[row]];
+  const facts = Object.entries(spans.facts(row)).map(([key, value]) => [key, formatFact(value)] as const);
+  const own = [
+    ["lane", lane],
+    ["category", kind.name],
+    ["start", formatMoment(spans.start[row])],
+    ["duration", formatDuration(spans.duration[row])],
+  ] as const;
+  return { title: names[spans.name[row]], color: kind.color, facts: [...own, ...facts] };
+}
+
+/** The same as one sentence, for a screen reader. */
+export function spoken(groups: readonly Group[]): string {
+  return groups
+    .map(({ title, facts }) => [title, ...facts.map(([key, value]) => `${key} ${value}`)].join(", "))
+    .join("; ");
+}
+
+export class Tooltip {
+  readonly element = element("div", { class: "sdw-tooltip", hidden: true });
+
+  /** Shows the groups near a place of the widget, inside its borders. */
+  show(groups: readonly Group[], x: number, y: number): void {
+    this.element.replaceChildren(...groups.map(card));
+    this.element.hidden = false;
+    const frame = this.element.parentElement as HTMLElement;
+    const [width, height] = [this.element.offsetWidth, this.element.offsetHeight];
+    const left = x + 14 + width <= frame.clientWidth ? x + 14 : Math.max(0, x - 14 - width);
+    const top = y + 16 + height <= frame.clientHeight || y - 10 - height < 0 ? y + 16 : y - 10 - height;
+    this.element.style.left = `${left}px`;
+    this.element.style.top = `${top}px`;
+  }
+
+  hide(): void {
+    this.element.hidden = true;
+  }
+}
+
+function card({ title, color, facts }: Group): HTMLElement {
+  const swatch = color ? [element("span", { class: "sdw-swatch", style: `background:${color}` })] : [];
+  const rows = facts.flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
+  return element(
+    "div",
+    { class: "sdw-tooltip-group" },
+    element("div", { class: "sdw-tooltip-title" }, ...swatch, element("span", {}, title)),
+    ...(rows.length ? [element("dl", { class: "sdw-facts" }, ...rows)] : []),
+  );
+}
