@@ -24,9 +24,11 @@ from simdist.strategies.mirrored import MirroredStrategy
 from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.per_replica import PerReplica
+from simdist.variables.checks import check_numerics
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
+from simdist.variables.sharded import ShardedVariable
 from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
 
 __version__ = "0.1.0"
@@ -51,11 +53,13 @@ __all__ = [
     "PerReplica",
     "ReduceOp",
     "RemoteValue",
+    "ShardedVariable",
     "SimpleClusterResolver",
     "TFConfigClusterResolver",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "check_numerics",
     "errors",
     "function",
     "get_replica_context",

@@ -14,16 +14,16 @@ from simdist.errors import FailedPreconditionError
 os.environ.setdefault("KERAS_BACKEND", "jax")
 if "keras" in sys.modules and sys.modules["keras"].backend.backend() != "jax":
     raise FailedPreconditionError(
-        f"Keras is already loaded with the backend {sys.modules['keras'].backend.backend()!r}. Set KERAS_BACKEND=jax before the first import of keras, "
-        "or import simdist.keras first."
+        f"Keras is already loaded with the backend {sys.modules['keras'].backend.backend()!r}. Set KERAS_BACKEND=jax before the first "
+        "import of keras, or import simdist.keras first."
     )
 
-import keras as _keras  # noqa: E402
+import keras as _keras
 
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
-from simdist.training.adoption import install as _install  # noqa: E402
+from simdist.training.adoption import install as _install
 
 _install()
 

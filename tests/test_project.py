@@ -58,11 +58,7 @@ def test_path_of_one_machine_is_recognised(folder: str) -> None:
 
 
 def test_source_files_are_short() -> None:
-    lengths = {
-        relative(path): len(path.read_text(encoding="utf-8").splitlines())
-        for path in files()
-        if path.suffix in {".py", ".ts"}
-    }
+    lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in files() if path.suffix in {".py", ".ts"}}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE_LINES} == {}
 
 

@@ -29,9 +29,7 @@ def run_all(stages: Any, monkeypatch: pytest.MonkeyPatch, listed: list[Any]) -> 
     return stages.main(["check"])
 
 
-def test_all_stages_run_although_the_first_fails(
-    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_all_stages_run_although_the_first_fails(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     listed = [python(stages, "first", "raise SystemExit(3)"), python(stages, "second", "print('here')")]
     assert run_all(stages, monkeypatch, listed) == 1
     shown = capfd.readouterr().out
@@ -41,9 +39,7 @@ def test_all_stages_run_although_the_first_fails(
     assert "exit status 3" in summary[1]
 
 
-def test_skipped_stage_says_why_and_does_not_fail(
-    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_all(stages, monkeypatch, [stages.Stage("third", list, lambda: "no tool for it")]) == 0
     assert "third        skipped      0.0 s   no tool for it" in capfd.readouterr().out
 
@@ -61,9 +57,7 @@ def test_missing_program_fails_its_stage(stages: Any) -> None:
     assert (outcome.result, outcome.remark) == ("failed", "no-such-program: No such file or directory")
 
 
-def test_bundle_that_a_build_changes_fails_the_stage(
-    stages: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_bundle_that_a_build_changes_fails_the_stage(stages: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stages, "BUNDLE", tmp_path)
     (tmp_path / "widget.js").write_text("old")
     code = f"open({str(tmp_path / 'widget.js')!r}, 'w').write('new')"

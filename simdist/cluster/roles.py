@@ -87,9 +87,7 @@ def worker_count(spec: SpecLike, task_type: str | None) -> int:
     if task_type == "evaluator":
         return max(_count(spec, "evaluator"), 1)
     if task_type not in ("chief", "worker"):
-        raise InvalidArgumentError(
-            f"worker_count is for task_type 'chief', 'worker' or 'evaluator'; got {task_type!r}."
-        )
+        raise InvalidArgumentError(f"worker_count is for task_type 'chief', 'worker' or 'evaluator'; got {task_type!r}.")
     return _count(spec, "chief") + _count(spec, "worker")
 
 
@@ -131,9 +129,7 @@ def _checked(spec: SpecLike, task_type: str | None, task_id: int | None) -> Clus
         raise InvalidArgumentError(f"unknown task_type {task_type!r}. {did_you_mean(task_type, TASK_TYPES)}")
     if task_type not in spec:
         if task_type != "evaluator":
-            raise InvalidArgumentError(
-                f"task_type {task_type!r} is not in the cluster. {did_you_mean(task_type, spec.jobs)}"
-            )
+            raise InvalidArgumentError(f"task_type {task_type!r} is not in the cluster. {did_you_mean(task_type, spec.jobs)}")
     elif task_id is not None and task_id not in (indices := spec.task_indices(task_type)):
         largest = max(indices, default=None)
         how = "exceeds the maximum id" if largest is None or task_id > largest else "is no id of a task"

@@ -177,8 +177,7 @@ def _addresses(job: object, tasks: object) -> dict[int, str]:
         pairs = list(enumerate(cast("Sequence[object]", tasks)))
     else:
         raise TypeError(
-            f"the tasks of job {job!r} must be a number, a list of addresses or a dict index -> address, "
-            f"{EXPECTED}; got {tasks!r}."
+            f"the tasks of job {job!r} must be a number, a list of addresses or a dict index -> address, {EXPECTED}; got {tasks!r}."
         )
     addresses = {index: _checked_address(job, address) for index, address in pairs}
     if len(addresses) < len(pairs):
@@ -199,9 +198,7 @@ def _made_up(job: str, count: int) -> dict[int, str]:
 def _checked_index(job: object, index: object) -> int:
     # The keys of a JSON object are always text, so "1" must be as good as 1.
     if not (_is_whole(index) or (isinstance(index, str) and index.isdecimal())) or int(cast("int", index)) < 0:
-        raise InvalidArgumentError(
-            f"the index of a task of job {job!r} must be a whole number from 0 on; got {index!r}."
-        )
+        raise InvalidArgumentError(f"the index of a task of job {job!r} must be a whole number from 0 on; got {index!r}.")
     return int(cast("int", index))
 
 

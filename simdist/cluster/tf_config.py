@@ -148,8 +148,7 @@ def _json_object(text: str) -> Mapping[str, Any]:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise MalformedJSONError(
-            f"{VARIABLE} is not JSON ({error}): {_shown(text)}. Keys and text need double quotes. "
-            f"A right value is: {EXAMPLE}",
+            f"{VARIABLE} is not JSON ({error}): {_shown(text)}. Keys and text need double quotes. A right value is: {EXAMPLE}",
             error.doc,
             error.pos,
         ) from error

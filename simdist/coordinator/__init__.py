@@ -1,0 +1,1 @@
+"""Closures on workers: the queue that decides, the coordinator that carries out, remote and per-worker values."""

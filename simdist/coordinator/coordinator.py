@@ -24,6 +24,8 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator", "Closure"]
 
+_coordinators: weakref.WeakKeyDictionary[Any, ClusterCoordinator] = weakref.WeakKeyDictionary()
+
 
 @dataclass
 class Closure:
@@ -46,14 +48,12 @@ class ClusterCoordinator:
         InvalidArgumentError: another kind of strategy.
     """
 
-    _of: weakref.WeakKeyDictionary[Any, ClusterCoordinator] = weakref.WeakKeyDictionary()
-
     def __new__(cls, strategy: Any) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise InvalidArgumentError(f"ClusterCoordinator needs a ParameterServerStrategy; got {type(strategy).__name__}.")
-        known = cls._of.get(strategy)
+        known = _coordinators.get(strategy)
         if known is None:
-            known = cls._of[strategy] = super().__new__(cls)
+            known = _coordinators[strategy] = super().__new__(cls)
             known._set_up(strategy)
         return known
 
@@ -134,7 +134,9 @@ class ClusterCoordinator:
         from simdist.strategies.base import DistributedFromFunction
 
         if not callable(source) and not isinstance(source, (Dataset, DistributedFromFunction)):
-            raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
+            raise InvalidArgumentError(
+                f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one."
+            )
         return PerWorkerDataset(source)
 
     def create_per_worker_resource(self, fn: Callable[[], Any]) -> PerWorkerResource:
@@ -166,7 +168,13 @@ class ClusterCoordinator:
                 case "dispatch":
                     self.workers[decision.worker].send(decision.closure, closure)
                 case "retry":
-                    trace.instant(decision.worker, "retry", f"closure {decision.closure} is run again", now, closure=decision.closure)
+                    trace.instant(
+                        decision.worker,
+                        "retry",
+                        f"closure {decision.closure} is run again",
+                        now,
+                        closure=decision.closure,
+                    )
                 case "resolve":
                     self._end(decision.closure, None)
                 case "fail":
@@ -175,7 +183,9 @@ class ClusterCoordinator:
                     self._end(decision.closure, decision.error)
                 case _:
                     trace.instant(chief, "cancel", f"closure {decision.closure}", now, closure=decision.closure)
-                    error = CancelledError(f"Closure {decision.closure} was cancelled, because another closure failed: {self.queue.error!r}")
+                    error = CancelledError(
+                        f"Closure {decision.closure} was cancelled, because another closure failed: {self.queue.error!r}"
+                    )
                     self._end(decision.closure, error)
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if not self.queue.pending and not self._idle.triggered:
@@ -190,5 +200,3 @@ class ClusterCoordinator:
         error = self.queue.take_error()
         if error is not None:
             raise error
-
-

@@ -120,7 +120,8 @@ class WorkerLoop:
             program = fn.program(call, context=id(self.strategy))
         except StopIteration:
             raise OutOfRangeError(
-                f"The dataset of {self.task.name} has run out after {self.task.steps} steps. Schedule fewer steps, or end the dataset with .repeat()."
+                f"The dataset of {self.task.name} has run out after {self.task.steps} steps. Schedule fewer steps, or end the dataset "
+                "with .repeat()."
             ) from None
         known: dict[int, LinkedProgram] = self.strategy.__dict__.setdefault("linked", {})
         linked = known.get(id(program))

@@ -149,9 +149,7 @@ class Batch:
                 "expected a batched dataset; add .batch(global_batch_size)"
             )
         if sum(sizes) != self.num_rows or min(sizes, default=0) < 0:
-            raise InvalidArgumentError(
-                f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected sizes that add up to it"
-            )
+            raise InvalidArgumentError(f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected sizes that add up to it")
         ends = np.cumsum(sizes).tolist()
         return [self.part(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
@@ -176,9 +174,7 @@ def stack(items: Sequence[Batch]) -> Batch:
     first = items[0]
     for item in items:
         if item.structure != first.structure:
-            raise InvalidArgumentError(
-                f"cannot batch elements of different structures: {first.structure} and {item.structure}"
-            )
+            raise InvalidArgumentError(f"cannot batch elements of different structures: {first.structure} and {item.structure}")
     columns = zip(*(item.leaves() for item in items), strict=True)
     return Batch(None, None, tuple(stack_leaf(column) for column in columns), first.structure)
 
@@ -192,9 +188,7 @@ def stack_leaf(leaves: Sequence[Array]) -> Array:
         )
     names = sorted({leaf.dtype.name for leaf in leaves})
     if len(names) > 1 and not all(map(is_text, names)):
-        raise InvalidArgumentError(
-            f"cannot batch elements of different dtypes: {names[0]} and {names[1]}; return one dtype from every map"
-        )
+        raise InvalidArgumentError(f"cannot batch elements of different dtypes: {names[0]} and {names[1]}; return one dtype from every map")
     stacked = np.stack(leaves)
     stacked.flags.writeable = False
     return stacked

@@ -30,9 +30,7 @@ class DatasetCreator:
         Dataset.range(8).batch(2)
     """
 
-    def __init__(
-        self, dataset_fn: Callable[[InputContext], Dataset], input_options: InputOptions | None = None
-    ) -> None:
+    def __init__(self, dataset_fn: Callable[[InputContext], Dataset], input_options: InputOptions | None = None) -> None:
         given: Any = dataset_fn
         if not callable(given):
             raise TypeError(

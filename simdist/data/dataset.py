@@ -106,7 +106,7 @@ class Dataset:
         label = f"Dataset.range({', '.join(map(str, args))})"
         if len(numbers) > LARGEST_RANGE:
             return Dataset(FromIterable(numbers))
-        column = as_leaf(np.arange(numbers.start, numbers.stop, numbers.step, np.int64))
+        column = as_leaf(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
         return Dataset(FromTable(Table.from_leaves([column], flatten(0, "range")[1]), label))
 
     @staticmethod
@@ -146,9 +146,7 @@ class Dataset:
             raise InvalidArgumentError("zip was given no datasets; expected a tuple or dict of at least one")
         for leaf in leaves:
             if not isinstance(leaf, Dataset):
-                raise TypeError(
-                    f"zip was given {type(leaf).__name__}; expected datasets; wrap it in from_tensor_slices"
-                )
+                raise TypeError(f"zip was given {type(leaf).__name__}; expected datasets; wrap it in from_tensor_slices")
         options = Options()
         for leaf in leaves:
             options = options.merge(leaf._options)

@@ -155,8 +155,7 @@ def kept_rows(source: Pull, rule: Predicate) -> Pull:
         while failure is None:
             if dropped > patience:
                 raise InvalidArgumentError(
-                    f"a filter dropped {dropped:,} elements one after another and may never keep one; "
-                    "put the filter before repeat()"
+                    f"a filter dropped {dropped:,} elements one after another and may never keep one; put the filter before repeat()"
                 )
             chunk = streams.NOTHING if rule.drops_all else source(limit)
             keeps, failure = rule.decide(chunk)

@@ -116,9 +116,7 @@ def rows_of(batch: Batch) -> list[Batch]:
     if not batch.is_batched:
         raise InvalidArgumentError(NOT_BATCHED)
     leaves, structure = batch.leaves(), batch.structure
-    return [
-        Batch(None, None, tuple(np.asarray(leaf[row]) for leaf in leaves), structure) for row in range(batch.num_rows)
-    ]
+    return [Batch(None, None, tuple(np.asarray(leaf[row]) for leaf in leaves), structure) for row in range(batch.num_rows)]
 
 
 class Zip(Node):

@@ -145,9 +145,7 @@ def position_in(state: dict[str, Any], num_shuffles: int) -> tuple[int, list[int
     try:
         consumed, bases = int(state["consumed"]), [int(base) for base in state["shuffles"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"not a saved position of a dataset iterator: {state!r}; expected what state_dict() returned"
-        ) from error
+        raise InvalidArgumentError(f"not a saved position of a dataset iterator: {state!r}; expected what state_dict() returned") from error
     if len(bases) != num_shuffles or consumed < 0:
         raise InvalidArgumentError(
             f"the saved position is that of a dataset with {len(bases)} shuffles after {consumed} elements; "

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import jax
-import jax.tree_util
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
@@ -39,6 +38,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Leaves = tuple[Array, ...]  # one array per leaf of an element, in the order of its structure
+
+tree_util: Any = jax.tree_util  # it carries no types
 
 NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 KEPT_KINDS = "biufcUS"
@@ -94,9 +95,7 @@ def as_leaf(value: Any) -> Array:
     if array.dtype.kind == "O":
         array = text_of_objects(array)
     if array.dtype.kind not in KEPT_KINDS and not is_small_float(array.dtype):
-        raise InvalidArgumentError(
-            f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first"
-        )
+        raise InvalidArgumentError(f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first")
     narrow = NARROW.get(array.dtype.name)
     if narrow is None or jax.config.jax_enable_x64:  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
         return array
@@ -139,8 +138,7 @@ def is_list(value: Any) -> bool:
 
 def tree_flatten(value: Any) -> tuple[list[Any], Structure]:
     """The leaves of a nested value as they are, a list being one leaf, and its structure."""
-    flat: Any = jax.tree_util.tree_flatten(value, is_leaf=is_list)
-    return cast("tuple[list[Any], Structure]", flat)
+    return cast("tuple[list[Any], Structure]", tree_util.tree_flatten(value, is_leaf=is_list))
 
 
 def structure_of(value: Any) -> Structure:
@@ -160,16 +158,13 @@ def flatten(value: Any, what: str) -> tuple[Leaves, Structure]:
     """
     leaves, structure = tree_flatten(value)
     if not leaves:
-        raise InvalidArgumentError(
-            f"{what} has no components (it is {value!r}); expected at least one array; is a `return` missing?"
-        )
+        raise InvalidArgumentError(f"{what} has no components (it is {value!r}); expected at least one array; is a `return` missing?")
     return tuple(frozen(as_leaf(leaf)) for leaf in leaves), structure
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The nested value with these leaves."""
-    nested: Any = jax.tree_util.tree_unflatten(cast("Any", structure), leaves)
-    return nested
+    return tree_util.tree_unflatten(structure, leaves)
 
 
 def is_text(dtype_name: str) -> bool:

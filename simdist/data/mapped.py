@@ -127,9 +127,7 @@ class MappedTable(Table):
                 return self.leaves_of(index)
             except Exception as error:
                 failure = failure or error
-        raise failure or InvalidArgumentError(
-            "a mapped dataset without elements has no structure; give the dataset at least one row"
-        )
+        raise failure or InvalidArgumentError("a mapped dataset without elements has no structure; give the dataset at least one row")
 
     def complete(self) -> None:
         """Compute every row; one that fails becomes zeros."""

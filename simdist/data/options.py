@@ -53,8 +53,7 @@ class DistributeOptions:
             self._policy = AutoShardPolicy(policy)
         except ValueError:
             raise InvalidArgumentError(
-                f"auto_shard_policy is {policy!r}; expected one of AutoShardPolicy: "
-                f"{', '.join(known.name for known in AutoShardPolicy)}"
+                f"auto_shard_policy is {policy!r}; expected one of AutoShardPolicy: {', '.join(known.name for known in AutoShardPolicy)}"
             ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -51,8 +51,7 @@ def is_same(first: Answer, second: Answer) -> bool:
     if isinstance(first, Exception) or isinstance(second, Exception):
         return type(first) is type(second)
     return first[1] == second[1] and all(
-        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-        for a, b in zip(first[0], second[0], strict=True)
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(first[0], second[0], strict=True)
     )
 
 

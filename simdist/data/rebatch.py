@@ -38,9 +38,7 @@ def replica_batch_sizes(batch_size: int, num_replicas: int, *, static: bool = Tr
     return tuple(max(0, min(size, rows - replica * size)) for replica in range(parts))
 
 
-def worker_batch_sizes(
-    global_batch_size: int, num_workers: int, num_replicas_per_worker: int, worker_index: int
-) -> tuple[int, ...]:
+def worker_batch_sizes(global_batch_size: int, num_workers: int, num_replicas_per_worker: int, worker_index: int) -> tuple[int, ...]:
     """Sizes that one worker's batches run through, over and over, when it reads a data source of its own.
 
     At each step the parts of all workers make one global batch, and over a whole round each worker has read exactly

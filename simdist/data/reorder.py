@@ -65,9 +65,7 @@ class Shard(Reorder):
         self.num_shards = whole_number(num_shards, "num_shards", 1)
         self.index = whole_number(index, "index", 0)
         if index >= num_shards:
-            raise InvalidArgumentError(
-                f"shard index {index} with {num_shards} shards; expected an index from 0 to {num_shards - 1}"
-            )
+            raise InvalidArgumentError(f"shard index {index} with {num_shards} shards; expected an index from 0 to {num_shards - 1}")
         super().__init__(source, f"shard({num_shards}, {index})")
 
     def open(self, run: Run) -> Pull:

@@ -61,8 +61,7 @@ class FromIterable(Node):
     def __init__(self, iterable: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
         if not callable(iterable) and not hasattr(iterable, "__iter__"):
             raise TypeError(
-                f"from_iterable was given {type(iterable).__name__}; "
-                "expected an iterable of elements, or a function that returns one"
+                f"from_iterable was given {type(iterable).__name__}; expected an iterable of elements, or a function that returns one"
             )
         self.iterable = iterable
         self.label = "Dataset.from_iterable()"
@@ -149,7 +148,5 @@ def probed_element(node: Node) -> Batch:
     """The first element of a pipeline, made only to look at it."""
     chunk = node.open_elements(Run(probing=True))(1)
     if not len(chunk):
-        raise InvalidArgumentError(
-            f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element"
-        )
+        raise InvalidArgumentError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
     return chunk[0]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from simdist.errors import InvalidArgumentError

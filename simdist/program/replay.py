@@ -140,9 +140,12 @@ class _Layout:
                 arrays.extend(jax.lax.dynamic_index_in_dim(leaf, reads[position], keepdims=False) for leaf in file)
             fed = [feeds[column] for column in self.feed_numbers[number]]
             if branch.table is not None:
-                arrays.extend(jnp.take(column, fed[0], axis=0) for column in table)
+                # Not jnp.take: what it does with rows out of range is fused into the kernel, and changes its last bits.
+                arrays.extend(column[fed[0]] for column in table)
                 fed = fed[1:]
-            outputs = branch.kernel.function(*arrays, *fed)
+            # The barriers keep XLA from fusing across the kernel's border, which would change its last bits.
+            arrays, fed = jax.lax.optimization_barrier((arrays, fed))
+            outputs = jax.lax.optimization_barrier(branch.kernel.function(*arrays, *fed))
             results, start = self._nothing(), 0
             for slot, avals in zip(self.slot_numbers[number], branch.writes, strict=True):
                 results[slot] = tuple(outputs[start : start + len(avals)])

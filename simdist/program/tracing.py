@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import jax
+import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
@@ -174,6 +175,7 @@ def active_tracer() -> Tracer | None:
 
 
 def is_tracing() -> bool:
+    """Whether a step is being traced."""
     return bool(_tracers)
 
 

@@ -24,6 +24,14 @@ from simdist.trace import Trace
 __all__ = ["Cluster"]
 
 
+class _ResolverOfCluster(SimpleClusterResolver):
+    """A resolver that also knows the simulated cluster itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.spec, rpc_layer="grpc")
+        self.cluster = cluster
+
+
 class Cluster:
     """Tasks, a network and a clock, all simulated and deterministic; what they compute is real.
 
@@ -63,8 +71,7 @@ class Cluster:
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
         self.runtime = SimulatedRuntime(devices, self.network, seed, numerics)
         self.faults = Faults(self.runtime, self, self.runtime.clock.call_later_daemon, self.runtime.after_step)
-        self.resolver = SimpleClusterResolver(self.spec, rpc_layer="grpc")
-        self.resolver.cluster = self
+        self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
 

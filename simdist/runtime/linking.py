@@ -19,7 +19,18 @@ import jax.numpy as jnp
 
 from simdist.program.cost import Cost, cost_of
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.operations import AllReduce, Argument, Check, Compute, Next, Program, RandomKey, Read, Return, Update
+from simdist.program.operations import (
+    AllReduce,
+    Argument,
+    Check,
+    Compute,
+    Next,
+    Program,
+    RandomKey,
+    Read,
+    Return,
+    Update,
+)
 from simdist.program.values import Aval, Bundle, num_bytes
 from simdist.variables.state import Cell, Group, Layout
 
@@ -206,7 +217,14 @@ class _Linker:
                     raise NotImplementedError(f"{type(op).__name__} inside a task's program")
             place += 1
         return LinkedProgram(
-            self.program, tuple(self.operations), self.constants, self.arguments, result, rebuild, self.num_slots, self.layout.version
+            self.program,
+            tuple(self.operations),
+            self.constants,
+            self.arguments,
+            result,
+            rebuild,
+            self.num_slots,
+            self.layout.version,
         )
 
     def _slot(self, avals: tuple[Aval, ...]) -> Slot:
@@ -261,7 +279,12 @@ class _Linker:
         self._produce(combine, op.operands, list(op.outputs), later, size)
 
     def _produce(
-        self, function: Callable[..., Any], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Any], reduced: int | None
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Register],
+        outputs: list[Register],
+        later: Sequence[Any],
+        reduced: int | None,
     ) -> None:
         made = set(outputs)
         bundles: list[_Bundled] = []
@@ -313,7 +336,14 @@ class _Linker:
         self.packed[tuple(pieces)] = slot
         return slot
 
-    def _run(self, function: Callable[..., Any], inputs: Sequence[Register], results: list[Register], bundles: list[_Bundled], reduced: int | None = None) -> None:
+    def _run(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Register],
+        results: list[Register],
+        bundles: list[_Bundled],
+        reduced: int | None = None,
+    ) -> None:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
         slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))

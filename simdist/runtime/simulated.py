@@ -72,7 +72,14 @@ class SimulatedRuntime:
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def send(self, source: Task, target: Task, num_bytes: float, arrived: Callable[[], None], exchange: Exchange | None = None) -> None:
+    def send(
+        self,
+        source: Task,
+        target: Task,
+        num_bytes: float,
+        arrived: Callable[[], None],
+        exchange: Exchange | None = None,
+    ) -> None:
         """Send bytes; `arrived` is called when the last has come, unless one of the two has died on the way."""
         if source is target:
             self.clock.call_later(0.0, lambda _: arrived())
@@ -103,7 +110,12 @@ class SimulatedRuntime:
         self.clock.call_later(self.network.latency, start)
 
     def request(
-        self, client: Task, server: Task, num_bytes: float, serve: Callable[[Exchange], None], failed: Callable[[BaseException], None]
+        self,
+        client: Task,
+        server: Task,
+        num_bytes: float,
+        serve: Callable[[Exchange], None],
+        failed: Callable[[BaseException], None],
     ) -> Exchange:
         """Ask a task for something; `serve` is called there, and answers through `respond`.
 
@@ -163,7 +175,7 @@ class SimulatedRuntime:
                 self.links.stop(exchange.flow)
                 exchange.flow = None
             if exchange.server is task and exchange.client is not task:
-                self.clock.call_later(self.network.latency, lambda event: self._fail(event.value), exchange)
+                self.clock.call_later(self.network.latency, lambda _, exchange=exchange: self._fail(exchange))
             else:
                 exchange.close()
         self.clock.call_later(self.network.latency, lambda _: self._decide(self.membership.connection_reset(task.name, incarnation)))

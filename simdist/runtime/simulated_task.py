@@ -148,7 +148,14 @@ class SimulatedTask:
             for part, bundle in remote:
                 self._push(self.runtime.tasks[part.group.task], part, bundle, waiting)
             self.clock.wait(waiting.event, "parameter servers to confirm an update")
-            self.trace.span(self.task.name, "update", "update", began, self.clock.now, bytes=sum(part.size_bytes for part, _ in remote))
+            self.trace.span(
+                self.task.name,
+                "update",
+                "update",
+                began,
+                self.clock.now,
+                bytes=sum(part.size_bytes for part, _ in remote),
+            )
 
     def _push(self, server: Task, part: Apply, bundle: Bundle, waiting: _Countdown) -> None:
         source = self.task.incarnation

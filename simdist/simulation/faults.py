@@ -57,7 +57,13 @@ class Faults:
         after_step: the runtime's list of listeners for steps.
     """
 
-    def __init__(self, runtime: Breakable, cluster: Any, later: Callable[[float, Callable[[], None]], None], after_step: list[Any]) -> None:
+    def __init__(
+        self,
+        runtime: Breakable,
+        cluster: Any,
+        later: Callable[[float, Callable[[], None]], None],
+        after_step: list[Any],
+    ) -> None:
         self.runtime = runtime
         self.cluster = cluster
         self.later = later
@@ -88,7 +94,14 @@ class Faults:
             raise InvalidArgumentError(f"restart_after={restart_after} is negative; give seconds from the crash on, or None for never.")
         return self._plan(Fault("crash", task, at, after_steps, when, restart_after))
 
-    def slow(self, task: str, factor: float, at: float | None = None, after_steps: int | None = None, until: float | None = None) -> Fault:
+    def slow(
+        self,
+        task: str,
+        factor: float,
+        at: float | None = None,
+        after_steps: int | None = None,
+        until: float | None = None,
+    ) -> Fault:
         """Make a task's device slower by a factor, from a moment on, until another."""
         if factor <= 0:
             raise InvalidArgumentError(f"factor={factor} must be positive; 2.0 means half as fast.")

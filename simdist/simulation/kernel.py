@@ -52,7 +52,20 @@ def current_fiber() -> Fiber | None:
 class Fiber:
     """A function that blocks in virtual time. Made by `Clock.spawn`."""
 
-    __slots__ = ("abandoned", "context", "dead", "error", "finished", "greenlet", "clock", "kills", "lane", "result", "waiting", "waits_for")
+    __slots__ = (
+        "abandoned",
+        "clock",
+        "context",
+        "dead",
+        "error",
+        "finished",
+        "greenlet",
+        "kills",
+        "lane",
+        "result",
+        "waiting",
+        "waits_for",
+    )
 
     def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
         self.clock = clock
@@ -118,7 +131,7 @@ class Clock:
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return self.env._now  # pyright: ignore[reportPrivateUsage]  # the property costs as much as the rest
+        return self.env._now  # the property costs as much as the rest
 
     def event(self) -> Event:
         return Event(self.env)
@@ -126,8 +139,8 @@ class Clock:
     def call_later(self, delay_s: float, function: Callable[[Event], Any], value: Any = None) -> Event:
         """Call `function(event)` after `delay_s`, with `value` in ``event.value``."""
         event = Event(self.env)
-        event._ok = True  # pyright: ignore[reportPrivateUsage]
-        event._value = value  # pyright: ignore[reportPrivateUsage]
+        event._ok = True
+        event._value = value
         event.callbacks = [function]
         self.env.schedule(event, NORMAL, delay_s)
         return event
@@ -155,14 +168,15 @@ class Clock:
         if fiber is not None and fiber.clock is self:
             if fiber.dead:
                 self._refuse(fiber)
-            if event.callbacks is not None:
+            if not event.processed:
                 self._block(fiber, event, what)
         else:
             self._drive(event, what)
-        if event._ok:  # pyright: ignore[reportPrivateUsage]
-            return event._value  # pyright: ignore[reportPrivateUsage]
+        if event._ok:
+            return event._value
         event.defused = True
-        raise event.value
+        error: Any = event.value
+        raise error
 
     def sleep(self, seconds: float) -> None:
         """Block for so many virtual seconds."""
@@ -285,7 +299,7 @@ class Clock:
     def _loop(self, event: Event, what: str, interrupted: list[bool]) -> None:
         env, same_moment, moment = self.env, 0, self.now
         step = env.step
-        while event.callbacks is not None:
+        while not event.processed:
             if env.only_daemons:
                 raise self._stuck(what)
             step()
@@ -294,7 +308,7 @@ class Clock:
             if self._driver_error is not None:
                 error, self._driver_error = self._driver_error, None
                 raise error
-            if env._now == moment:  # pyright: ignore[reportPrivateUsage]
+            if env._now == moment:
                 same_moment += 1
                 if same_moment > LIVELOCK_EVENTS:
                     raise DeadlineExceededError(
@@ -302,7 +316,7 @@ class Clock:
                         f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
                     )
             else:
-                moment, same_moment = env._now, 0  # pyright: ignore[reportPrivateUsage]
+                moment, same_moment = env._now, 0
 
     def _stuck(self, what: str) -> DeadlineExceededError:
         waiting = [f"{fiber.lane} waits for {fiber.waits_for or 'an event'}" for fiber in self.fibers if fiber.waiting is not None]

@@ -46,7 +46,18 @@ class Flow:
 class Link:
     """One direction of a port, cable or bus, with a capacity in bytes per second."""
 
-    __slots__ = ("bandwidth_bytes_per_s", "entitlements", "flows", "limited", "name", "queue", "rate", "served", "ticket", "updated_s")
+    __slots__ = (
+        "bandwidth_bytes_per_s",
+        "entitlements",
+        "flows",
+        "limited",
+        "name",
+        "queue",
+        "rate",
+        "served",
+        "ticket",
+        "updated_s",
+    )
 
     def __init__(self, name: str, bandwidth_bytes_per_s: float) -> None:
         self.name = name
@@ -132,7 +143,10 @@ class SharedLinks:
         )
 
     def _entitlement(self, flow: Flow, bottleneck: Link) -> float:
-        return min((link.bandwidth_bytes_per_s / len(link.flows) for link in flow.links if link is not bottleneck), default=float("inf"))
+        return min(
+            (link.bandwidth_bytes_per_s / len(link.flows) for link in flow.links if link is not bottleneck),
+            default=float("inf"),
+        )
 
     def _enter(self, flow: Flow, link: Link) -> None:
         link.advance(self.clock.now)

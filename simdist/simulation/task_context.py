@@ -68,7 +68,7 @@ class TaskContext:
             self._enter_environ()
         if self.prefix:
             self._outer_stdout = sys.stdout
-            sys.stdout = cast(TextIO, PrefixedOutput(self._outer_stdout, self.prefix))
+            sys.stdout = cast(TextIO, PrefixedOutput(cast(TextIO, self._outer_stdout), self.prefix))
 
     def _leave_keras(self) -> None:
         module = sys.modules.get(KERAS_STATE)

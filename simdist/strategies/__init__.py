@@ -1,0 +1,1 @@
+"""Where variables lie and where steps run: one file for each strategy."""

@@ -76,7 +76,9 @@ class Strategy:
         """
         stack = active_context().strategies
         if stack and stack[-1] is not self:
-            raise FailedPreconditionError(f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(self).__name__}.")
+            raise FailedPreconditionError(
+                f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(self).__name__}."
+            )
         with ExitStack() as hooks:
             stack.append(self)
             hooks.callback(stack.remove, self)

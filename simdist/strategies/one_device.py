@@ -74,7 +74,8 @@ def run_local(fn: StepFunction, call: BoundCall) -> Any:
     strategy = get_strategy()
     if not isinstance(strategy, LocalStrategy):
         raise TypeError(
-            f"A step was called directly under {type(strategy).__name__}, whose steps run on workers. Use ClusterCoordinator(strategy).schedule(fn, args=...)."
+            f"A step was called directly under {type(strategy).__name__}, whose steps run on workers. "
+            "Use ClusterCoordinator(strategy).schedule(fn, args=...)."
         )
     linked, bundle = strategy.run_step(fn, call)
     return linked.rebuild(list(strategy.runtime.ledger.arrays(bundle)))

@@ -22,6 +22,7 @@ from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.strategies.base import Strategy
 from simdist.variables.partitioners import checked_partitions, row_ranges
+from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable, VariableAggregation, VariableSynchronization
 
@@ -48,7 +49,9 @@ class ParameterServerStrategy(Strategy):
             )
         for job in ("worker", "ps"):
             if job not in cluster.spec.jobs or cluster.spec.num_tasks(job) == 0:
-                raise InvalidArgumentError(f'ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}.')
+                raise InvalidArgumentError(
+                    f"ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}."
+                )
         super().__init__(cluster)
         self.cluster_resolver = cluster.resolver
         self.partitioner = variable_partitioner
@@ -75,6 +78,7 @@ class ParameterServerStrategy(Strategy):
             cell = Cell(variable.name, aval_of(piece), self._server(), (first, stop))
             self.store.layout.add(cell, piece)
             cells.append(cell)
+        ShardedVariable.of(variable)
         return Placement(cells, self.store)
 
     def _num_shards(self, variable: Variable) -> int:

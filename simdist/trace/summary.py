@@ -80,10 +80,7 @@ def _lane(trace: Trace, lane: str, columns: dict[str, np.ndarray], duration_s: f
     category, start_s, end_s = columns["category"][rows], columns["start_s"][rows], columns["end_s"][rows]
     work = ~np.isin(category, [codes.get(name, -1) for name in NOT_WORK])
     busy_s = _union_s(start_s[work], end_s[work])
-    seconds = {
-        text: math.fsum((end_s - start_s)[category == codes[text]].tolist())
-        for text in sorted(_texts(trace, np.unique(category)))
-    }
+    seconds = {text: math.fsum((end_s - start_s)[category == codes[text]].tolist()) for text in sorted(_texts(trace, np.unique(category)))}
     sent = trace.totals.get((lane, "bytes_sent"), 0)
     return {
         "busy_s": busy_s,

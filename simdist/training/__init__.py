@@ -1,0 +1,1 @@
+"""Keras models that know strategies, and the loop that trains them."""

@@ -61,7 +61,9 @@ class AdoptedVariable(keras.Variable):
                 name=self.path,
                 trainable=self._trainable,
                 synchronization=VariableSynchronization.ON_READ if summed else VariableSynchronization.AUTO,
-                aggregation=aggregation if np.issubdtype(np.asarray(value).dtype, np.floating) or summed else VariableAggregation.NONE
+                aggregation=aggregation
+                if np.issubdtype(np.asarray(value).dtype, np.floating) or summed
+                else VariableAggregation.NONE
                 if aggregation is VariableAggregation.MEAN
                 else aggregation,
             )

@@ -49,7 +49,15 @@ def fit(
     source = _dataset(x, y, sample_weight, batch_size, shuffle)
     steps = _steps(source, steps_per_epoch)
     runner = (_CoordinatedSteps if isinstance(strategy, ParameterServerStrategy) else _LocalSteps)(model, source)
-    history = CallbackList(callbacks, add_history=True, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps)
+    history = CallbackList(
+        callbacks,
+        add_history=True,
+        add_progbar=verbose != 0,
+        model=model,
+        verbose=1 if verbose == "auto" else verbose,
+        epochs=epochs,
+        steps=steps,
+    )
     model.stop_training = False
     history.on_train_begin()
     logs: dict[str, Any] = {}
@@ -76,11 +84,15 @@ def _dataset(x: Any, y: Any, sample_weight: Any, batch_size: int | None, shuffle
         return x
     if x is None:
         raise InvalidArgumentError("fit was called without x. Pass an sd.Dataset, an sd.DatasetCreator, or arrays.")
-    parts = tuple(np.asarray(part) for part in (x, y, sample_weight) if part is not None)
-    dataset = Dataset.from_tensor_slices(parts if len(parts) > 1 else parts[0])
+    parts: tuple[Any, ...] = tuple(np.asarray(part) for part in (x, y, sample_weight) if part is not None)
+    dataset = Dataset.from_tensor_slices(parts if len(parts) > 1 else next(iter(parts)))
     if shuffle:
-        dataset = dataset.shuffle(len(parts[0]))
+        dataset = dataset.shuffle(_length(parts))
     return dataset.batch(batch_size or 32)
+
+
+def _length(parts: tuple[Any, ...]) -> int:
+    return max(1, *(len(part) for part in parts))
 
 
 def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
@@ -89,7 +101,9 @@ def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
             raise InvalidArgumentError(f"steps_per_epoch={steps_per_epoch} must be 1 or more.")
         return steps_per_epoch
     if not isinstance(source, Dataset):
-        raise InvalidArgumentError("steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=.")
+        raise InvalidArgumentError(
+            "steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=."
+        )
     count = source.cardinality()
     if count == -1:
         raise InvalidArgumentError("steps_per_epoch is missing, and the dataset repeats without end. Pass steps_per_epoch=.")
@@ -116,7 +130,9 @@ class _LocalSteps:
         self.model = model
         self.strategy = model.simdist_strategy
         if not isinstance(source, Dataset):
-            raise InvalidArgumentError(f"Under {type(self.strategy).__name__}, fit takes an sd.Dataset or arrays; got {type(source).__name__}.")
+            raise InvalidArgumentError(
+                f"Under {type(self.strategy).__name__}, fit takes an sd.Dataset or arrays; got {type(source).__name__}."
+            )
         self.source = source
         self.iterator = self._fresh()
         build(model, self.iterator.peek(0))
@@ -156,7 +172,9 @@ class _CoordinatedSteps:
         workers = len(model.simdist_strategy.workers)
         if isinstance(source, Dataset):
             # Every worker reads its own part of a dataset that was given whole, again and again.
-            distributed = DistributedFromFunction(lambda context: source.shard(context.num_input_pipelines, context.input_pipeline_id).repeat())
+            distributed = DistributedFromFunction(
+                lambda context: source.shard(context.num_input_pipelines, context.input_pipeline_id).repeat()
+            )
         self.dataset = self.coordinator.create_per_worker_dataset(distributed)
         self.iterator = iter(self.dataset)
         sample = self._sample(make, workers)
@@ -206,7 +224,11 @@ def evaluate(
     build(model, iterator.peek(0))
     saved = [np.asarray(v.value) for v in model.metrics_variables]
     model.reset_metrics()
-    state = (_values(model.trainable_variables), _values(model.non_trainable_variables), _values(model.metrics_variables))
+    state = (
+        _values(model.trainable_variables),
+        _values(model.non_trainable_variables),
+        _values(model.metrics_variables),
+    )
     step = model.__dict__.setdefault("_simdist_test_step", jax.jit(lambda state, data: model.test_step(state, data)[1]))
     for number, batch in enumerate(_batches(iterator)):
         if steps is not None and number >= steps:
@@ -218,7 +240,14 @@ def evaluate(
     return logs if return_dict else (list(logs.values()) if len(logs) > 1 else logs["loss"])
 
 
-def predict(model: Any, x: Any, batch_size: int | None = None, verbose: Any = "auto", steps: int | None = None, callbacks: Any = None) -> Any:
+def predict(
+    model: Any,
+    x: Any,
+    batch_size: int | None = None,
+    verbose: Any = "auto",
+    steps: int | None = None,
+    callbacks: Any = None,
+) -> Any:
     """See `simdist.keras.Model.predict`."""
     iterator = iter(_dataset(x, None, None, batch_size, shuffle=False))
     if not model.built:

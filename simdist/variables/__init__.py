@@ -1,0 +1,1 @@
+"""Variables, where their pieces lie, and how optimizers change them there."""

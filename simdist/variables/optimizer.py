@@ -44,7 +44,14 @@ class OptimizerRule:
     def __repr__(self) -> str:
         return f"OptimizerRule({type(self.optimizer).__name__})"
 
-    def join(self, task: str, variables: Sequence[Any], cells: list[tuple[int, Cell]], layout: Layout, arrays_of: Callable[..., Any]) -> None:
+    def join(
+        self,
+        task: str,
+        variables: Sequence[Any],
+        cells: list[tuple[int, Cell]],
+        layout: Layout,
+        arrays_of: Callable[..., Any],
+    ) -> None:
         """Give the cells of one task the optimizer's state, in one group with them."""
         own = [cell for _, cell in cells]
         if task in self.shadows:
@@ -151,5 +158,3 @@ def as_variable(variable: Any) -> Variable:
             "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
         )
     return own
-
-

@@ -143,7 +143,9 @@ class Variable(VariableHandle):
         if rule == "add":
             operand = jnp.broadcast_to(operand, self.shape)
         if tuple(operand.shape) != self.shape:
-            raise InvalidArgumentError(f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be assigned to it.")
+            raise InvalidArgumentError(
+                f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be assigned to it."
+            )
         tracer = active_tracer()
         if tracer is not None:
             tracer.update(rule, [self], [operand])
@@ -236,4 +238,3 @@ def creator() -> Creator:
 def register_creator(find: Callable[[], Creator]) -> None:
     """Tell variables how to find the strategy that places them; called once, by the strategies."""
     _creators.append(find)
-

@@ -126,9 +126,7 @@ def lab_server(folder: Path) -> Iterator[str]:
         (private / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
         log = private / "server.log"
         with log.open("wb") as sink:
-            server = subprocess.Popen(
-                _server_command(folder, private), env=_server_environment(private), stdout=sink, stderr=sink
-            )
+            server = subprocess.Popen(_server_command(folder, private), env=_server_environment(private), stdout=sink, stderr=sink)
             try:
                 yield _address(server, private / "runtime", log)
             finally:
@@ -159,8 +157,7 @@ def _server_command(folder: Path, private: Path) -> list[str]:
 
 def _server_environment(private: Path) -> dict[str, str]:
     folders = {
-        name: str(private / name.split("_")[1].lower())
-        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+        name: str(private / name.split("_")[1].lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     }
     quiet = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3"}
     return {**os.environ, **quiet, **folders, "IPYTHONDIR": str(private / "ipython")}

@@ -76,9 +76,7 @@ def run_tiny(sources: list[str], name: str, folder: Path, address: str, page: Pa
     return notebook
 
 
-def test_harness_sees_a_drawn_widget_and_saves_the_whole_length(
-    folder: Path, address: str, page: Page, tmp_path: Path
-) -> None:
+def test_harness_sees_a_drawn_widget_and_saves_the_whole_length(folder: Path, address: str, page: Page, tmp_path: Path) -> None:
     sources = [WIDGET_CELL.format(draw="context.fillRect(10, 10, 50, 30);"), "print('\\n' * 60)", "1 + 1"]
     notebook = run_tiny(sources, "drawn.ipynb", folder, address, page)
     assert notebook.widgets_drawn() == [True]
@@ -87,9 +85,7 @@ def test_harness_sees_a_drawn_widget_and_saves_the_whole_length(
     assert picture_height_px(picture) > 1000
 
 
-def test_harness_sees_a_blank_canvas_and_an_error(
-    folder: Path, address: str, page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_harness_sees_a_blank_canvas_and_an_error(folder: Path, address: str, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab_driver.DRAW_TIMEOUT_S", 1)
     notebook = run_tiny([WIDGET_CELL.format(draw=""), "1 / 0", "2"], "blank.ipynb", folder, address, page)
     assert notebook.widgets_drawn() == [False]

@@ -73,9 +73,7 @@ def test_evaluator_may_be_missing_in_the_cluster(set_config: SetConfig) -> None:
         ({"cluster": CLUSTER, "rpc_layer": 5}, "'rpc_layer'"),
     ],
 )
-def test_unusable_value_names_the_variable_what_was_found_and_a_right_value(
-    set_config: SetConfig, value: Any, found: str
-) -> None:
+def test_unusable_value_names_the_variable_what_was_found_and_a_right_value(set_config: SetConfig, value: Any, found: str) -> None:
     set_config(value)
     with pytest.raises(InvalidArgumentError, match=rf'(?s)TF_CONFIG.*{found}.*right value is: {{"cluster"') as caught:
         TFConfigClusterResolver().cluster_spec()

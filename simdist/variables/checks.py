@@ -1,0 +1,35 @@
+"""`check_numerics`: stop at the first value that is not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.tracing import active_tracer
+
+__all__ = ["check_numerics"]
+
+
+def check_numerics(value: Any, message: str) -> Any:
+    """The value itself, if all of it is finite. In a step, an observation point: the numbers are computed up to here.
+
+    Args:
+        value: array of any shape.
+        message: what it is, for the error.
+
+    Raises:
+        InvalidArgumentError: a NaN or an Inf; in a step, it is the closure's error.
+
+    Example:
+        >>> float(check_numerics(1.0, "loss"))
+        1.0
+    """
+    tracer = active_tracer()
+    if tracer is not None:
+        tracer.mark("check", [jnp.asarray(value)], [], message=message)
+    elif not np.isfinite(np.asarray(value)).all():
+        raise InvalidArgumentError(f"{message}: a value is NaN or Inf. Lower the learning rate, clip the gradients, or look at the input.")
+    return value

@@ -1,0 +1,145 @@
+"""Random pipelines against the reference, and positions that are saved and restored."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.naive_dataset import Step, batch, element_steps, row_steps, sizes
+from simdist.data import Dataset
+from simdist.data.streams import from_rows, shuffled
+
+quick = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def plain(dataset: Dataset) -> list[Any]:
+    return [np.asarray(element).tolist() for element in dataset]
+
+
+def apply(dataset: Dataset, steps: list[Step]) -> Dataset:
+    for one in steps:
+        dataset = one.on_dataset(dataset)
+    return dataset
+
+
+def expected(items: list[Any], steps: list[Step]) -> list[Any]:
+    for one in steps:
+        items = one.on_list(items)
+    return items
+
+
+@quick
+@given(sizes, st.lists(row_steps, max_size=5))
+def test_rows_equal_the_reference_for_any_chain(size: int, steps: list[Step]):
+    assert plain(apply(Dataset.range(size), steps)) == expected(list(range(size)), steps)
+
+
+@quick
+@given(sizes, st.lists(row_steps, max_size=4))
+def test_iterable_equals_the_reference_for_any_chain(size: int, steps: list[Step]):
+    assert plain(apply(Dataset.from_iterable(range(size)), steps)) == expected(list(range(size)), steps)
+
+
+@quick
+@given(sizes, st.lists(row_steps, max_size=3), st.integers(1, 7), st.booleans(), st.lists(element_steps, max_size=3))
+def test_batches_equal_the_reference_for_any_chain(size: int, before: list[Step], width: int, drop: bool, after: list[Step]):
+    after = [one for one in after if one.name != "map"]
+    dataset = apply(apply(Dataset.range(size), before).batch(width, drop), after)
+    batches = expected(batch(expected(list(range(size)), before), width, drop), after)
+    assert plain(dataset) == batches
+    assert plain(dataset.unbatch()) == [row for one in batches for row in one]
+
+
+@quick
+@given(sizes, st.lists(row_steps, max_size=4), st.integers(1, 5), st.booleans())
+def test_cardinality_is_the_number_of_elements_where_it_is_known(size: int, steps: list[Step], width: int, drop: bool):
+    dataset = apply(Dataset.range(size), steps).batch(width, drop)
+    known = dataset.cardinality()
+    assert known == -2 or known == len(plain(dataset))
+
+
+@quick
+@given(sizes, st.integers(1, 25), st.integers(0, 5))
+def test_shuffle_keeps_the_elements_and_its_buffer_window(size: int, buffer_size: int, seed: int):
+    order = plain(Dataset.range(size).shuffle(buffer_size, seed))
+    assert sorted(order) == list(range(size))
+    # Output k is chosen when exactly the first k + buffer_size inputs have been read.
+    assert all(item < position + buffer_size for position, item in enumerate(order))
+
+
+@quick
+@given(sizes, st.integers(1, 25), st.integers(0, 3), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_shuffle_does_not_depend_on_how_much_is_asked_for(size: int, buffer_size: int, seed: int, limits: list[int]):
+    def run(asked: list[int]) -> list[int]:
+        pull, out, turn = shuffled(from_rows(np.arange(size, dtype=np.int32)), buffer_size, seed, 0), [], 0
+        while len(chunk := pull(asked[turn % len(asked)])):
+            out += chunk.tolist()
+            turn += 1
+        return out
+
+    assert run(limits) == run([1]) == run([1000])
+
+
+@quick
+@given(st.integers(1, 20), st.integers(1, 12), st.integers(1, 3), st.integers(1, 6))
+def test_shuffle_then_repeat_gives_every_epoch_whole(size: int, buffer_size: int, epochs: int, width: int):
+    dataset = Dataset.range(size).shuffle(buffer_size, seed=0).repeat(epochs).batch(width)
+    rows = [row for one in plain(dataset) for row in one]
+    assert [sorted(rows[at : at + size]) for at in range(0, len(rows), size)] == [list(range(size))] * epochs
+
+
+def pipelines(size: int, seed: int) -> list[Dataset]:
+    shuffled_rows = Dataset.range(size).shuffle(5, seed)
+    return [
+        shuffled_rows.repeat(3).shard(2, 1).batch(3),
+        shuffled_rows.batch(2).shuffle(3, seed=1).repeat(2),
+        shuffled_rows.cache().shuffle(size, seed=2).repeat(2),
+        shuffled_rows.map(lambda x: x + 1, pure=False).batch(2),
+        Dataset.zip((shuffled_rows, Dataset.range(size).shuffle(4, seed=7))).map(lambda a, b: a * 100 + b),
+        Dataset.from_iterable(lambda: iter(range(size))).shuffle(4, seed).batch(3),
+    ]
+
+
+@quick
+@given(st.integers(1, 15), st.integers(0, 3), st.integers(0, 5), st.integers(0, 8), st.integers(0, 2))
+def test_restored_iterator_gives_what_the_saved_one_would_have_given(size: int, seed: int, which: int, consumed: int, passes: int):
+    saved = pipelines(size, seed)[which]
+    for _ in range(passes):
+        list(saved)
+    iterator = iter(saved)
+    for _, _ in zip(range(consumed), iterator, strict=False):
+        pass
+    state = json.loads(json.dumps(iterator.state_dict()))
+    rest = [np.asarray(element).tolist() for element in iterator]
+    fresh = iter(pipelines(size, seed)[which])
+    fresh.load_state_dict(state)
+    assert [np.asarray(element).tolist() for element in fresh] == rest
+
+
+def test_peeking_consumes_nothing():
+    iterator = iter(Dataset.range(5).shuffle(5, seed=3).batch(2))
+    ahead = [iterator.peek(i).value().tolist() for i in (2, 0, 1)]
+    assert iterator.state_dict()["consumed"] == 0
+    assert [element.tolist() for element in iterator] == [ahead[1], ahead[2], ahead[0]]
+
+
+def test_each_iteration_reshuffles_like_repeat_does():
+    again = Dataset.range(50).shuffle(50, seed=0)
+    first, second = plain(again), plain(again)
+    assert first != second
+    assert plain(Dataset.range(50).shuffle(50, seed=0).repeat(2)) == first + second
+
+
+def test_same_order_every_time_without_reshuffling():
+    dataset = Dataset.range(50).shuffle(50, seed=0, reshuffle_each_iteration=False)
+    assert plain(dataset.repeat(2)) == plain(dataset) * 2 != list(range(50)) * 2
+
+
+def test_every_order_of_three_is_equally_likely():
+    orders = Counter(tuple(plain(Dataset.range(3).shuffle(3, seed))) for seed in range(600))
+    assert len(orders) == 6 and min(orders.values()) > 60

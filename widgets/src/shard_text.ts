@@ -1,0 +1,75 @@
+// The words on a shard map: names and rows that fit a block, and the facts of the card.
+
+import { formatBytes, formatCount } from "./format.ts";
+import type { Block, Shard } from "./shard_layout.ts";
+import type { Group } from "./tooltip.ts";
+
+const CHARACTER = 6.1; // pixels, about
+const MOST_LISTED = 8;
+
+/** The name of a block, with its rows where the variable is cut and `withRows` is set. */
+export function label(block: Block, room: number, withRows = true): string {
+  const [first] = block.shards;
+  if (block.shards.length > 1) return shortenFront(`${block.shards.length} smaller, ${formatBytes(bytes(block))}`, room);
+  const cut = withRows && first.num_shards > 1 ? ` · ${rowsOf(first)}` : "";
+  return `${shortenFront(first.variable, room - cut.length * CHARACTER)}${cut}`;
+}
+
+/** The second line of a block: rows or shape, and bytes. */
+export function rows(block: Block, room: number): string {
+  const [first] = block.shards;
+  const size = formatBytes(bytes(block));
+  if (block.shards.length > 1) return size;
+  const text = first.num_shards > 1 ? `${rowsOf(first)} of ${first.shape[0]}` : shapeOf(first);
+  return `${text} · ${size}`.length * CHARACTER <= room ? `${text} · ${size}` : text;
+}
+
+/** What the card says about a block. */
+export function facts(block: Block): Group[] {
+  if (block.shards.length > 1) {
+    const listed = block.shards.slice(0, MOST_LISTED).map((shard) => [shard.variable, formatBytes(shard.size_bytes)] as const);
+    const rest = block.shards.length - listed.length;
+    const more = rest > 0 ? [["", `and ${rest} more`] as const] : [];
+    return [{ title: formatCount(block.shards.length, "smaller shard"), color: "", facts: [...listed, ...more] }];
+  }
+  const [shard] = block.shards;
+  const piece = `${shard.shard + 1} of ${shard.num_shards}`;
+  const own = [
+    ["kind", shard.kind],
+    ["shape", `${shapeOf(shard)} ${shard.dtype}`],
+    ...(shard.num_shards > 1 ? [["shard", piece] as const, ["rows", rowsOf(shard).replace("rows ", "")] as const] : []),
+    ["bytes", `${shard.size_bytes.toLocaleString("en-US")} (${formatBytes(shard.size_bytes)})`],
+    ["task", shard.task],
+  ] as const;
+  return [{ title: shard.variable, color: "", facts: own as Group["facts"] }];
+}
+
+/** Whether two blocks hold shards of one variable. */
+export function sameVariable(a: Block, b: Block): boolean {
+  return a.shards.some((one) => b.shards.some((two) => one.variable === two.variable && one.kind === two.kind));
+}
+
+export function bytesByKind(shards: readonly Shard[]): Map<string, number> {
+  const bytes = new Map<string, number>();
+  for (const shard of shards) bytes.set(shard.kind, (bytes.get(shard.kind) ?? 0) + shard.size_bytes);
+  return bytes;
+}
+
+/** A name cut from the front to about `width` pixels: its end tells more than its beginning. */
+export function shortenFront(text: string, width: number): string {
+  const room = Math.max(Math.floor(width / CHARACTER), 4);
+  return text.length <= room ? text : `…${text.slice(text.length - room + 1)}`;
+}
+
+function bytes(block: Block): number {
+  return block.shards.reduce((sum, shard) => sum + shard.size_bytes, 0);
+}
+
+function rowsOf(shard: Shard): string {
+  const last = shard.row_stop - 1;
+  return last > shard.row_start ? `rows ${shard.row_start}–${last}` : `row ${shard.row_start}`;
+}
+
+function shapeOf(shard: Shard): string {
+  return shard.shape.length ? shard.shape.join(" × ") : "scalar";
+}
