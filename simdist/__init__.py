@@ -18,6 +18,7 @@ from simdist.data import (
 )
 from simdist.program.function import function
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.server import Server
 from simdist.strategies.base import ReduceOp
 from simdist.strategies.context import get_replica_context, get_strategy, has_strategy
 from simdist.strategies.mirrored import MirroredStrategy
@@ -53,6 +54,7 @@ __all__ = [
     "PerReplica",
     "ReduceOp",
     "RemoteValue",
+    "Server",
     "ShardedVariable",
     "SimpleClusterResolver",
     "TFConfigClusterResolver",

@@ -11,6 +11,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -150,14 +151,14 @@ class Batch:
             )
         if sum(sizes) != self.num_rows or min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected sizes that add up to it")
-        ends = np.cumsum(sizes).tolist()
-        return [self.part(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-
-    def part(self, start: int, stop: int) -> Batch:
-        """Rows `start` to `stop` of this batch."""
         if self.rows is not None:
-            return Batch(self.table, self.rows[start:stop])
-        return Batch(None, None, tuple([leaf[start:stop] for leaf in self.leaves()]), self.structure)
+            rows = self.rows
+            return [Batch(self.table, rows[end - size : end]) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        leaves, structure = self.leaves(), self.structure
+        return [
+            Batch(None, None, tuple([leaf[end - size : end] for leaf in leaves]), structure)
+            for size, end in zip(sizes, accumulate(sizes), strict=True)
+        ]
 
     def __repr__(self) -> str:
         if self.table is not None:

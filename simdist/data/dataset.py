@@ -19,10 +19,10 @@ import numpy as np
 
 from simdist.data import grouping, reorder
 from simdist.data.functions import Filter, Map
-from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import as_leaf, flatten, tree_flatten, unflatten
-from simdist.data.nodes import INFINITE, Node
+from simdist.data.leaves import as_leaf, flatten, tree_flatten
+from simdist.data.nodes import Node
 from simdist.data.options import Options
+from simdist.data.pipeline import Pipeline
 from simdist.data.sources import FromIterable, FromTable
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -33,7 +33,7 @@ AUTOTUNE = -1  # a buffer size or a degree of parallelism that is left to the en
 LARGEST_RANGE = 1 << 24  # longer ranges are counted instead of written down
 
 
-class Dataset:
+class Dataset(Pipeline):
     """A sequence of elements, each a nested structure of arrays.
 
     Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable` or `zip`.
@@ -43,10 +43,6 @@ class Dataset:
         >>> [labels.tolist() for features, labels in dataset]
         [[0, 1, 2, 0], [1, 2]]
     """
-
-    def __init__(self, node: Node, options: Options | None = None) -> None:
-        self._node = node
-        self._options = options or Options()
 
     # Sources
 
@@ -280,56 +276,3 @@ class Dataset:
 
     def _then(self, node: Node) -> Dataset:
         return Dataset(node, self._options)
-
-    # Facts
-
-    def __iter__(self) -> DatasetIterator:
-        return DatasetIterator(self._node)
-
-    def options(self) -> Options:
-        """A copy of the options that the dataset carries."""
-        return Options().merge(self._options)
-
-    @property
-    def element_spec(self) -> Any:
-        """Shape and dtype of each component, as `ArraySpec`; None stands for a dimension that varies.
-
-        Where only a function of the user can tell, it is called on a first element.
-
-        Example:
-            >>> Dataset.range(5).batch(2).element_spec
-            ArraySpec(shape=(None,), dtype='int32')
-        """
-        return unflatten(*self._node.spec())
-
-    @property
-    def table(self) -> Table | None:
-        """The table that the elements, or the rows of the batches, are rows of; None for concrete elements."""
-        return self._node.table() or self._node.batched_table()
-
-    @property
-    def static_batch_size(self) -> int | None:
-        """The batch size where the pipeline itself says it; None before batching, and after a map of batches."""
-        return self._node.static_batch_size
-
-    def cardinality(self) -> int:
-        """Number of elements; -1 without an end, -2 where only running can tell.
-
-        Example:
-            >>> Dataset.range(10).batch(4).cardinality(), Dataset.range(3).repeat().cardinality()
-            (3, -1)
-        """
-        return self._node.cardinality()
-
-    def __len__(self) -> int:
-        count = self.cardinality()
-        if count < 0:
-            why = "has no end" if count == INFINITE else "has a length that only running it can tell"
-            raise TypeError(f"this dataset {why}: {self!r}; use .cardinality(), or .take(n) before len()")
-        return count
-
-    def __bool__(self) -> bool:
-        return True  # never a question of its length
-
-    def __repr__(self) -> str:
-        return self._node.describe()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from simdist.data.input_context import InputOptions as InputOptions
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["AutoShardPolicy", "DistributeOptions", "Options"]

@@ -15,7 +15,8 @@ from simdist.data import streams
 from simdist.data.arguments import whole_number
 from simdist.data.leaves import Array
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Reorder, Run
-from simdist.data.seeds import seed_or_default
+from simdist.data.seeds import EPOCH_BLOCK, seed_or_default
+from simdist.data.shuffling import permuted_epochs, shuffled
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError
 
@@ -89,6 +90,9 @@ class Repeat(Reorder):
         return False  # it may not end, or be long
 
     def open(self, run: Run) -> Pull:
+        epochs = self.source.open_epochs(run, self.count) if isinstance(self.source, Shuffle) else None
+        if epochs is not None:
+            return epochs
         table = self.source.table()
         if self.source.fixed and table is not None and table.num_rows <= LARGEST_CYCLE:
             return streams.cycled(streams.drained(self.source.open(run)), self.count)
@@ -110,7 +114,7 @@ class Shuffle(Reorder):
         self.buffer_size = whole_number(buffer_size, "buffer_size", 1)
         self.seed = seed_or_default(None if seed is None else whole_number(seed, "seed", -(1 << 63)), "shuffle")
         self.reshuffles = bool(reshuffle_each_iteration)
-        self.iterations = 0  # the first iteration number that no iterator has used
+        self.iterations = 0  # iterators that were made: the next one begins with this iteration
         super().__init__(source, f"shuffle({buffer_size})")
 
     @property
@@ -119,9 +123,17 @@ class Shuffle(Reorder):
 
     def open(self, run: Run) -> Pull:
         iteration = run.next_iteration(self) if self.reshuffles else 0
-        if not run.probing:
-            self.iterations = max(self.iterations, iteration + 1)
-        return streams.shuffled(self.source.open(run), self.buffer_size, self.seed, iteration)
+        return shuffled(self.source.open(run), self.buffer_size, self.seed, iteration)
+
+    def open_epochs(self, run: Run, count: int | None) -> Pull | None:
+        """All iterations of a repeat as one stream, where each is a full permutation of a few fixed rows."""
+        table = self.source.table()
+        if not (self.reshuffles and self.source.fixed and table and table.num_rows <= EPOCH_BLOCK // 2):
+            return None
+        rows = streams.drained(self.source.open(run))
+        if not 0 < len(rows) <= self.buffer_size:
+            return None
+        return permuted_epochs(rows, self.seed, run.next_iteration(self), count)
 
 
 class Prefetch(Reorder):

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["default_seed", "generator", "permutation", "seed_or_default"]
+__all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "generator", "permutation", "seed_or_default"]
 
 WORD = (1 << 64) - 1
+EPOCH_BLOCK = 1 << 15  # rows of consecutive permutations that are made at once
 LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not worth their memory
 
 
@@ -72,3 +73,16 @@ def fresh_permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any,
 
 
 kept_permutation = lru_cache(maxsize=64)(fresh_permutation)
+
+
+@lru_cache(maxsize=64)
+def epoch_block(seed: int, block: int, length: int) -> np.ndarray[Any, Any]:
+    """The permutations of many consecutive iterations one after another, int32.
+
+    Block b holds the iterations from ``b * (EPOCH_BLOCK // length)`` on. A worker that keeps one row in a thousand
+    passes many epochs for one batch, and its neighbours pass the same ones.
+    """
+    epochs = EPOCH_BLOCK // length
+    orders = np.concatenate([fresh_permutation(seed, block * epochs + epoch, length) for epoch in range(epochs)])
+    orders.flags.writeable = False
+    return orders

@@ -6,7 +6,7 @@ at the end, and again at every later call. The elements are row numbers of one t
 rows. A step pulls no more from its source than the elements it was asked for need, so that a source with side effects
 is read exactly as far as tf.data would read it.
 
-Two rules for this file: no user code is called here, and nothing is random except through a given generator.
+Two rules for this file: no user code is called here, and nothing is random (that is in shuffling.py).
 
 Taught in lesson 01.
 """
@@ -20,10 +20,24 @@ import numpy as np
 
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array
-from simdist.data.seeds import generator, permutation
 from simdist.data.table import Table
 
-__all__ = ["MAX_CHUNK", "NOTHING", "Pull", "as_objects", "cycled", "drained", "from_rows", "repeated", "row_batches"]
+__all__ = [
+    "MAX_CHUNK",
+    "NOTHING",
+    "Pull",
+    "as_objects",
+    "batch_rows",
+    "cycled",
+    "drained",
+    "filled",
+    "from_rows",
+    "repeated",
+    "row_batches",
+    "sharded",
+    "skipped",
+    "taken",
+]
 
 Pull = Callable[[int], Array]
 
@@ -147,33 +161,6 @@ def sharded(source: Pull, num_shards: int, index: int) -> Pull:
     return pull
 
 
-def shuffled(source: Pull, buffer_size: int, seed: int, iteration: int) -> Pull:
-    """A buffer of `buffer_size` elements; each output leaves a slot chosen at random to the next input.
-
-    With no more elements than slots, that is a full permutation. The result does not depend on how many elements are
-    asked for at a time: one random number belongs to each output.
-    """
-    held: Array | None = None
-    random: np.random.Generator | None = None
-    ended = False
-
-    def pull(limit: int) -> Array:
-        nonlocal held, random, ended
-        if held is None:
-            held = filled(source, buffer_size)
-        if not ended and len(fresh := source(limit)):
-            random = random or generator(seed, iteration)
-            return exchanged(held, fresh, random.random(len(fresh)))
-        if not ended:
-            ended = True
-            length = len(held)
-            held = held[random.permutation(length) if random else permutation(seed, iteration, length)]
-        out, held = held[:limit], held[limit:]
-        return out
-
-    return pull
-
-
 def filled(source: Pull, size: int) -> Array:
     """A new array of the next `size` elements, or of all that are left."""
     parts: list[Array] = [NOTHING]
@@ -183,38 +170,16 @@ def filled(source: Pull, size: int) -> Array:
     return np.concatenate(parts[1:] or parts)
 
 
-def exchanged(held: Array, fresh: Array, uniform: Array) -> Array:
-    """Run `fresh` through the buffer `held`, in place: element k goes where output k came from.
-
-    Args:
-        held: the buffer, shape [s]; changed in place.
-        fresh: the next inputs, shape [k].
-        uniform: one number in [0, 1) per input, which chooses the slot.
-
-    Returns:
-        The outputs, shape [k]. Within the inputs that meet one slot, each output is the input before it.
-    """
-    slots = (uniform * len(held)).astype(np.intp)
-    order = np.argsort(slots, kind="stable")
-    groups = slots[order]
-    first = np.ones(len(fresh), bool)
-    first[1:] = groups[1:] != groups[:-1]
-    last = np.append(first[1:], True)
-    out = np.empty_like(fresh)
-    out[order[first]] = held[groups[first]]
-    out[order[~first]] = fresh[order[~last]]
-    held[groups[last]] = fresh[order[last]]
-    return out
-
-
 def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool) -> Pull:
     """Batches of `size` rows; the rows are read ahead, many at a time."""
     buffer, at, ended = NOTHING, 0, False
+    ahead = 4 * size  # doubled up to READ_AHEAD: a first batch should not wait for a hundred others
 
     def pull(limit: int) -> Array:
-        nonlocal buffer, at, ended
+        nonlocal buffer, at, ended, ahead
         while len(buffer) - at < size and not ended:
-            more = source(max(READ_AHEAD, size - len(buffer) + at))
+            more = source(max(ahead, size))
+            ahead = min(2 * ahead, READ_AHEAD)
             ended = not len(more)
             buffer, at = np.concatenate((buffer[at:], more)), 0
         count = min(limit, (len(buffer) - at) // size)

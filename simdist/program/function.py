@@ -9,6 +9,7 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,7 @@ class StepFunction:
         self.traces += 1
         program = self._trace(call)
         known.append(program)
+        _spare_the_collector()
         return program
 
     def _trace(self, call: BoundCall) -> Program:
@@ -136,6 +138,19 @@ class StepFunction:
             return jax.tree_util.tree_unflatten(structures[0], leaves)
 
         return cut(self.name, closed, tracer.markers, rebuild)
+
+
+_spared: list[bool] = []
+
+
+def _spare_the_collector() -> None:
+    """Take the heap of JAX and Keras out of garbage collection, once: a full pass over it costs a tenth of a second."""
+    if not _spared:
+        _spared.append(True)
+        gc.collect()
+        gc.freeze()
+        # A run makes many short-lived events; young objects are looked through ten times less often than by default.
+        gc.set_threshold(max(50_000, gc.get_threshold()[0]), *gc.get_threshold()[1:])
 
 
 def _is_array(value: Any) -> bool:

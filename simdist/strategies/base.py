@@ -13,13 +13,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from simdist.data import InputContext
+from simdist.data import InputContext, seeds
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.store import Store
 from simdist.simulation.streams import derive_seed
-from simdist.simulation.task_context import active_context
+from simdist.simulation.task_context import active_context, current_seed
 from simdist.strategies import context
 from simdist.variables.state import Cell, PlacementRecord
 from simdist.variables.variable import Placement, Variable, register_creator
@@ -178,3 +178,11 @@ def _creator() -> Callable[[Variable, Any], None]:
 
 
 register_creator(_creator)
+
+
+def _shuffle_seed(purpose: str) -> int:
+    """A shuffle without a seed draws from the stream of the task that makes it; in the notebook it is 0."""
+    return current_seed() or 0
+
+
+seeds.default_seed = _shuffle_seed

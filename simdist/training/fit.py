@@ -106,7 +106,7 @@ def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
         )
     count = source.cardinality()
     if count == -1:
-        raise InvalidArgumentError("steps_per_epoch is missing, and the dataset repeats without end. Pass steps_per_epoch=.")
+        raise InvalidArgumentError("steps_per_epoch is missing, and the dataset has no end. Pass steps_per_epoch=.")
     return count if count >= 0 else None
 
 
@@ -118,8 +118,8 @@ def _check_loss(logs: dict[str, Any], epoch: int, callbacks: Sequence[Any]) -> N
     watched = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in callbacks)
     if not watched and not math.isfinite(logs.get("loss", 0.0)):
         raise InvalidArgumentError(
-            f"The loss of epoch {epoch + 1} is {logs['loss']}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at the data; "
-            "sd.check_numerics in a step finds the first value that is not finite."
+            f"The loss of epoch {epoch + 1} is {logs['loss']}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at "
+            "the data; sd.check_numerics in a step finds the first value that is not finite."
         )
 
 

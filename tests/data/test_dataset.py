@@ -85,6 +85,19 @@ def test_function_whose_surroundings_changed_is_computed_again():
     assert plain(dataset_fn())[-1] == 95
 
 
+OFFSET = 1
+
+
+def test_function_whose_global_changed_is_computed_again_even_where_no_probe_sees_it(monkeypatch: pytest.MonkeyPatch):
+    def dataset_fn() -> Dataset:
+        return Dataset.range(100).map(lambda x: OFFSET if x == 5 else 0)
+
+    before = dataset_fn()
+    assert sum(plain(before)) == 1
+    monkeypatch.setitem(globals(), "OFFSET", 7)
+    assert sum(plain(dataset_fn())) == 7
+
+
 def test_map_that_fails_on_a_row_raises_when_that_row_is_visited():
     def invert(x: Any) -> Any:
         if x == 3:

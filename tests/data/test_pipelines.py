@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from data.naive_dataset import Step, batch, element_steps, row_steps, sizes
 from simdist.data import Dataset
-from simdist.data.streams import from_rows, shuffled
+from simdist.data.shuffling import permuted_epochs, shuffled
+from simdist.data.streams import drained, from_rows
 
 quick = settings(max_examples=150, deadline=None, derandomize=True)
 
@@ -126,6 +127,31 @@ def test_peeking_consumes_nothing():
     ahead = [iterator.peek(i).value().tolist() for i in (2, 0, 1)]
     assert iterator.state_dict()["consumed"] == 0
     assert [element.tolist() for element in iterator] == [ahead[1], ahead[2], ahead[0]]
+
+
+@quick
+@given(st.integers(1, 9), st.integers(0, 3), st.integers(1, 4), st.integers(0, 3), st.integers(1, 7))
+def test_epochs_made_in_blocks_are_those_made_one_by_one(size: int, seed: int, epochs: int, begun: int, limit: int):
+    rows = np.arange(size, dtype=np.int32)[::-1] * 2
+    one_by_one = [drained(shuffled(from_rows(rows), size, seed, begun + epoch)) for epoch in range(epochs)]
+    pull, blocks = permuted_epochs(rows, seed, begun, epochs), []
+    while len(chunk := pull(limit)):
+        blocks += chunk.tolist()
+    assert blocks == np.concatenate(one_by_one).tolist()
+
+
+def test_endless_epochs_pass_from_block_to_block():
+    pull = permuted_epochs(np.arange(10_000, dtype=np.int32), 0, 2, None)
+    rows = np.concatenate([pull(4_096) for _ in range(12)])
+    assert sorted(rows[:10_000]) == sorted(rows[10_000:20_000]) == list(range(10_000))
+    assert rows[10_000:20_000].tolist() == drained(shuffled(from_rows(np.arange(10_000)), 10_000, 0, 3)).tolist()
+
+
+def test_reading_ahead_does_not_change_what_the_next_iterator_gives():
+    barely, far = (Dataset.range(6).shuffle(6, seed=1).repeat().batch(2) for _ in range(2))
+    next(iter(barely))
+    iter(far).peek(500)
+    assert plain(barely.take(9)) == plain(far.take(9))
 
 
 def test_each_iteration_reshuffles_like_repeat_does():

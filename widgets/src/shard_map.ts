@@ -18,7 +18,7 @@ interface ShardHeader {
 }
 
 const LEAST_WIDTH = 150;
-const MOST_WIDTH = 270;
+const MOST_WIDTH = 380;
 const COLUMN_GAP = 14;
 const TWO_LINES = 36; // pixels of height from which a block has a second line
 

@@ -30,6 +30,7 @@ class Timeline implements Commands {
   private view: View;
   private lane = -1;
   private hit: Hit | null = null;
+  private anchor: number | null = null; // the moment that the keyboard chose last
   private request = 0;
   private save = 0;
   private event = -1; // index in `events` that "next event" starts from
@@ -47,8 +48,11 @@ class Timeline implements Commands {
 
   // --- what the user can do ------------------------------------------------------------------------------------
 
-  zoomAt(factor: number, x = this.width / 2): void {
-    this.setView(zoom(this.view, factor, this.timeAt(x), this.bounds));
+  /** Zooms around a place of the plot; without one, around what the keyboard chose, or else the middle. */
+  zoomAt(factor: number, x?: number): void {
+    const { start, end } = this.view;
+    const chosen = this.anchor !== null && this.anchor > start && this.anchor < end ? this.anchor : (start + end) / 2;
+    this.setView(zoom(this.view, factor, x === undefined ? chosen : this.timeAt(x), this.bounds));
   }
 
   panBy(pixels: number): void {
@@ -68,6 +72,11 @@ class Timeline implements Commands {
     const lane = Math.floor(y / this.laneHeight);
     const inLane = lane >= 0 && lane < this.data.header.lanes.length;
     this.setHit(inLane ? hitTest(this.data, lane, this.view, this.width, x) : null, x, y);
+  }
+
+  pickLane(y: number): void {
+    this.lane = Math.min(Math.max(Math.floor(y / this.laneHeight), 0), this.data.header.lanes.length - 1);
+    this.draw();
   }
 
   pointAway(): void {
@@ -109,6 +118,7 @@ class Timeline implements Commands {
 
   clear(): void {
     this.lane = this.event = -1;
+    this.anchor = null;
     this.pointAway();
   }
 
@@ -164,7 +174,7 @@ class Timeline implements Commands {
 
   private describeRange(): void {
     const { start, end } = this.view;
-    const whole = start === this.bounds.start && end === this.bounds.end;
+    const whole = this.isWhole();
     const { first_s, last_s } = this.data.header;
     const shown = element("strong", {}, formatDuration(whole ? last_s - first_s : end - start));
     const from = whole ? " of virtual time, the whole run" : ` from ${formatMoment(round(Math.max(start, 0), end - start))}`;
@@ -176,11 +186,10 @@ class Timeline implements Commands {
   private setView(view: View): void {
     this.view = view;
     this.frame.tooltip.hide();
-    this.hit = null;
     this.draw();
     clearTimeout(this.save);
     this.save = window.setTimeout(() => {
-      this.model.set("view_s", this.isWhole() ? [] : [view.start, view.end]);
+      this.model.set("view_s", this.isWhole() ? [] : [this.view.start, this.view.end]);
       this.model.save_changes();
     }, SAVE_AFTER_MS);
   }
@@ -198,10 +207,11 @@ class Timeline implements Commands {
 
   private announce(hit: Hit): void {
     this.hit = hit;
+    this.frame.spoken.textContent = spoken(describe(this.data, hit));
     const table = hit.sort === "span" ? this.data.spans : this.data.instants;
     const x = ((table.start[hit.row] - this.view.start) / (this.view.end - this.view.start)) * this.width;
     this.showTooltip(hit, Math.min(Math.max(x, 0), this.width), (hit.lane + 0.8) * this.laneHeight);
-    this.frame.spoken.textContent = spoken(describe(this.data, hit));
+    this.anchor = table.start[hit.row];
     this.draw();
   }
 
@@ -216,9 +226,10 @@ class Timeline implements Commands {
   private reveal(start: number, duration: number): void {
     const length = this.view.end - this.view.start;
     const margin = length * 0.05;
-    if (duration > length * 0.9) this.view = inside({ start: start - duration * 0.2, end: start + duration * 1.2 }, this.bounds);
+    const wide = { start: start - duration * 0.2, end: start + duration * 1.2 };
+    if (duration > length * 0.9) this.setView(inside(wide, this.bounds));
     else if (start < this.view.start + margin || start + duration > this.view.end - margin) {
-      this.view = centreOn(this.view, start + duration / 2, this.bounds);
+      this.setView(centreOn(this.view, start + duration / 2, this.bounds));
     }
   }
 

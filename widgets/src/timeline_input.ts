@@ -11,6 +11,7 @@ export interface Commands {
   fitAll(): void;
   goTo(fraction: number): void;
   pointAt(x: number, y: number): void;
+  pickLane(y: number): void;
   pointAway(): void;
   chooseLane(step: number): void;
   walkSpans(step: 1 | -1): void;
@@ -85,18 +86,25 @@ function onWheel(event: WheelEvent, plot: HTMLElement, commands: Commands): void
 
 function dragging(plot: HTMLElement, commands: Commands, options: { signal: AbortSignal }): void {
   let last: number | null = null;
+  let moved = false;
   plot.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     last = event.clientX;
+    moved = false;
     plot.setPointerCapture(event.pointerId);
   }, options);
   plot.addEventListener("pointermove", (event) => {
     if (last === null) return commands.pointAt(event.offsetX, event.offsetY);
-    if (event.clientX !== last) commands.panBy(last - event.clientX);
+    if (event.clientX === last) return;
+    moved = true;
+    commands.panBy(last - event.clientX);
     last = event.clientX;
   }, options);
   for (const name of ["pointerup", "pointercancel"] as const) {
     plot.addEventListener(name, () => void (last = null), options);
   }
+  plot.addEventListener("click", (event) => {
+    if (!moved) commands.pickLane(event.offsetY);
+  }, options);
   plot.addEventListener("pointerleave", () => commands.pointAway(), options);
 }

@@ -64,7 +64,9 @@ export class Tooltip {
     const frame = this.element.parentElement as HTMLElement;
     const [width, height] = [this.element.offsetWidth, this.element.offsetHeight];
     const left = x + 14 + width <= frame.clientWidth ? x + 14 : Math.max(0, x - 14 - width);
-    const top = y + 16 + height <= frame.clientHeight || y - 10 - height < 0 ? y + 16 : y - 10 - height;
+    const above = y - 10 - height;
+    const below = Math.min(y + 16, Math.max(0, frame.clientHeight - height)); // beside the pointer rather than cut off
+    const top = y + 16 + height > frame.clientHeight && above >= 0 ? above : below;
     this.element.style.left = `${left}px`;
     this.element.style.top = `${top}px`;
   }

@@ -1,0 +1,66 @@
+"""What all widgets have in common: the three ways in which one shows itself.
+
+Live: anywidget's view. Static: a PNG of the same data, beside the view in the mime bundle, for places that run no
+widgets. Text: one line without a memory address, equal for equal data, because stored notebooks are compared by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+
+from simdist_widgets.host_page import export_page
+
+STATIC = Path(__file__).parent / "static"
+
+
+class BaseWidget(anywidget.AnyWidget):
+    """A widget with a deterministic text, a static picture and an export.
+
+    A subclass sets `page_name` (how the exported page calls it) and `page_traits` (what the page needs of its
+    state), and defines `picture` and `__repr__`.
+    """
+
+    page_name: ClassVar[str]
+    page_traits: ClassVar[tuple[str, ...]]
+
+    def picture(self) -> Any:
+        """The same data as a matplotlib ``Figure``."""
+        raise NotImplementedError
+
+    def png(self) -> bytes:
+        """The static picture as a PNG file's bytes."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        target = io.BytesIO()
+        FigureCanvasAgg(self.picture()).print_png(target, metadata={"Software": None})
+        return target.getvalue()
+
+    def page_state(self) -> dict[str, dict[str, Any]]:
+        """The state that the exported page needs: ``values`` as JSON holds them, ``bytes`` in base64."""
+        traits = {name: getattr(self, name) for name in self.page_traits}
+        return {
+            "values": {name: value for name, value in traits.items() if not isinstance(value, bytes)},
+            "bytes": {name: base64.b64encode(v).decode("ascii") for name, v in traits.items() if isinstance(v, bytes)},
+        }
+
+    def export_html(self, path: str | Path, title: str | None = None) -> Path:
+        """Writes a page with this widget that opens anywhere, without a server and without a network.
+
+        Args:
+            path: the file to write; its folder must exist.
+            title: the page's heading (default: the widget's text).
+
+        Returns:
+            The path of the file.
+        """
+        return export_page(path, title or repr(self), [("", self)])
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
+        picture = base64.b64encode(self.png()).decode("ascii")
+        return {**data, "text/plain": repr(self), "image/png": picture}, metadata

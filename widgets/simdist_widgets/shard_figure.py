@@ -1,0 +1,69 @@
+"""The static picture of a shard map: one stacked bar of bytes per task, its shards in their order, the total beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the stack.
+KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
+ROOM_PER_CHARACTER = 0.0085  # of the longest bar
+LEAST_CHARACTERS = 7
+
+
+def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]]) -> Any:
+    """Draws the bytes of every task as one bar, cut into shards.
+
+    Args:
+        tasks: the tasks, top to bottom.
+        shards: dicts with the fields of a placement record, in the order in which they are stacked.
+
+    Returns:
+        A matplotlib ``Figure``.
+
+    Example:
+        >>> shard = {"task": "ps:0", "variable": "w", "kind": "parameter", "size_bytes": 32, "num_shards": 1}
+        >>> shard_figure(["ps:0"], [shard]).axes[0].get_xlabel()
+        'bytes'
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 1.0 + 0.55 * min(max(len(tasks), 1), 20)), layout="constrained")
+    ax = figure.add_subplot()
+    greatest = max((sum(s["size_bytes"] for s in shards if s["task"] == task) for task in tasks), default=1) or 1
+    for row, task in enumerate(tasks):
+        _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest)
+    ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55), xlabel="bytes")
+    ax.set_yticks(range(len(tasks)), tasks)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    _draw_legend(ax, {str(shard["kind"]) for shard in shards})
+    return figure
+
+
+def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int) -> None:
+    left = 0
+    for shard in shards:
+        size = shard["size_bytes"]
+        color = KIND_COLORS.get(shard["kind"], KIND_COLORS["other"])
+        ax.barh(row, size, left=left, height=0.62, color=color, edgecolor="white", linewidth=0.8)
+        name = shard["variable"]
+        if shard["num_shards"] > 1:
+            name = f"{name} [{shard['row_start']}:{shard['row_stop']}]"
+        room = int(size / (ROOM_PER_CHARACTER * greatest)) - 1
+        if room >= min(len(name), LEAST_CHARACTERS):
+            name = name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
+            ink = "#101418" if color == KIND_COLORS["slot"] else "white"
+            ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink)
+        left += size
+    ax.text(left + greatest * 0.01, row, f"{left:,} B", va="center", fontsize=9)
+
+
+def _draw_legend(ax: Any, kinds: set[str]) -> None:
+    from matplotlib.patches import Patch
+
+    ordered = [kind for kind in KIND_COLORS if kind in kinds] + sorted(kinds - KIND_COLORS.keys())
+    handles = [Patch(color=KIND_COLORS.get(kind, KIND_COLORS["other"]), label=kind) for kind in ordered]
+    if handles:
+        ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), frameon=False)

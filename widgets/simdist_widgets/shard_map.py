@@ -1,0 +1,129 @@
+"""Where every shard of every variable lives, as one column of blocks per task.
+
+A block's height is its bytes, on one scale for all tasks, so that the balance is seen at a glance; pointing at a
+block shows its facts and picks out the other shards of the same variable. The widget is a snapshot.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import traitlets
+
+from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.shard_figure import KIND_COLORS, shard_figure
+
+FIELDS = (
+    "variable", "shape", "dtype", "shard", "num_shards", "task", "row_start", "row_stop", "size_bytes", "kind",
+)  # fmt: skip
+
+
+@runtime_checkable
+class PlacementRecord(Protocol):
+    """One shard of one variable on one task; what ``strategy.placements()`` returns a list of."""
+
+    @property
+    def variable(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shard(self) -> int: ...
+    @property
+    def num_shards(self) -> int: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def row_start(self) -> int: ...
+    @property
+    def row_stop(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class ShardMap(BaseWidget):
+    """The placement of a strategy's variables.
+
+    Args:
+        source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`.
+
+    Raises:
+        TypeError: `source` is neither.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> record = SimpleNamespace(variable="kernel", shape=(4, 2), dtype="float32", shard=0, num_shards=1,
+        ...                          task="ps:0", row_start=0, row_stop=4, size_bytes=32, kind="parameter")
+        >>> ShardMap([record])
+        ShardMap(1 task, 1 variable, 1 shard, 32 bytes)
+    """
+
+    page_name = "shard_map"
+    page_traits = ("header",)
+    _esm = STATIC / "shard_map.js"
+    _css = STATIC / "shard_map.css"
+
+    header = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, source: Any) -> None:
+        shards = [_as_dict(record) for record in _records(source)]
+        shards.sort(key=lambda shard: _kind_order(shard["kind"]))  # stable: the given order within a kind
+        tasks = sorted({shard["task"] for shard in shards}, key=_task_order)
+        used = sorted({shard["kind"] for shard in shards}, key=_kind_order)
+        kinds = [{"name": kind, "color": KIND_COLORS.get(kind, KIND_COLORS["other"])} for kind in used]
+        super().__init__(header={"tasks": tasks, "kinds": kinds, "shards": shards})
+
+    def picture(self) -> Any:
+        """The map as a matplotlib ``Figure``."""
+        return shard_figure(self.header["tasks"], self.header["shards"])
+
+    def __repr__(self) -> str:
+        shards = self.header["shards"]
+        variables = {(shard["kind"], shard["variable"]) for shard in shards}
+        counts = [(len(self.header["tasks"]), "task"), (len(variables), "variable"), (len(shards), "shard")]
+        parts = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts]
+        return f"ShardMap({', '.join(parts)}, {sum(shard['size_bytes'] for shard in shards)} bytes)"
+
+
+def _records(source: Any) -> Iterable[Any]:
+    placements = getattr(source, "placements", None)
+    if callable(placements):
+        source = placements()
+    elif not isinstance(source, (list, tuple)):
+        raise TypeError(
+            f"ShardMap: expected a strategy with placements() or a list of placement records, "
+            f"got {type(source).__name__}; pass the strategy whose scope made the variables."
+        )
+    return source
+
+
+def _as_dict(record: Any) -> dict[str, Any]:
+    missing = [name for name in FIELDS if not hasattr(record, name)]
+    if missing:
+        raise TypeError(
+            f"ShardMap: a placement record has no {', '.join(missing)} (it is {type(record).__name__}); "
+            f"each record needs {', '.join(FIELDS)}."
+        )
+    numbers = ("shard", "num_shards", "row_start", "row_stop", "size_bytes")
+    texts = ("variable", "dtype", "task", "kind")
+    fields: dict[str, Any] = {name: str(getattr(record, name)) for name in texts}
+    fields |= {name: int(getattr(record, name)) for name in numbers}
+    return fields | {"shape": [int(size) for size in record.shape]}
+
+
+def _kind_order(kind: str) -> tuple[int, str]:
+    known = list(KIND_COLORS)
+    return (known.index(kind) if kind in known else len(known), kind)
+
+
+def _task_order(task: str) -> tuple[str, int, str]:
+    """By job, then by number: ps:2 before ps:10."""
+    job, _, rest = task.partition(":")
+    digits = rest.split("/")[0]
+    return (job, int(digits) if digits.isdigit() else -1, rest)
