@@ -72,6 +72,9 @@ class ClusterCoordinator:
         self.runtime.watch(strategy.workers)
         self.runtime.watch(strategy.servers)
 
+    def __repr__(self) -> str:
+        return f"ClusterCoordinator({len(self.workers)} workers, {self.scheduled} closures scheduled, {self.queue.pending} pending)"
+
     # -- for users ------------------------------------------------------------------------------------------------
 
     def schedule(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -17,7 +17,8 @@ from simdist.errors import OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
-from simdist.runtime.linking import Apply, LinkedProgram, link
+from simdist.runtime.linked import Apply, LinkedProgram
+from simdist.runtime.linking import link
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.runtime.task import Task
 from simdist.simulation.kernel import Event

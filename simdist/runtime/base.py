@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from simdist.program.values import Bundle
-from simdist.runtime.linking import ApplyAll, CheckFinite, ReadGroups, Run
+from simdist.runtime.linked import ApplyAll, CheckFinite, ReadGroups, Run
 
 __all__ = ["TaskRuntime"]
 

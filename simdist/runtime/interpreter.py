@@ -7,7 +7,7 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import TaskRuntime
-from simdist.runtime.linking import ApplyAll, CheckFinite, LinkedProgram, MakeKey, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedProgram, MakeKey, ReadGroups, Run, TakeBatch
 
 __all__ = ["run_step"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
-from simdist.runtime.linking import Apply, ApplyAll, CheckFinite, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, ReadGroups, Run
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Exchange, Task
 from simdist.simulation.kernel import Event

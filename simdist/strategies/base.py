@@ -65,6 +65,9 @@ class Strategy:
         self._seeds_drawn += 1
         return 1 + derive_seed(self.cluster.seed, "strategy", self._seeds_drawn) % 1_000_000_000
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_replicas_in_sync} in sync, {len(self.variables)} variables, on {self.cluster!r})"
+
     # -- scope ----------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -8,7 +8,8 @@ from simdist.errors import OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
-from simdist.runtime.linking import LinkedProgram, link
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.linking import link
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.simulation.task_context import active_context
 from simdist.strategies.base import Strategy

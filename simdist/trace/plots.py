@@ -4,7 +4,7 @@ A lane is a row; work is a bar in the colour of its category; a closure is the p
 contains; a down time is hatched; an event is a mark with a shape of its own, drawn last, so that nothing covers it.
 
 Invariants: no pyplot and no global state (a figure belongs to its caller); the same log gives the same picture;
-spans too short to be seen are merged first, so that the cost is bounded by the picture and not by the log.
+the cost is bounded by the picture and not by the log (boxes.py).
 
 Taught in lesson 00.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simdist.trace.boxes import Boxes, boxes_by_category
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["lane_names", "timeline"]
 
 
-FINEST = 4000  # parts of the run: shorter spans are merged
 BAND_HEIGHT, WORK_HEIGHT = 0.84, 0.50  # of a lane
 LABEL_ROOM = 0.085  # of the run, that the name of a mark takes
 DOWN_LEVEL = 3
@@ -106,41 +106,20 @@ def _draw_frame(ax: Any, lanes: list[str], end_s: float) -> None:
 
 def _draw_spans(ax: Any, trace: Trace, lanes: list[str]) -> list[str]:
     """Adds one collection per category; returns the categories that occur, in the order of the legend."""
-    columns = trace.spans.columns()
-    row_of_lane = np.full(max(len(trace.names.texts), 1), -1)
-    for row, lane in enumerate(lanes):
-        if lane in trace.names.codes:
-            row_of_lane[trace.names.codes[lane]] = row
-    present = {trace.names.texts[code] for code in np.unique(columns["category"])}
-    ordered = [name for name in SPAN_STYLES if name in present] + sorted(present - SPAN_STYLES.keys())
+    boxes = boxes_by_category(trace, lanes)
+    ordered = [name for name in SPAN_STYLES if name in boxes] + [name for name in boxes if name not in SPAN_STYLES]
     for category in ordered:
-        chosen = columns["category"] == trace.names.codes[category]
-        rows, start_s, end_s = row_of_lane[columns["lane"][chosen]], columns["start_s"][chosen], columns["end_s"][chosen]
-        _add_boxes(ax, category, *_merge_short(rows, start_s, end_s, trace.end_s() / FINEST))
+        _add_boxes(ax, category, boxes[category])
     return ordered
 
 
-def _merge_short(rows: np.ndarray, start_s: np.ndarray, end_s: np.ndarray, finest_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Replaces spans shorter than `finest_s` by cells of that length, each at most once per row."""
-    short = (end_s - start_s) < finest_s
-    if finest_s <= 0 or np.count_nonzero(short) < FINEST:
-        return rows, start_s, end_s
-    cells = np.unique(np.stack([rows[short], (start_s[short] / finest_s).astype(np.int64)]), axis=1)
-    merged_start_s = cells[1] * finest_s
-    return (
-        np.concatenate([rows[~short], cells[0]]),
-        np.concatenate([start_s[~short], merged_start_s]),
-        np.concatenate([end_s[~short], merged_start_s + finest_s]),
-    )
-
-
-def _add_boxes(ax: Any, category: str, rows: np.ndarray, start_s: np.ndarray, end_s: np.ndarray) -> None:
+def _add_boxes(ax: Any, category: str, boxes: Boxes) -> None:
     from matplotlib.collections import PolyCollection
 
     style = span_style(category)
     half = (WORK_HEIGHT if style.level == 1 else BAND_HEIGHT) / 2
-    x = np.stack([start_s, start_s, end_s, end_s], axis=1)
-    y = rows[:, None] + np.array([-half, half, half, -half])
+    x = np.stack([boxes.start_s, boxes.start_s, boxes.end_s, boxes.end_s], axis=1)
+    y = boxes.row[:, None] + np.array([-half, half, half, -half])
     look: dict[str, Any] = {"facecolor": style.color, "edgecolor": "white", "linewidth": 0.0}
     if style.level == 0:
         look |= {"alpha": 0.30, "linewidth": 0.6}
@@ -148,8 +127,8 @@ def _add_boxes(ax: Any, category: str, rows: np.ndarray, start_s: np.ndarray, en
         look |= {"facecolor": "#fbe9e8", "edgecolor": style.color, "hatch": "/////"}
     zorder = 2 + style.level / 10
     corners: Any = np.stack([x, y], axis=2)  # n boxes x 4 corners x (time, row)
-    boxes = PolyCollection(corners, zorder=zorder, antialiased=True, label=category, **look)
-    ax.add_collection(boxes, autolim=False)
+    collection = PolyCollection(corners, zorder=zorder, antialiased=True, label=category, **look)
+    ax.add_collection(collection, autolim=False)
 
 
 def _draw_marks(ax: Any, trace: Trace, lanes: list[str]) -> None:

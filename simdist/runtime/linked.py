@@ -1,0 +1,100 @@
+"""The operations of a linked program: what a task does, step by step, with the places filled in.
+
+Registers travel in *slots*; a slot holds one bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from simdist.program.cost import Cost
+from simdist.program.kernels import Kernel
+from simdist.program.operations import Program
+from simdist.program.values import Aval, Bundle
+from simdist.variables.state import Group
+
+__all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram", "MakeKey", "ReadGroups", "Run", "Slot", "TakeBatch"]
+
+Slot = int
+
+
+@dataclass(frozen=True)
+class ReadGroups:
+    """Ask for versions of groups: group i goes to slot i. Bytes are those of the cells that are really wanted."""
+
+    groups: tuple[tuple[Group, Slot, int], ...]
+
+
+@dataclass(frozen=True)
+class TakeBatch:
+    """Take the next batch of an iterator; it becomes batch number `place` of the step."""
+
+    iterator: int
+    place: int
+
+
+@dataclass(frozen=True)
+class MakeKey:
+    """Make a random key; it becomes host array number `place`."""
+
+    salt: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Call a kernel: bundles of slots, then leaves of a batch, then host arrays."""
+
+    kernel: Kernel
+    cost: Cost
+    slots: tuple[Slot, ...]
+    batch: int | None
+    spread: tuple[int, ...]  # further batches, whose leaves are passed as host arrays
+    keys: tuple[int, ...]
+    outputs: tuple[tuple[Slot, tuple[Aval, ...]], ...]
+    all_reduce_bytes: int | None = None  # set for a reduction over the devices of the task: what each of them gives
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Change one group on one task with the bundle of a slot."""
+
+    group: Group
+    kernel: Kernel
+    cost: Cost
+    operands: Slot
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class ApplyAll:
+    """One update: its parts on all tasks travel at the same time."""
+
+    parts: tuple[Apply, ...]
+
+
+@dataclass(frozen=True)
+class CheckFinite:
+    """Look at a value; stop when it is not finite."""
+
+    slot: Slot
+    message: str
+
+
+LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | ApplyAll | CheckFinite
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedProgram:
+    """A program with its places. `version` is that of the layout that it was linked against."""
+
+    program: Program
+    operations: tuple[LinkedOperation, ...]
+    constants: tuple[Slot, Bundle] | None
+    arguments: Slot
+    result: Slot
+    rebuild: Callable[[list[Any]], Any]
+    num_slots: int
+    version: int
