@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "generator", "permutation", "seed_or_default"]
+__all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
 
 WORD = (1 << 64) - 1
-EPOCH_BLOCK = 1 << 15  # rows of consecutive permutations that are made at once
+EPOCH_BLOCK = 1 << 15  # rows of consecutive permutations that are made at once, at most
+MOST_EPOCHS = 64  # permutations that are made at once, at most: a short one costs as much as its generator
 LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not worth their memory
 
 
@@ -75,14 +76,19 @@ def fresh_permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any,
 kept_permutation = lru_cache(maxsize=64)(fresh_permutation)
 
 
+def epochs_in_block(length: int) -> int:
+    """How many iterations of `length` rows one block holds."""
+    return min(MOST_EPOCHS, EPOCH_BLOCK // length)
+
+
 @lru_cache(maxsize=64)
 def epoch_block(seed: int, block: int, length: int) -> np.ndarray[Any, Any]:
     """The permutations of many consecutive iterations one after another, int32.
 
-    Block b holds the iterations from ``b * (EPOCH_BLOCK // length)`` on. A worker that keeps one row in a thousand
+    Block b holds the iterations from ``b * epochs_in_block(length)`` on. A worker that keeps one row in a thousand
     passes many epochs for one batch, and its neighbours pass the same ones.
     """
-    epochs = EPOCH_BLOCK // length
+    epochs = epochs_in_block(length)
     orders = np.concatenate([fresh_permutation(seed, block * epochs + epoch, length) for epoch in range(epochs)])
     orders.flags.writeable = False
     return orders

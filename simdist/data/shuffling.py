@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from simdist.data.leaves import Array
-from simdist.data.seeds import EPOCH_BLOCK, epoch_block, generator, permutation
+from simdist.data.seeds import epoch_block, epochs_in_block, generator, permutation
 from simdist.data.streams import NOTHING, Pull, filled
 
 __all__ = ["permuted_epochs", "shuffled"]
@@ -58,7 +58,7 @@ def permuted_epochs(rows: Array, seed: int, first: int, count: int | None) -> Pu
         count: number of iterations, or None for ever.
     """
     length = len(rows)
-    block_rows = EPOCH_BLOCK // length * length
+    block_rows = epochs_in_block(length) * length
     in_order = bool(np.array_equal(rows, np.arange(length)))
     at = first * length
     end = None if count is None else at + count * length

@@ -156,12 +156,13 @@ def _draw_marks(ax: Any, trace: Trace, lanes: list[str]) -> None:
 
 def _name_marks(ax: Any, trace: Trace, row_of_lane: dict[str, int]) -> None:
     """Writes the category beside each mark that has room before the next one of its lane."""
-    room_s = (trace.end_s() or 1.0) * LABEL_ROOM
+    end_s = trace.end_s()
+    room_s = (end_s or 1.0) * LABEL_ROOM
     next_s: dict[str, float] = {}
     for instant in sorted(trace.instants, key=lambda instant: -instant.time_s):
         if mark_style(instant.category).level == 0:
             continue
-        if min(next_s.get(instant.lane, np.inf), trace.end_s() + room_s) - instant.time_s >= room_s:
+        if min(next_s.get(instant.lane, np.inf), end_s + room_s) - instant.time_s >= room_s:
             ax.annotate(
                 instant.category,
                 (instant.time_s, row_of_lane[instant.lane]),

@@ -150,7 +150,9 @@ def test_shuffle_does_not_depend_on_how_much_is_asked_for(size: int, buffer_size
 def test_shuffle_then_repeat_gives_every_epoch_whole(size: int, buffer_size: int, epochs: int, width: int):
     dataset = Dataset.range(size).shuffle(buffer_size, seed=0).repeat(epochs).batch(width)
     rows = [row for one in plain(dataset) for row in one]
-    assert [sorted(rows[at : at + size]) for at in range(0, len(rows), size)] == [list(range(size))] * epochs
+    orders = [rows[at : at + size] for at in range(0, len(rows), size)]
+    assert [sorted(order) for order in orders] == [list(range(size))] * epochs
+    assert all(item < position + buffer_size for order in orders for position, item in enumerate(order))
 
 
 def pipelines(size: int, seed: int) -> list[Dataset]:
@@ -158,6 +160,7 @@ def pipelines(size: int, seed: int) -> list[Dataset]:
     return [
         shuffled_rows.repeat(3).shard(2, 1).batch(3),
         shuffled_rows.batch(2).shuffle(3, seed=1).repeat(2),
+        Dataset.range(size).shuffle(size, seed).repeat(3).batch(2),
         shuffled_rows.cache().shuffle(size, seed=2).repeat(2),
         shuffled_rows.map(lambda x: x + 1, pure=False).batch(2),
         Dataset.zip((shuffled_rows, Dataset.range(size).shuffle(4, seed=7))).map(lambda a, b: a * 100 + b),
@@ -166,7 +169,7 @@ def pipelines(size: int, seed: int) -> list[Dataset]:
 
 
 @quick
-@given(st.integers(1, 15), st.integers(0, 3), st.integers(0, 5), st.integers(0, 8), st.integers(0, 2))
+@given(st.integers(1, 15), st.integers(0, 3), st.integers(0, 6), st.integers(0, 8), st.integers(0, 2))
 def test_restored_iterator_gives_what_the_saved_one_would_have_given(size: int, seed: int, which: int, consumed: int, passes: int):
     saved = pipelines(size, seed)[which]
     for _ in range(passes):
@@ -218,6 +221,12 @@ def test_each_iteration_reshuffles_like_repeat_does():
     first, second = plain(again), plain(again)
     assert first != second
     assert plain(Dataset.range(50).shuffle(50, seed=0).repeat(2)) == first + second
+
+
+def test_second_pass_of_a_repeat_begins_with_the_next_iteration():
+    dataset = Dataset.range(20).shuffle(20, seed=0).repeat(2)
+    first, second = plain(dataset), plain(dataset)
+    assert second[:20] == first[20:] != first[:20]
 
 
 def test_same_order_every_time_without_reshuffling():

@@ -53,12 +53,12 @@ class BaseWidget(anywidget.AnyWidget):
 
         Args:
             path: the file to write; its folder must exist.
-            title: the page's heading (default: the widget's text).
+            title: the page's heading (default: what the widget is).
 
         Returns:
             The path of the file.
         """
-        return export_page(path, title or repr(self), [("", self)])
+        return export_page(path, title or self.page_name.replace("_", " ").capitalize(), [("", self)])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})

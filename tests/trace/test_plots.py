@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from simdist.trace.boxes import PARTS, boxes_by_category
+from simdist.trace.plots import lane_names, timeline
+from simdist.trace.records import Trace
+from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
+
+
+@pytest.fixture
+def trace() -> Trace:
+    trace = Trace(seed=0)
+    for lane in ("chief:0", "worker:0", "worker:1"):
+        trace.declare_lane(lane)
+    trace.span("worker:1", "compute", "step", 0.0, 1.0)
+    trace.span("worker:1", "closure", "closure 0", 0.0, 1.2)
+    trace.span("worker:1", "down", "down", 1.2, 3.0)
+    trace.instant("worker:1", "crash", "crash of worker:1", 1.2)
+    trace.instant("worker:0", "retry", "closure 0 again", 1.5)
+    trace.instant("worker:1", "restart", "worker:1 is back", 3.0)
+    trace.span("worker:0", "compute", "step", 1.5, 4.0)
+    return trace
+
+
+def boxes(figure: Figure) -> dict[str, PolyCollection]:
+    return {str(c.get_label()): c for c in figure.axes[0].collections if isinstance(c, PolyCollection)}
+
+
+def marks(figure: Figure) -> dict[str, PathCollection]:
+    return {str(c.get_label()): c for c in figure.axes[0].collections if isinstance(c, PathCollection)}
+
+
+def test_lanes_are_rows_in_their_declared_order(trace: Trace) -> None:
+    ax = timeline(trace).axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["chief:0", "worker:0", "worker:1"]
+    assert ax.yaxis_inverted()
+
+
+def test_undeclared_lanes_follow_in_order_of_appearance() -> None:
+    trace = Trace()
+    trace.declare_lane("ps:0")
+    trace.span("worker:1", "compute", "step", 0.0, 1.0)
+    trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.instant("chief:0", "crash", "crash", 0.5)
+    assert lane_names(trace) == ["ps:0", "worker:1", "worker:0", "chief:0"]
+
+
+def test_spans_are_boxes_at_their_times_in_their_colour(trace: Trace) -> None:
+    compute = boxes(timeline(trace))["compute"]
+    assert [path.get_extents().intervalx.tolist() for path in compute.get_paths()] == [[0.0, 1.0], [1.5, 4.0]]
+    assert [round(float(path.get_extents().intervaly.mean())) for path in compute.get_paths()] == [2, 1]
+    assert to_hex(compute.get_facecolor()[0]) == SPAN_STYLES["compute"].color
+
+
+def test_work_is_drawn_over_closures_and_down_times_are_hatched(trace: Trace) -> None:
+    drawn = boxes(timeline(trace))
+    assert drawn["closure"].get_zorder() < drawn["compute"].get_zorder() < drawn["down"].get_zorder()
+    assert drawn["down"].get_hatch()
+    assert not drawn["compute"].get_hatch()
+
+
+def test_faults_are_named_marks_above_everything_else(trace: Trace) -> None:
+    figure = timeline(trace)
+    assert np.asarray(marks(figure)["crash"].get_offsets()).tolist() == [[1.2, 2.0]]
+    assert np.asarray(marks(figure)["retry"].get_offsets()).tolist() == [[1.5, 1.0]]
+    assert marks(figure)["crash"].get_zorder() > max(box.get_zorder() for box in boxes(figure).values())
+    assert {text.get_text() for text in figure.axes[0].texts} == {"crash", "retry", "restart"}
+
+
+def test_name_of_a_mark_is_left_out_where_the_next_mark_is_too_near(trace: Trace) -> None:
+    trace.instant("worker:1", "retry", "again", 3.05)
+    assert "restart" not in {text.get_text() for text in timeline(trace).axes[0].texts}
+
+
+def test_legend_names_what_occurs_and_nothing_else(trace: Trace) -> None:
+    legend = timeline(trace).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "closure", "compute", "down", "crash", "retry", "restart",
+    ]  # fmt: skip
+
+
+def test_axis_carries_its_unit(trace: Trace) -> None:
+    assert timeline(trace).axes[0].get_xlabel() == "virtual time (s)"
+
+
+def test_given_axes_are_used(trace: Trace) -> None:
+    ax = Figure().add_subplot()
+    assert timeline(trace, ax=ax) is ax.figure
+    assert boxes(ax.figure)
+
+
+def test_empty_trace_gives_an_empty_figure() -> None:
+    figure = timeline(Trace())
+    assert boxes(figure) == {}
+    assert figure.axes[0].get_legend() is None
+
+
+def test_unknown_category_is_drawn_in_a_colour_of_its_own() -> None:
+    trace = Trace()
+    trace.span("worker:0", "dreaming", "sheep", 0.0, 1.0)
+    trace.instant("worker:0", "surprise", "boo", 0.5)
+    figure = timeline(trace)
+    assert to_hex(boxes(figure)["dreaming"].get_facecolor()[0]) == span_style("dreaming").color
+    assert "surprise" in marks(figure)
+
+
+def test_every_category_draws_without_a_warning() -> None:
+    trace = Trace()
+    for number, category in enumerate(SPAN_STYLES):
+        trace.span("worker:0", category, category, number, number + 1)
+    for number, category in enumerate(MARK_STYLES):
+        trace.instant("worker:0", category, category, float(number))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        timeline(trace).canvas.draw()
+
+
+def test_colours_and_markers_differ_between_categories() -> None:
+    assert len({style.color for style in SPAN_STYLES.values()}) == len(SPAN_STYLES)
+    faults = [MARK_STYLES[name].marker for name in ("crash", "fault", "error", "retry", "restart", "detect")]
+    assert len(set(faults)) == len(faults)
+    assert mark_style("crash").level > mark_style("retry").level > mark_style("place").level
+
+
+def test_something_else_than_a_trace_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"expected a Trace, got list; pass cluster\.trace"):
+        timeline([])  # type: ignore[arg-type]
+
+
+def many_short_spans(lanes: int, per_lane: int) -> Trace:
+    trace = Trace()
+    for lane in range(lanes):
+        for step in range(per_lane):
+            trace.span(f"worker:{lane}", "compute", "step", step, step + 0.7)
+            trace.span(f"worker:{lane}", "update", "update", step + 0.7, step + 0.9)
+    return trace
+
+
+def test_many_short_spans_become_few_boxes_of_what_took_most_time() -> None:
+    trace = many_short_spans(lanes=2, per_lane=10_000)
+    trace.span("worker:1", "read", "long read", 100.0, 900.0)
+    drawn = boxes_by_category(trace, lane_names(trace))
+    assert drawn["compute"].row.tolist() == [0, 1]
+    assert len(drawn["update"].row) == 0
+    assert (drawn["read"].start_s.tolist(), drawn["read"].end_s.tolist()) == ([100.0], [900.0])
+    assert drawn["compute"].end_s.max() == pytest.approx(trace.end_s())
+
+
+def test_idle_time_stays_idle_when_spans_are_merged() -> None:
+    trace = Trace()
+    for step in range(PARTS + 1):
+        trace.span("worker:0", "compute", "step", step * 1e-4, (step + 1) * 1e-4)
+    trace.span("worker:0", "compute", "last", 999.9, 1000.0)
+    drawn = boxes_by_category(trace, ["worker:0"])["compute"]
+    assert drawn.start_s.tolist() == pytest.approx([0.0, 1000.0 - 1000.0 / PARTS])
+
+
+def test_few_spans_keep_their_exact_times(trace: Trace) -> None:
+    assert boxes_by_category(trace, lane_names(trace))["closure"].end_s.tolist() == [1.2]
+
+
+def test_importing_plots_does_not_import_matplotlib() -> None:
+    code = "import sys, simdist.trace.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_drawing_does_not_touch_pyplot() -> None:
+    code = (
+        "import sys; from simdist.trace.records import Trace; t = Trace(); t.span('w', 'compute', 's', 0.0, 1.0);"
+        "t.timeline(); sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
