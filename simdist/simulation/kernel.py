@@ -65,6 +65,7 @@ class Fiber:
         "result",
         "waiting",
         "waits_for",
+        "wake",
     )
 
     def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
@@ -72,6 +73,8 @@ class Fiber:
         self.lane = lane
         self.context = context
         self.greenlet = greenlet.greenlet(lambda: self._run(function))
+        # One callback for all waits: an event that comes too late finds the fiber waiting for another.
+        self.wake = lambda event: clock._resume(self, event)
         self.dead = False
         self.abandoned = False
         self.kills = 0
@@ -192,7 +195,7 @@ class Clock:
     def _block(self, fiber: Fiber, event: Event, what: str) -> None:
         assert event.callbacks is not None and self._hub is not None
         fiber.waiting, fiber.waits_for = event, what
-        event.callbacks.append(lambda event: self._resume(fiber, event))
+        event.callbacks.append(fiber.wake)
         self._hub.switch()
         fiber.waiting = None
         if fiber.dead:
@@ -217,7 +220,7 @@ class Clock:
         start = self.event()
         fiber.waiting, fiber.waits_for = start, "its start"
         assert start.callbacks is not None
-        start.callbacks.append(lambda event: self._resume(fiber, event))
+        start.callbacks.append(fiber.wake)
         start.succeed()
         return fiber
 
@@ -234,13 +237,15 @@ class Clock:
         if fiber.greenlet.parent is not hub:
             fiber.greenlet.parent = hub
         leaving = previous.context if previous is not None else self.driver_context
-        fiber.context.replace(leaving)
+        if fiber.context is not leaving:
+            fiber.context.replace(leaving)
         _current = fiber
         try:
             enter(*args)
         finally:
             _current = previous
-            leaving.replace(fiber.context)
+            if fiber.context is not leaving:
+                leaving.replace(fiber.context)
             if fiber.greenlet.dead:
                 self.fibers.remove(fiber)
 

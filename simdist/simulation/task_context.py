@@ -42,6 +42,7 @@ class TaskContext:
         self._outer_environ: dict[str, str | None] = {}
         self._before: dict[str, str] = {}
         self._outer_stdout: TextIO | None = None
+        self._prefixed: PrefixedOutput | None = None
 
     def replace(self, other: TaskContext) -> None:
         """Make this the state of the process; `other` keeps what it had."""
@@ -68,7 +69,9 @@ class TaskContext:
             self._enter_environ()
         if self.prefix:
             self._outer_stdout = sys.stdout
-            sys.stdout = cast(TextIO, PrefixedOutput(cast(TextIO, self._outer_stdout), self.prefix))
+            if self._prefixed is None or self._prefixed.stream is not sys.stdout:
+                self._prefixed = PrefixedOutput(sys.stdout, self.prefix)
+            sys.stdout = cast(TextIO, self._prefixed)
 
     def _leave_keras(self) -> None:
         module = sys.modules.get(KERAS_STATE)

@@ -11,7 +11,7 @@ The count of steps of a group is the number of updates that were applied to it: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -27,7 +27,7 @@ from simdist.variables.variable import Variable
 
 __all__ = ["Optimizer", "OptimizerRule"]
 
-REDUCING = ("reduce_", "argmax", "argmin", "dot_general", "conv", "cumsum", "sort", "cholesky", "qr", "svd", "eigh")
+REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
 
 
 class OptimizerRule:
@@ -88,7 +88,18 @@ def _is_elementwise(shadow: Shadow, avals: Sequence[Aval]) -> bool:
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in shadow.cells]
     jaxpr = jax.make_jaxpr(shadow.apply)(specs, state, specs)
-    return not any(word in str(jaxpr) for word in REDUCING)
+    return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of all operations of a jaxpr, those inside calls and loops included."""
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for value in eqn.params.values():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(item, "jaxpr", item)
+                if hasattr(inner, "eqns"):
+                    yield from _primitives(inner)
 
 
 class Optimizer:

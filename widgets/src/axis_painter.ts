@@ -47,7 +47,8 @@ export function drawOverview(
       const kind = data.header.marks[data.instants.kind[row]];
       if (kind.level !== level) continue;
       context.fillStyle = kind.color;
-      context.fillRect(Math.round(place(data.instants.start[row])) - 1, level === 3 ? 1 : 4, 2, height - (level === 3 ? 2 : 8));
+      const top = level === 3 ? 1 : 4;
+      context.fillRect(Math.round(place(data.instants.start[row])) - 1, top, 2, height - 2 * top);
     }
   }
   context.strokeStyle = colors.focus;

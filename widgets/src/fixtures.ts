@@ -24,7 +24,12 @@ export const MARKS: readonly Kind[] = [
 ];
 
 /** A decoded trace; names of rows are their categories. `shift` moves the bytes to an odd address. */
-export function traceOf(lanes: readonly string[], spans: readonly Row[], instants: readonly Row[] = [], shift = 0): TraceData {
+export function traceOf(
+  lanes: readonly string[],
+  spans: readonly Row[],
+  instants: readonly Row[] = [],
+  shift = 0,
+): TraceData {
   const names = [...KINDS, ...MARKS].map((kind) => kind.name);
   const pack = new Packer();
   pack.text("names", JSON.stringify(names));

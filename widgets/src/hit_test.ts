@@ -54,7 +54,7 @@ export function spanAt(data: TraceData, lane: number, time: number, tolerance: n
   }
 }
 
-/** The next span of a lane after (or before) a row, in order of start; -1 at the end. With row -1: the first at `time`. */
+/** The next span of a lane after (or before) a row, by start; -1 at the end. With row -1: the first at `time`. */
 export function nextSpan(data: TraceData, lane: number, row: number, step: 1 | -1, time: number): number {
   const { laneFirst, start } = data.spans;
   const first = laneFirst[lane];

@@ -8,7 +8,7 @@ const VIEW = { start: 0, end: 100 };
 function marks(instants: readonly Row[], width = 1000) {
   const data = traceOf(["worker:0"], [], instants);
   const name = (row: number): string => data.header.marks[data.instants.kind[row]].name;
-  return layOutMarks(data, 0, VIEW, width).map((mark) => ({ x: mark.x, name: name(mark.row), count: mark.rows.length }));
+  return layOutMarks(data, 0, VIEW, width).map(({ x, row, rows }) => ({ x, name: name(row), count: rows.length }));
 }
 
 test("marks that are apart are drawn apart", () => {
@@ -44,7 +44,8 @@ test("notes are drawn first and never swallow a mark", () => {
 });
 
 test("a fault is there at any zoom", () => {
-  const instants = Array.from({ length: 1000 }, (_, i) => ({ lane: 0, kind: i === 500 ? "crash" : "retry", start: i / 10 }));
+  const kindOf = (i: number): string => (i === 500 ? "crash" : "retry");
+  const instants = Array.from({ length: 1000 }, (_, i) => ({ lane: 0, kind: kindOf(i), start: i / 10 }));
   for (const width of [5, 50, 500, 5000]) assert.ok(marks(instants, width).some(({ name }) => name === "crash"));
 });
 

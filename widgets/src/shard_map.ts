@@ -62,7 +62,8 @@ class ShardMap {
     const { shards, tasks } = this.header;
     const bytes = this.columns.reduce((sum, column) => sum + column.bytes, 0);
     const names = new Set(shards.map((shard) => `${shard.kind} ${shard.variable}`));
-    const text = ` in ${formatCount(names.size, "variable")}, ${formatCount(shards.length, "shard")}, on ${formatCount(tasks.length, "task")}`;
+    const pieces = `${formatCount(names.size, "variable")}, ${formatCount(shards.length, "shard")}`;
+    const text = ` in ${pieces}, on ${formatCount(tasks.length, "task")}`;
     const uneven = `; the fullest task holds ${imbalance(this.columns).toFixed(2)} times the mean`;
     const summary = [element("strong", {}, formatBytes(bytes)), text, tasks.length > 1 ? uneven : ""];
     return element("p", { class: "sdw-balance" }, ...(shards.length ? summary : ["No variables yet."]));
@@ -120,8 +121,9 @@ class ShardMap {
   }
 
   private texts(block: Block, fill: string): SVGElement[] {
+    const look = { x: 8, fill, "dominant-baseline": "central" };
     const line = (y: number, text: string, small = false): SVGElement =>
-      shape("text", { x: 8, y: block.top + y, fill, "dominant-baseline": "central", class: small ? "sdw-small" : "" }, text);
+      shape("text", { ...look, y: block.top + y, class: small && "sdw-small" }, text);
     const room = this.width - 16;
     if (block.height < TWO_LINES) return [line(block.height / 2, label(block, room))];
     const middle = Math.min(block.height / 2, HEIGHT / 2);
@@ -151,9 +153,14 @@ class ShardMap {
     if (at < 0) return;
     const column = this.blocks[at].column;
     const firstOf = (wanted: number): number => this.blocks.findIndex((place) => place.column === wanted);
-    const target = { ArrowDown: at + 1, ArrowUp: at - 1, ArrowRight: firstOf(column + 1), ArrowLeft: firstOf(column - 1) }[
-      event.key
-    ];
+    const [right, left] = [firstOf(column + 1), firstOf(column - 1)];
+    const targets: Readonly<Record<string, number>> = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      ArrowRight: right,
+      ArrowLeft: left,
+    };
+    const target = Object.hasOwn(targets, event.key) ? targets[event.key] : undefined;
     if (target === undefined) return;
     event.preventDefault();
     event.stopPropagation();

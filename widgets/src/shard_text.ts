@@ -10,7 +10,8 @@ const MOST_LISTED = 8;
 /** The name of a block, with its rows where the variable is cut and `withRows` is set. */
 export function label(block: Block, room: number, withRows = true): string {
   const [first] = block.shards;
-  if (block.shards.length > 1) return shortenFront(`${block.shards.length} smaller, ${formatBytes(bytes(block))}`, room);
+  const { length } = block.shards;
+  if (length > 1) return shortenFront(`${length} smaller, ${formatBytes(bytes(block))}`, room);
   const cut = withRows && first.num_shards > 1 ? ` · ${rowsOf(first)}` : "";
   return `${shortenFront(first.variable, room - cut.length * CHARACTER)}${cut}`;
 }
@@ -27,7 +28,8 @@ export function rows(block: Block, room: number): string {
 /** What the card says about a block. */
 export function facts(block: Block): Group[] {
   if (block.shards.length > 1) {
-    const listed = block.shards.slice(0, MOST_LISTED).map((shard) => [shard.variable, formatBytes(shard.size_bytes)] as const);
+    const some = block.shards.slice(0, MOST_LISTED);
+    const listed = some.map((shard) => [shard.variable, formatBytes(shard.size_bytes)] as const);
     const rest = block.shards.length - listed.length;
     const more = rest > 0 ? [["", `and ${rest} more`] as const] : [];
     return [{ title: formatCount(block.shards.length, "smaller shard"), color: "", facts: [...listed, ...more] }];

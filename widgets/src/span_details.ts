@@ -4,7 +4,7 @@ import { inkOn } from "./theme.ts";
 import { BAND, WORK, type Scene } from "./timeline_painter.ts";
 import { laneOf, stretches, type TraceData } from "./trace_data.ts";
 
-const ROOM_FOR_TEXT = 26; // pixels
+const LEAST_SHOWN = 7; // characters of a name that is cut; fewer say nothing
 const DOWN_LEVEL = 3;
 const CHARACTER = 5.6; // pixels, about
 
@@ -25,12 +25,13 @@ export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lan
       context.fillStyle = colors.background;
       context.fillRect(left - 0.5, y, 1, height * laneHeight);
       const [x0, x1] = [Math.max(left, 0) + 3, Math.min(right, width) - 2];
-      if (x1 - x0 < ROOM_FOR_TEXT || laneHeight < 24) continue;
+      const text = laneHeight < 24 ? "" : shorten(data.names[spans.name[row]], x1 - x0);
+      if (!text) continue;
       const outer = kind.level === 0;
       context.font = `${outer ? 10 : 10.5}px ${colors.font}`;
       context.fillStyle = outer ? colors.text : inkOn(kind.color);
       const middle = outer ? (lane + (BAND[0] + WORK[0]) / 2) * laneHeight + 0.5 : y + (height * laneHeight) / 2 + 0.5;
-      context.fillText(shorten(data.names[spans.name[row]], x1 - x0), x0, middle, x1 - x0);
+      context.fillText(text, x0, middle, x1 - x0);
     }
   });
 }
@@ -82,8 +83,9 @@ function hatch(
   context.restore();
 }
 
-/** A text cut to about `width` pixels. */
+/** A text cut to about `width` pixels; empty where too little of it would be left. */
 export function shorten(text: string, width: number): string {
   const room = Math.floor(width / CHARACTER);
-  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
+  if (text.length <= room) return text;
+  return room > LEAST_SHOWN ? `${text.slice(0, room - 1)}…` : "";
 }

@@ -177,7 +177,8 @@ class Timeline implements Commands {
     const whole = this.isWhole();
     const { first_s, last_s } = this.data.header;
     const shown = element("strong", {}, formatDuration(whole ? last_s - first_s : end - start));
-    const from = whole ? " of virtual time, the whole run" : ` from ${formatMoment(round(Math.max(start, 0), end - start))}`;
+    const first = formatMoment(round(Math.max(start, 0), end - start));
+    const from = whole ? " of virtual time, the whole run" : ` from ${first}`;
     this.frame.range.replaceChildren(shown, from);
     this.frame.root.dataset["view"] = `${start},${end}`;
     this.frame.buttons.fit.disabled = this.frame.buttons.out.disabled = whole;

@@ -43,7 +43,7 @@ export function buildFrame(data: TraceData): Frame {
       fit: button("Fit", "Fit the whole run"),
     },
     corner: element("div", { class: "sdw-corner" }),
-    overview: element("canvas", { class: "sdw-overview", role: "img", "aria-label": "The whole run; click to go there" }),
+    overview: element("canvas", { class: "sdw-overview", role: "img", "aria-label": "The whole run; click to go" }),
     axis: element("canvas", { class: "sdw-axis", "aria-hidden": "true" }),
     lanes: laneNames(data),
     scroll: element("div", { class: "sdw-scroll" }),
@@ -64,10 +64,11 @@ export function buildFrame(data: TraceData): Frame {
 }
 
 function assemble(frame: Frame, data: TraceData): void {
+  const bar = { class: "sdw-bar", role: "toolbar", "aria-label": "Timeline" };
   const spacer = element("div", { class: "sdw-corner" }, "run");
   frame.scroll.append(element("div", { class: "sdw-line" }, frame.lanes, frame.plot));
   frame.root.append(
-    element("div", { class: "sdw-bar", role: "toolbar", "aria-label": "Timeline" }, frame.range, ...Object.values(frame.buttons)),
+    element("div", bar, frame.range, ...Object.values(frame.buttons)),
     element("div", { class: "sdw-line" }, spacer, frame.overview),
     element("div", { class: "sdw-line" }, frame.corner, frame.axis),
     frame.scroll,
@@ -110,7 +111,8 @@ function laneNames(data: TraceData): HTMLElement {
     const name = index % every === 0 ? (device ? lane.slice(lane.indexOf("/") + 1) : lane) : "";
     return element("div", { style, class: device ? "sdw-device" : false, title: lane }, name);
   });
-  return element("div", { class: "sdw-lanes", "aria-hidden": "true", style: `height:${lanes.length * height}px` }, ...rows);
+  const style = `height:${lanes.length * height}px`;
+  return element("div", { class: "sdw-lanes", "aria-hidden": "true", style }, ...rows);
 }
 
 function legend(data: TraceData): HTMLElement {

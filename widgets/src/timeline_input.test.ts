@@ -4,9 +4,8 @@ import { commandOf, type Commands } from "./timeline_input.ts";
 
 function recorded(): { commands: Commands; calls: string[] } {
   const calls: string[] = [];
-  const handler = {
-    get: (_: object, name: string) => (name === "width" ? 800 : (...given: unknown[]) => calls.push(`${name}(${given})`)),
-  };
+  const record = (name: string) => (...given: unknown[]) => calls.push(`${name}(${given})`);
+  const handler = { get: (_: object, name: string) => (name === "width" ? 800 : record(name)) };
   return { commands: new Proxy({}, handler) as Commands, calls };
 }
 

@@ -1,0 +1,89 @@
+"""The command line: ``python -m simdist run | lessons | bench | doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from simdist.errors import SimdistError
+
+__all__ = ["main"]
+
+PARTS = ("numpy", "jax", "simpy", "greenlet", "optax", "keras", "jupyterlab", "anywidget", "matplotlib", "sklearn", "pandas", "ray")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; return the exit status."""
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    parser = argparse.ArgumentParser(prog="python -m simdist", description="A training cluster in one Python process.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a program file that defines main(seed=..., crash=...)")
+    run.add_argument("program", type=Path)
+    run.add_argument("--seed", type=int, default=0, help="seed of all random streams (default 0)")
+    run.add_argument("--no-crash", action="store_true", help="leave out the program's faults")
+    commands.add_parser("lessons", help="open the lessons in JupyterLab")
+    bench = commands.add_parser("bench", help="measure, as ratios in one run")
+    bench.add_argument("names", nargs="*", help="which benchmarks (default: all)")
+    commands.add_parser("doctor", help="say what was found here and what will be used")
+    options = parser.parse_args(arguments)
+    try:
+        return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor}[options.command](options) or 0)
+    except SimdistError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.program.is_file():
+        print(f"There is no program {options.program}. Give the path of a Python file, such as examples/digits_ps.py.", file=sys.stderr)
+        return 2
+    names: dict[str, Any] = runpy.run_path(str(options.program))
+    if "main" not in names:
+        print(f"{options.program} defines no main(seed=..., crash=...); that is what `run` calls.", file=sys.stderr)
+        return 2
+    names["main"](seed=options.seed, crash=not options.no_crash)
+    return 0
+
+
+def _lessons(options: argparse.Namespace) -> int:
+    folder = Path(__file__).resolve().parent.parent / "lessons"
+    if importlib.util.find_spec("jupyterlab") is None or not folder.is_dir():
+        print("The lessons need JupyterLab and a checkout of the project: run `make lab` there.", file=sys.stderr)
+        return 2
+    return subprocess.call([sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}"])
+
+
+def _bench(options: argparse.Namespace) -> int:
+    folder = Path(__file__).resolve().parent.parent / "benchmarks"
+    known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    unknown = [name for name in options.names if name not in known]
+    if unknown or not known:
+        print(f"No benchmark {', '.join(unknown) or 'at all'}; there are: {', '.join(known) or 'none (not a checkout)'}.", file=sys.stderr)
+        return 2
+    for name in options.names or known:
+        subprocess.check_call([sys.executable, str(known[name])])
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors")
+    for part in PARTS:
+        name = {"sklearn": "scikit-learn"}.get(part, part)
+        found = importlib.util.find_spec(part) is not None
+        print(f"{name:<14} {importlib.metadata.version(name) if found else 'missing (optional; see the extras in pyproject.toml)'}")
+    import jax
+
+    print(f"numbers are computed on: {jax.default_backend()} ({', '.join(map(str, jax.devices()))})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
