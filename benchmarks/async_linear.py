@@ -40,7 +40,9 @@ def simulated(workers: int, numerics: str) -> float:
         return loss
 
     coordinator = sd.ClusterCoordinator(strategy)
-    dataset = coordinator.create_per_worker_dataset(lambda: sd.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=0).repeat().batch(BATCH))
+    dataset = coordinator.create_per_worker_dataset(
+        lambda: sd.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=0).repeat().batch(BATCH)
+    )
     iterator = iter(dataset)
 
     def run(steps: int) -> None:

@@ -61,7 +61,8 @@ def report(cluster: sd.Cluster, result: dict[str, Any], real_s: float, folder: P
         "virtual seconds": f"{cluster.now:.6f}",
         "closures scheduled": result["closures"],
         "closures retried": summary["instants"].get("retry", 0),
-        "recovery seconds": ", ".join(f"{f['task']}: {f['recovery_s']:.6f}" for f in failures if f["recovery_s"] is not None) or "no failure",
+        "recovery seconds": ", ".join(f"{f['task']}: {f['recovery_s']:.6f}" for f in failures if f["recovery_s"] is not None)
+        or "no failure",
         "digest": cluster.trace.digest(),
     }
     print()

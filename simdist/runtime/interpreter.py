@@ -26,8 +26,8 @@ def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any],
     """
     slots: list[Bundle | None] = [None] * linked.num_slots
     slots[linked.arguments] = arguments or Bundle((), ())
-    if linked.constants is not None:
-        slots[linked.constants[0]] = linked.constants[1]
+    for slot, bundle in linked.constants:
+        slots[slot] = bundle
     batches: list[Any] = []
     keys: list[Any] = []
     for op in linked.operations:

@@ -92,7 +92,7 @@ class LinkedProgram:
 
     program: Program
     operations: tuple[LinkedOperation, ...]
-    constants: tuple[Slot, Bundle] | None
+    constants: tuple[tuple[Slot, Bundle], ...]
     arguments: Slot
     result: Slot
     rebuild: Callable[[list[Any]], Any]

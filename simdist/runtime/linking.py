@@ -103,13 +103,13 @@ class _Linker:
         self.source: dict[Register, list[tuple[str, int, int]]] = {}
         self.num_batches = self.num_keys = 0
         self.batch_avals: list[tuple[Aval, ...]] = []
-        self.constants: tuple[Slot, Bundle] | None = None
+        self.constants: list[tuple[Slot, Bundle]] = []
         self.arguments = self._slot(())
         if program.constants:
             bundle = Bundle.of([jnp.asarray(array) for array in program.constants.values()])
-            self.constants = (self._slot(bundle.avals), bundle)
+            self.constants.append((self._slot(bundle.avals), bundle))
             for position, register in enumerate(program.constants):
-                self.source[register] = [("slot", self.constants[0], position)]
+                self.source[register] = [("slot", self.constants[0][0], position)]
 
     def link(self) -> LinkedProgram:
         result, rebuild = -1, list
@@ -150,7 +150,7 @@ class _Linker:
         return LinkedProgram(
             self.program,
             tuple(self.operations),
-            self.constants,
+            tuple(self.constants),
             self.arguments,
             result,
             rebuild,
@@ -260,7 +260,10 @@ class _Linker:
             return known
         slot = self._slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
-        if pieces:
+        if pieces and all(register in self.program.constants for register in registers):
+            arrays = [_piece(jnp.asarray(self.program.constants[register]), rows) for register, rows in pieces]
+            self.constants.append((slot, Bundle.of(arrays)))
+        elif pieces:
             self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)])
         else:
             self.slot_avals[slot] = ()

@@ -48,7 +48,5 @@ class Server:
         """
         fiber = current_fiber()
         if fiber is None:
-            raise FailedPreconditionError(
-                "Server.join() never returns. Call it in a main that cluster.launch runs, not in a cell."
-            )
+            raise FailedPreconditionError("Server.join() never returns. Call it in a main that cluster.launch runs, not in a cell.")
         fiber.clock.wait(fiber.clock.event(), "the end of its server (join)")

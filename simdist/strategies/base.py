@@ -121,7 +121,9 @@ class Strategy:
 
     def placements(self) -> list[PlacementRecord]:
         """Where every piece of every variable lies: the shard map."""
-        return [record for variable in self.variables for record in variable.placements()]
+        records = [record for variable in self.variables for record in variable.placements()]
+        known = {id(cell) for variable in self.variables for cell in variable.placement.cells}
+        return records + [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
 
     # -- running --------------------------------------------------------------------------------------------------
 

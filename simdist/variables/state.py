@@ -86,6 +86,11 @@ class Cell:
         self.group: Group
         self.position = 0
 
+    def record(self) -> PlacementRecord:
+        """The line of a shard map for a cell that belongs to no variable of its own: an optimizer's slot."""
+        shape, dtype, rows = self.aval.shape, self.aval.dtype, self.aval.shape[0] if self.aval.shape else 1
+        return PlacementRecord(self.name, shape, dtype, 0, 1, self.task, 0, rows, self.aval.size_bytes, self.kind)
+
 
 class Layout:
     """All groups of one strategy. A change of who belongs to which group makes linked programs out of date."""
