@@ -264,6 +264,13 @@ class Clock:
     def _throw(self, fiber: Fiber) -> None:
         if fiber.ended:
             return
+        if not fiber.greenlet:
+            # It has not run a line yet: there is nothing to interrupt.
+            fiber.abandoned = True
+            self.fibers.remove(fiber)
+            if not fiber.finished.triggered:
+                fiber.finished.succeed(fiber)
+            return
         hub, self._hub = self._hub, greenlet.getcurrent()
         try:
             self._switch(fiber, fiber.greenlet.throw, TaskKilled(f"{fiber.lane} is dead"))

@@ -83,6 +83,13 @@ class AdoptedVariable(keras.Variable):
             return super().value
         return self._maybe_autocast(tracer.random_key(own) if self._is_seed else tracer.read(own))
 
+    def numpy(self) -> np.ndarray:
+        """The present value, as a numpy array."""
+        return np.asarray(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.value, dtype)
+
     @property
     def _is_seed(self) -> bool:
         return self.name == "seed_generator_state"
