@@ -6,6 +6,7 @@ kernels, which is why their bits agree (class E1).
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,17 @@ from jax.extend import core as jex_core
 
 from simdist.program.values import Aval
 
-__all__ = ["Kernel", "kernel_of"]
+__all__ = ["Kernel", "compiler_options", "kernel_of"]
+
+
+def compiler_options() -> dict[str, str]:
+    """How every kernel is compiled: on CPUs without fused multiply-add.
+
+    Which product of a*b + c*d is fused depends on what else is in the loop, so with it one kernel would have other last
+    bits in a scan than on its own, and on other processors.
+    """
+    return {"xla_cpu_max_isa": "AVX"} if jax.default_backend() == "cpu" and platform.machine() in ("x86_64", "AMD64") else {}
+
 
 _kernels: dict[tuple[str, str], Kernel] = {}
 
@@ -38,7 +49,7 @@ class Kernel:
         read |= {v for v in closed.jaxpr.outvars if not isinstance(v, jex_core.Literal)}
         self.used = tuple(v in read for v in closed.jaxpr.invars)
         self.function: Callable[..., Any] = jex_core.jaxpr_as_fun(closed)
-        self.jitted = jax.jit(self.function)
+        self.jitted = jax.jit(self.function, compiler_options=compiler_options())
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         return tuple(self.jitted(*arrays))

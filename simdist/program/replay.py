@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.program.kernels import compiler_options
 from simdist.program.ledger import Entry
 from simdist.program.registers import Branch, BundleType, Stretch, translate
 
@@ -65,7 +66,7 @@ class Machine:
         if self._compiled is None or self._compiled[0] != key:
             self.compilations += 1
             layout = _Layout(list(self.branches.values()), list(self.registers))
-            self._compiled = (key, jax.jit(layout.execute, donate_argnums=0), layout)
+            self._compiled = (key, jax.jit(layout.execute, donate_argnums=0, compiler_options=compiler_options()), layout)
         return self._compiled[1], self._compiled[2]
 
     def _store(self, stretch: Stretch, files: list[tuple[Any, ...]]) -> None:

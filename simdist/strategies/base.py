@@ -6,6 +6,7 @@ A strategy owns the store of its variables and says, for each new variable, on w
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
@@ -54,6 +55,7 @@ class Strategy:
         self.runtime = self.cluster.runtime
         self.store = Store(self.runtime.ledger, self._observed)
         self.variables: list[Variable] = []
+        self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
         self.runtime.lost.append(lambda task: self.store.layout.lose(task.name))
 

@@ -159,12 +159,16 @@ class _Adoption:
 
 @contextmanager
 def _adopting(strategy: Any) -> Iterator[None]:
-    before = global_state.get_global_attribute("distribution")
-    global_state.set_global_attribute("distribution", _Adoption(strategy))
+    """Adopt variables, and count automatic names (dense, dense_1) for each strategy anew: a second run has the names of the first."""
+    mine = {"distribution": _Adoption(strategy), "object_name_uids": strategy.names}
+    before = {name: global_state.get_global_attribute(name) for name in mine}
+    for name, value in mine.items():
+        global_state.set_global_attribute(name, value)
     try:
         yield
     finally:
-        global_state.set_global_attribute("distribution", before)
+        for name, value in before.items():
+            global_state.set_global_attribute(name, value)
 
 
 def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:
