@@ -106,13 +106,15 @@ def chromium() -> str | None:
 
 
 def copy_cleared(notebook: Path, folder: Path) -> Path:
-    """Copies a notebook without its outputs, so that what is seen later was made by the run."""
+    """Copies a notebook without its outputs, so that what is seen later was made by the run, and the modules beside it."""
     content: Any = nbformat.read(notebook, as_version=4)
     if "kernelspec" not in content.metadata:  # JupyterLab would ask for a kernel, in a dialog, for ever
         raise ValueError(f"{notebook.name} names no kernel in its metadata; `make lessons` stores one.")
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+    for module in notebook.parent.glob("*.py"):
+        shutil.copy(module, folder / module.name)
     nbformat.write(content, folder / notebook.name)
     return folder / notebook.name
 
