@@ -18,14 +18,17 @@ What may live in this file: entries and the choice of a plan. Not: clocks, tasks
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.entry import BatchLike, Entry
 from simdist.program.kernels import Kernel
+from simdist.program.replay import Machine
+from simdist.program.trial import same_bits
 from simdist.program.values import Aval, Bundle
 
-__all__ = ["NUMERICS", "BatchLike", "Entry", "Ledger"]
+__all__ = ["NUMERICS", "Ledger"]
 
 NUMERICS = ("deferred", "eager", "off", "replay", "loop")
 # Unevaluated entries before the ledger computes everything that is still reachable, to bound memory.
@@ -34,61 +37,6 @@ FULL = 8_192
 REPLAY_FROM = 2_048
 # Entries that are computed both ways, to see whether the bits agree.
 TRIAL = 64
-
-
-class BatchLike(Protocol):
-    """A batch of input: rows of a table, or arrays."""
-
-    @property
-    def table(self) -> Any: ...
-    @property
-    def rows(self) -> Any: ...
-    def leaves(self) -> tuple[Any, ...]: ...
-
-
-class Entry:
-    """One call of a kernel that is still to be made."""
-
-    __slots__ = ("batch", "host", "inputs", "kernel", "outputs", "sequence", "sizes", "where")
-
-    def __init__(
-        self,
-        sequence: int,
-        kernel: Kernel,
-        inputs: tuple[Bundle, ...],
-        batch: BatchLike | None,
-        host: tuple[Any, ...],
-        where: str,
-    ) -> None:
-        self.sequence = sequence
-        self.kernel = kernel
-        self.inputs = inputs
-        self.batch = batch
-        self.host = host
-        self.where = where
-        self.outputs: tuple[weakref.ref[Bundle], ...] = ()
-        self.sizes: tuple[int, ...] = ()
-
-    def arguments(self) -> list[Any]:
-        """The kernel's flat inputs: the input bundles, then the batch, then what the host made."""
-        arrays: list[Any] = []
-        for bundle in self.inputs:
-            assert bundle.arrays is not None
-            arrays.extend(bundle.arrays)
-        if self.batch is not None:
-            arrays.extend(self.batch.leaves())
-        arrays.extend(self.host)
-        return arrays
-
-    def finish(self, arrays: Sequence[Any]) -> None:
-        """Hand the results to the bundles that somebody still holds, and let the inputs go."""
-        start = 0
-        for reference, size in zip(self.outputs, self.sizes, strict=True):
-            bundle = reference()
-            if bundle is not None:
-                bundle.arrays, bundle.entry = tuple(arrays[start : start + size]), None
-            start += size
-        self.inputs, self.batch, self.host = (), None, ()
 
 
 class Ledger:
@@ -110,7 +58,7 @@ class Ledger:
         self.computed = 0
         self.roots: list[Callable[[], Iterable[Bundle]]] = []
         self._sequence = 0
-        self._machine: Any = None
+        self._machine: Machine | None = None
         self.proved: set[int] = set()  # kernels that have the same bits in a scan
         self.refuted: set[int] = set()  # kernels that have not
 
@@ -184,9 +132,6 @@ class Ledger:
                 self._run_one(entry)
 
     def _replay(self, needed: list[Entry]) -> None:
-        from simdist.program.replay import Machine
-        from simdist.program.trial import same_bits
-
         if self._machine is None:
             self._machine = Machine()
         unproved = {id(entry.kernel) for entry in needed} - self.proved
@@ -196,7 +141,8 @@ class Ledger:
             tried = {id(entry.kernel) for entry in trial}
             verdict = same_bits(self._machine, trial, self._run_one)
             (self.proved if verdict else self.refuted).update(tried)
-            self._replay(needed) if needed else None
+            if needed:
+                self._replay(needed)
             return
         if unproved:
             for entry in needed:

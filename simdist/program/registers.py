@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from simdist.program.entry import Entry
 from simdist.program.kernels import Kernel
-from simdist.program.ledger import Entry
 from simdist.program.values import Aval, Bundle, aval_of
 
 __all__ = ["Branch", "BundleType", "Stretch", "branch_of", "translate"]

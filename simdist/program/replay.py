@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.program.entry import Entry
 from simdist.program.kernels import compiler_options
-from simdist.program.ledger import Entry
 from simdist.program.registers import Branch, BundleType, Stretch, translate
 
 __all__ = ["Machine"]

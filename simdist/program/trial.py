@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simdist.program.ledger import Entry
+from simdist.program.entry import Entry
 from simdist.program.values import Bundle
 
 __all__ = ["same_bits"]

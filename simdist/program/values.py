@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from simdist.program.ledger import Entry
 
 __all__ = ["Aval", "Bundle", "aval_of", "num_bytes"]
 
@@ -54,11 +51,11 @@ def num_bytes(avals: Sequence[Aval]) -> int:
 
 
 class Bundle:
-    """Arrays that come into being together; `arrays` is None until somebody needed them."""
+    """Arrays that come into being together; `arrays` is None until somebody needed them, and `entry` says how to make them."""
 
     __slots__ = ("__weakref__", "arrays", "avals", "entry")
 
-    def __init__(self, avals: tuple[Aval, ...], arrays: tuple[Any, ...] | None = None, entry: Entry | None = None) -> None:
+    def __init__(self, avals: tuple[Aval, ...], arrays: tuple[Any, ...] | None = None, entry: Any = None) -> None:
         self.avals = avals
         self.arrays = arrays
         self.entry = entry

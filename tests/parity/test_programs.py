@@ -1,0 +1,81 @@
+"""Programs of the tutorials that the system comes from, in our spelling, run as they stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import simdist as sd
+from simdist import keras
+
+
+def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.MinSizePartitioner(min_shard_bytes=256 << 10, max_shards=2))
+
+    def dataset_fn(input_context: sd.InputContext) -> sd.Dataset:
+        batch_size = input_context.get_per_replica_batch_size(64)
+        x, y = np.random.default_rng(0).random((640, 10)), np.random.default_rng(1).random((640, 1))
+        ds = sd.Dataset.from_tensor_slices((x, y)).shuffle(640, seed=0).repeat()
+        ds = ds.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
+        return ds.batch(batch_size).prefetch(2)
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Dense(10)])
+        model.compile(keras.optimizers.SGD(), loss="mse", steps_per_execution=10)
+
+    cluster.faults.crash("worker:1", after_steps=25, restart_after=1.0)
+    history = model.fit(sd.DatasetCreator(dataset_fn), epochs=5, steps_per_epoch=20, verbose=0)
+
+    losses = history.history["loss"]
+    assert len(losses) == 5
+    assert losses[-1] < 0.6 * losses[0]
+    assert [retry.lane for retry in cluster.trace.instants.where(category="retry")] == ["worker:1"]
+    # The closure that died had done five of its ten steps; all ten were done again.
+    assert int(model.optimizer.iterations.value) == 105
+    assert [(r.variable, r.task) for r in strategy.placements() if r.kind == "parameter"] == [
+        ("sequential/dense/kernel", "ps:0"),
+        ("sequential/dense/bias", "ps:1"),
+    ]
+
+
+def test_custom_loop_with_a_keras_model_and_a_metric() -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        optimizer = sd.Optimizer(keras.optimizers.RMSprop(learning_rate=0.1))
+        accuracy = keras.metrics.BinaryAccuracy(threshold=0.0)
+
+    @sd.function
+    def step_fn(iterator: object) -> object:
+        def replica_fn(features: object, labels: object) -> object:
+            def compute_loss() -> tuple[object, object]:
+                pred = model(features, training=True)
+                return keras.ops.mean(keras.losses.binary_crossentropy(labels, pred, from_logits=True)), pred
+
+            (loss, pred), grads = sd.value_and_grad(compute_loss, model.trainable_variables, has_aux=True)()
+            optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+            accuracy.update_state(labels, pred)
+            return loss
+
+        features, labels = next(iterator)  # pyright: ignore[reportArgumentType]
+        losses = strategy.run(replica_fn, args=(features, labels))
+        return strategy.reduce(sd.ReduceOp.SUM, losses, axis=None)
+
+    def dataset_fn(_: sd.InputContext) -> sd.Dataset:
+        x = np.random.default_rng(0).normal(size=(200, 3))
+        return sd.Dataset.from_tensor_slices((x, (x[:, :1] > 0) * 1.0)).shuffle(200, seed=0).batch(32).repeat()
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    per_worker_dataset = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    per_worker_iterator = iter(per_worker_dataset)
+    accuracies = []
+    for _ in range(4):
+        accuracy.reset_state()
+        for _ in range(5):
+            coordinator.schedule(step_fn, args=(per_worker_iterator,))
+        coordinator.join()
+        accuracies.append(float(accuracy.result()))
+    assert accuracies[-1] > 0.9
+    assert float(coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()) < 0.5
+    assert step_fn.traces <= 2  # whole batches, and the last one of eight rows

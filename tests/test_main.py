@@ -1,0 +1,50 @@
+"""The command line, and the demo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simdist.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_doctor_names_parts_and_device(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "greenlet" in printed
+    assert "numbers are computed on: cpu" in printed
+
+
+def test_run_without_a_file_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "no/such/program.py"]) == 2
+    assert "There is no program" in capsys.readouterr().err
+
+
+def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    assert main(["run", str(tmp_path / "empty.py")]) == 2
+    assert "defines no main" in capsys.readouterr().err
+
+
+def test_unknown_benchmark_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "nothing"]) == 2
+    assert "async_linear" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--no-crash"]])
+def test_demo_learns_the_digits_and_writes_its_files(options: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "simdist", "run", str(ROOT / "examples" / "digits_ps.py"), *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    accuracy = float(done.stdout.split("test accuracy")[1].split()[0])
+    assert accuracy >= 0.93
+    retried = int(done.stdout.split("closures retried")[1].split()[0])
+    assert retried == (0 if options else 1)
+    assert json.loads((tmp_path / "demo" / "trace.json").read_text())
+    assert "http" not in (tmp_path / "demo" / "report.html").read_text().split("<body", 1)[0]
