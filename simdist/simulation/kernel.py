@@ -28,7 +28,7 @@ import simpy
 from simpy.events import NORMAL, Event
 
 from simdist.errors import DeadlineExceededError, FailedPreconditionError
-from simdist.simulation.task_context import TaskContext
+from simdist.simulation.task_context import TaskContext, active_context
 
 __all__ = ["Event", "Fiber", "TaskKilled", "current_fiber"]
 
@@ -127,7 +127,6 @@ class Clock:
         self._thread = threading.get_ident()
         self._driver_error: BaseException | None = None
         self._driving = False
-        self.driver_context = TaskContext()
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -231,21 +230,20 @@ class Clock:
         self._switch(fiber, fiber.greenlet.switch)
 
     def _switch(self, fiber: Fiber, enter: Callable[..., Any], *args: Any) -> None:
+        """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
         global _current
         previous = _current
         hub = greenlet.getcurrent()
         if fiber.greenlet.parent is not hub:
             fiber.greenlet.parent = hub
-        leaving = previous.context if previous is not None else self.driver_context
-        if fiber.context is not leaving:
-            fiber.context.replace(leaving)
+        active = active_context()
+        if fiber.context is not active:
+            fiber.context.replace(active)
         _current = fiber
         try:
             enter(*args)
         finally:
             _current = previous
-            if fiber.context is not leaving:
-                leaving.replace(fiber.context)
             if fiber.greenlet.dead:
                 self.fibers.remove(fiber)
 
@@ -272,10 +270,12 @@ class Clock:
                 fiber.finished.succeed(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
+        outer = active_context()
         try:
             self._switch(fiber, fiber.greenlet.throw, TaskKilled(f"{fiber.lane} is dead"))
         finally:
             self._hub = hub
+            _restore(outer)
 
     def interrupt_driver(self, error: BaseException) -> None:
         """Raise `error` from the blocking call that the driver is in."""
@@ -300,13 +300,14 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
-        self._driving, outer_hub = True, self._hub
+        self._driving, outer_hub, outer = True, self._hub, active_context()
         self._hub = greenlet.getcurrent()
         try:
             with _interrupts() as interrupted:
                 self._loop(event, what, interrupted)
         finally:
             self._driving, self._hub = False, outer_hub
+            _restore(outer)
 
     def _loop(self, event: Event, what: str, interrupted: list[bool]) -> None:
         env, same_moment, moment = self.env, 0, self.now
@@ -337,6 +338,13 @@ class Clock:
             f"Waiting for {what or 'an event'} at {self.now:.6f} s, but nothing that is still to happen can end this wait. "
             f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=."
         )
+
+
+def _restore(context: TaskContext) -> None:
+    """Give the process back the context that it had before some fibers ran."""
+    active = active_context()
+    if context is not active:
+        context.replace(active)
 
 
 @contextmanager
