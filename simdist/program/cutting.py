@@ -26,7 +26,6 @@ from simdist.program.operations import (
     RandomKey,
     Read,
     Register,
-    Replicate,
     Return,
     Update,
 )
@@ -97,7 +96,7 @@ class _Cutter:
             stage = max((self.stage.get(v, 0) + (v in self.producer) for v in operands), default=0)
             if marker.kind == "read":
                 stage = updated.get(id(marker.details["variable"]), 0)
-            elif marker.kind in ("update", "check", "replicate"):
+            elif marker.kind in ("update", "check"):
                 stage = last_update = max(stage, last_update)
                 for variable in marker.details.get("variables", ()):
                     updated[id(variable)] = stage
@@ -166,13 +165,6 @@ class _Cutter:
                 return AllReduce(details["reduce"], operands, outputs)
             case "check":
                 return Check(details["message"], operands[0])
-            case "replicate":
-                sizes, start, groups = details["sizes"], 0, list[tuple[Register, ...]]()
-                for size in sizes:
-                    groups.append(outputs[start : start + size])
-                    start += size
-                inputs = tuple(tuple(operands[i] for i in places) for places in details["places"])
-                return Replicate(details["bodies"], inputs, tuple(groups))
             case kind:
                 raise AssertionError(f"unknown marker {kind!r}")
 

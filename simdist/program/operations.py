@@ -19,13 +19,11 @@ __all__ = [
     "Argument",
     "Check",
     "Compute",
-    "Loop",
     "Next",
     "Operation",
     "Program",
     "RandomKey",
     "Read",
-    "Replicate",
     "Return",
     "Update",
     "VariableHandle",
@@ -129,15 +127,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Replicate:
-    """Run a program once for each replica; registers of replica r are `outputs[r]`."""
-
-    bodies: tuple[Program, ...]
-    inputs: tuple[tuple[Register, ...], ...]
-    outputs: tuple[tuple[Register, ...], ...]
-
-
-@dataclass(frozen=True)
 class Return:
     """The result: registers, and how to put them back together."""
 
@@ -145,15 +134,7 @@ class Return:
     rebuild: Callable[[list[Any]], Any]
 
 
-@dataclass(frozen=True)
-class Loop:
-    """Run a program n times, one step each; the result is that of the last step."""
-
-    times: int
-    body: Program
-
-
-Operation = Next | Argument | Read | RandomKey | Compute | Update | AllReduce | Check | Replicate | Loop | Return
+Operation = Next | Argument | Read | RandomKey | Compute | Update | AllReduce | Check | Return
 
 
 @dataclass(frozen=True, eq=False)

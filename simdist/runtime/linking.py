@@ -145,7 +145,7 @@ class _Linker:
                 case Return():
                     result, rebuild = self._pack([(register, None) for register in op.registers]), op.rebuild
                 case _:
-                    raise NotImplementedError(f"{type(op).__name__} inside a task's program")
+                    raise AssertionError(f"{type(op).__name__} cannot be linked")
             place += 1
         return LinkedProgram(
             self.program,
