@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import jax
+
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.entry import BatchLike, Entry
 from simdist.program.kernels import Kernel
@@ -125,11 +127,13 @@ class Ledger:
         needed = _needed(bundles)
         self.pending = max(0, self.pending - len(needed))
         self.computed += len(needed)
-        if self.numerics == "replay" or (self.numerics == "deferred" and len(needed) >= REPLAY_FROM):
-            self._replay(needed)
-        else:
-            for entry in needed:
-                self._run_one(entry)
+        # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
+        with jax.ensure_compile_time_eval():
+            if self.numerics == "replay" or (self.numerics == "deferred" and len(needed) >= REPLAY_FROM):
+                self._replay(needed)
+            else:
+                for entry in needed:
+                    self._run_one(entry)
 
     def _replay(self, needed: list[Entry]) -> None:
         if self._machine is None:

@@ -74,6 +74,18 @@ def test_evaluate_and_predict_agree_with_plain_keras() -> None:
     assert model.predict(X[:5]) == pytest.approx(plain.predict(X[:5], verbose=0), rel=1e-6)
 
 
+def test_weights_that_were_just_set_can_be_used_at_once() -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = compiled(keras, "sgd")
+    plain = compiled(plain_keras, "sgd")
+    new = [np.full(tuple(weight.shape), 0.1, np.float32) for weight in plain.weights]
+    plain.set_weights(new)
+    model.set_weights(new)
+    assert model.evaluate(X, Y, verbose=0) == pytest.approx(plain.evaluate(X, Y, verbose=0), rel=1e-6)
+    model.set_weights(new)
+    assert history(model)["loss"] == pytest.approx(history(plain)["loss"], rel=1e-6)
+
+
 def main() -> tuple[list[str], list[float], bytes]:
     with sd.OneDeviceStrategy().scope():
         layers = [keras.Input((8,)), keras.layers.Dense(3), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
