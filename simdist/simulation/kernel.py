@@ -21,6 +21,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import Any
 
 import greenlet
@@ -146,6 +147,11 @@ class Clock:
         event.callbacks = [function]
         self.env.schedule(event, NORMAL, delay_s)
         return event
+
+    def after(self, delay_s: float, function: Callable[[Any], object], argument: Any = None) -> None:
+        """Call `function(argument)` after `delay_s`; the cheapest way, but nothing can wait for it."""
+        env = self.env
+        heappush(env._queue, (env._now + delay_s, NORMAL, next(env._eid), function, argument))  # pyright: ignore[reportArgumentType]
 
     def call_later_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
         """Like `call_later`, but nobody who waits can count on it: it does not keep a run alive."""
@@ -311,11 +317,16 @@ class Clock:
 
     def _loop(self, event: Event, what: str, interrupted: list[bool]) -> None:
         env, same_moment, moment = self.env, 0, self.now
-        step = env.step
+        queue: list[Any] = env._queue
         while not event.processed:
             if env.only_daemons:
                 raise self._stuck(what)
-            step()
+            item = heappop(queue)
+            env._now = item[0]
+            if len(item) == 5:
+                item[3](item[4])
+            else:
+                _fire(item[3])
             if interrupted:
                 raise KeyboardInterrupt
             if self._driver_error is not None:
@@ -338,6 +349,17 @@ class Clock:
             f"Waiting for {what or 'an event'} at {self.now:.6f} s, but nothing that is still to happen can end this wait. "
             f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=."
         )
+
+
+def _fire(event: Event) -> None:
+    """Call whoever waits for an event; an error that nobody has taken ends the run, as in SimPy."""
+    callbacks: Any = event.callbacks
+    event.callbacks = None  # pyright: ignore[reportAttributeAccessIssue]
+    for callback in callbacks:
+        callback(event)
+    if not event._ok and not event.defused:
+        error: Any = event._value
+        raise type(error)(*error.args) from error
 
 
 def _restore(context: TaskContext) -> None:
