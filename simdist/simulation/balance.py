@@ -155,8 +155,10 @@ class Balance:
                     self._refill(now)
                     break
                 if self._is_unfair(link):
+                    link.dirty = True  # its own pulls are no reason to come back
                     self._pull(link, now)
-                    continue
+                    recount(link)  # what is left after a large subtraction would be roundings
+                    link.dirty, own = False, link.own
                 if not own:
                     if link.fastest_guest <= allowance(link):
                         close_books(link)
