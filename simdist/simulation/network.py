@@ -207,8 +207,9 @@ class SharedLinks:
         link.own = own = link.own - 1
         link.due_s = link.wake_s = inf
         if own:
-            if queue[0][0] <= ends_at:
-                self._wake(link, now)
+            if queue[0][0] <= ends_at and next_end(link) <= now:
+                link.due_s = link.wake_s = now
+                heappush(self._events, (now, NORMAL, next(self._event_numbers), self._complete, link))
             if not link.dirty:
                 link.dirty = True
                 changed.append(link)
@@ -218,17 +219,22 @@ class SharedLinks:
                 self._balance.mark(link)
             else:
                 link.books = False
-        if changed and not self._settling:
-            self._settle_at_last()
         assert done is not None
-        done(flow.argument)
-
-    def _wake(self, link: Link, now: float) -> None:
-        """Ask the clock for a call at the next end, if none comes earlier."""
-        link.due_s = due = max(now, next_end(link))
-        if due < link.wake_s:
-            link.wake_s = due
-            heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
+        if self._settling:
+            done(flow.argument)
+            return
+        self._settling = True  # whatever `done` starts is settled below
+        try:
+            done(flow.argument)
+        except BaseException:
+            self._settle_at_last()
+            raise
+        if not changed and not self._new:
+            self._settling = False
+        elif self._events and self._events[0][0] <= now:
+            self._settle_at_last()
+        else:
+            self._settle(None)
 
     # -- all that happened in a moment -------------------------------------------------------------------------------
 
@@ -247,5 +253,11 @@ class SharedLinks:
         balance.settle(now)
         for link in changed:
             if link.own:
-                self._wake(link, now)
+                due = next_end(link)
+                if due < now:
+                    due = now
+                link.due_s = due
+                if due < link.wake_s:
+                    link.wake_s = due
+                    heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
         changed.clear()
