@@ -92,7 +92,7 @@ class SharedLinks:
         else:
             self._new.append(flow)
             if not self._settling:
-                self._settle_at_last()
+                self._settle_soon()
         return flow
 
     def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[Any], object], Any]]) -> list[Flow]:
@@ -106,7 +106,7 @@ class SharedLinks:
         if started:
             self._new += started
             if not self._settling:
-                self._settle_at_last()
+                self._settle_soon()
         return started
 
     def stop(self, flow: Flow) -> None:
@@ -120,7 +120,7 @@ class SharedLinks:
             del link.flows[flow]
             link.bytes_carried += flow.num_bytes - flow.remaining
         if not self._settling:
-            self._settle_at_last()
+            self._settle_soon()
 
     def set_bandwidth(self, link: Link, bandwidth_bytes_per_s: float) -> None:
         """Give a link another capacity, whatever is on it; with 0 its flows stall until it is raised again.
@@ -139,7 +139,7 @@ class SharedLinks:
         elif narrower:
             self._balance.narrow(link)
         if not self._settling:
-            self._settle_at_last()
+            self._settle_soon()
 
     def remaining_bytes(self, flow: Flow) -> float:
         """What a flow still has to carry at this moment."""
@@ -181,66 +181,75 @@ class SharedLinks:
         now = self._env._now
         if now != link.wake_s:
             return
-        due = link.due_s
-        if now < due:
-            link.wake_s = due
-            if due < inf:
-                heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
+        link.wake_s = inf
+        if now < link.due_s:
+            if link.due_s < inf:
+                self._call(link, link.due_s)
             return
-        queue = link.queue
-        ends_at, _, flow = heappop(queue)
-        # The clock's rounding must not leave a last fraction of a byte behind.
-        link.served = ends_at
-        link.updated_s = now
-        num_bytes, done = flow.num_bytes, flow.done
-        flow.bottleneck = flow.done = None
-        flow.remaining = 0.0
-        changed = self._changed
-        for other in flow.links:
-            del other.flows[flow]
-            other.bytes_carried += num_bytes
-            if other.books and other is not link:
-                guest_leaves(other, link)
-                if not other.dirty:
-                    other.dirty = True
-                    changed.append(other)
-        link.own = own = link.own - 1
-        link.due_s = link.wake_s = inf
-        if own:
-            if queue[0][0] <= ends_at and next_end(link) <= now:
-                link.due_s = link.wake_s = now
-                heappush(self._events, (now, NORMAL, next(self._event_numbers), self._complete, link))
-            if not link.dirty:
-                link.dirty = True
-                changed.append(link)
-        else:
-            self._balance.rest(link)
-            if link.flows:
-                self._balance.mark(link)
-            else:
-                link.books = False
-        assert done is not None
         if self._settling:
-            done(flow.argument)
+            self._end_flows(link, now)
             return
-        self._settling = True  # whatever `done` starts is settled below
+        self._settling = True  # whatever starts when a flow has ended is settled below
         try:
-            done(flow.argument)
-        except BaseException:
-            self._settle_at_last()
-            raise
-        if not changed and not self._new:
+            self._end_flows(link, now)
+        finally:
             self._settling = False
-        elif self._events and self._events[0][0] <= now:
-            self._settle_at_last()
-        else:
-            self._settle(None)
+            if self._changed or self._new:
+                self._settle_soon()
+
+    def _end_flows(self, link: Link, now: float) -> None:
+        """End the flow that is due, and those of the same size that started with it."""
+        queue, changed = link.queue, self._changed
+        tied = True
+        while tied and link.due_s == now:  # nobody stopped it in between
+            ends_at, _, flow = heappop(queue)
+            # The clock's rounding must not leave a last fraction of a byte behind.
+            link.served = ends_at
+            link.updated_s = now
+            link.due_s = inf
+            num_bytes, done = flow.num_bytes, flow.done
+            flow.bottleneck = flow.done = None
+            flow.remaining = 0.0
+            for other in flow.links:
+                del other.flows[flow]
+                other.bytes_carried += num_bytes
+                if other.books and other is not link:
+                    guest_leaves(other, link)
+                    if not other.dirty:
+                        other.dirty = True
+                        changed.append(other)
+            link.own -= 1
+            tied = False
+            if link.own:
+                if not link.dirty:
+                    link.dirty = True
+                    changed.append(link)
+                if queue[0][0] <= ends_at and next_end(link) <= now:
+                    tied, link.due_s = True, now
+            else:
+                self._balance.rest(link)
+                if link.flows:
+                    self._balance.mark(link)
+                else:
+                    link.books = False
+            assert done is not None
+            done(flow.argument)
+
+    def _call(self, link: Link, due: float) -> None:
+        """Ask the clock for a call at the next end."""
+        link.wake_s = due
+        heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
 
     # -- all that happened in a moment -------------------------------------------------------------------------------
 
-    def _settle_at_last(self) -> None:
-        self._settling = True
-        heappush(self._events, (self._env._now, AT_LAST, next(self._event_numbers), self._settle, None))
+    def _settle_soon(self) -> None:
+        """Settle now if nothing else is to happen in this moment, and after all of it otherwise."""
+        events, now = self._events, self._env._now
+        if events and events[0][0] <= now:
+            self._settling = True
+            heappush(events, (now, AT_LAST, next(self._event_numbers), self._settle, None))
+        else:
+            self._settle(None)
 
     def _settle(self, _: None) -> None:
         now, balance, changed = self._env._now, self._balance, self._changed
@@ -254,10 +263,7 @@ class SharedLinks:
         for link in changed:
             if link.own:
                 due = next_end(link)
-                if due < now:
-                    due = now
-                link.due_s = due
+                link.due_s = due = now if due < now else due
                 if due < link.wake_s:
-                    link.wake_s = due
-                    heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
+                    self._call(link, due)
         changed.clear()
