@@ -27,7 +27,6 @@ from simdist.simulation.links import (
     Flow,
     Link,
     advance,
-    allowance,
     close_books,
     guest_comes,
     guest_leaves,
@@ -69,12 +68,10 @@ class Balance:
         """Find a bottleneck for a flow: the link with the smallest share, which is the right one nearly always."""
         links = flow.links
         best = links[0]
-        if len(links) > 1:
-            least = inf
-            for link in links:
-                share = link.bandwidth_bytes_per_s / len(link.flows)
-                if share < least:
-                    best, least = link, share
+        least = best.bandwidth_bytes_per_s / len(best.flows)
+        for link in links:
+            if link.bandwidth_bytes_per_s < least * len(link.flows):
+                best, least = link, link.bandwidth_bytes_per_s / len(link.flows)
         self.enter(flow, best, now)
 
     def enter(self, flow: Flow, bottleneck: Link, now: float) -> None:
@@ -102,9 +99,8 @@ class Balance:
                 continue
             if len(link.flows) > link.room_for:
                 self.narrow(link)
-            granted = link.bandwidth_bytes_per_s / link.room_for * ROUNDING
-            if granted < bottleneck.ceiling:
-                bottleneck.ceiling = granted
+            if link.allowance < bottleneck.ceiling:
+                bottleneck.ceiling = link.allowance
 
     def leave(self, flow: Flow, now: float) -> None:
         """Take a flow from its bottleneck; it stays on its links."""
@@ -160,7 +156,7 @@ class Balance:
                     recount(link)  # what is left after a large subtraction would be roundings
                     link.dirty, own = False, link.own
                 if not own:
-                    if link.fastest_guest <= allowance(link):
+                    if link.fastest_guest <= make_room(link):
                         close_books(link)
                     continue
                 level = (link.bandwidth_bytes_per_s - link.guest_rate) / own
@@ -173,7 +169,12 @@ class Balance:
                     close_books(link)
                 continue
             if level != link.level:
-                self._set_level(link, level, now)
+                if link.followers:
+                    self._set_level(link, level, now)
+                else:
+                    if now > link.updated_s:
+                        advance(link, now)
+                    link.level = level
             if level > link.ceiling:
                 self._look_around(link)
 

@@ -30,7 +30,6 @@ __all__ = [
     "Link",
     "ROUNDING",
     "advance",
-    "allowance",
     "close_books",
     "guest_comes",
     "guest_leaves",
@@ -80,6 +79,7 @@ class Link:
     """
 
     __slots__ = (
+        "allowance",
         "bandwidth_bytes_per_s",
         "books",
         "bytes_carried",
@@ -123,6 +123,7 @@ class Link:
         self.drift = 0  # changes of guest_rate since it was added up
         self.followers: dict[Link, int] = {}
         self.room_for = 1
+        self.allowance = bandwidth_bytes_per_s * ROUNDING
         self.ceiling = inf
         self.dirty = False
 
@@ -149,15 +150,11 @@ def _restart(link: Link) -> None:
     heapify(link.queue)
 
 
-def allowance(link: Link) -> float:
-    """What each flow may have on a link that has room for somewhat more than there are."""
-    return link.bandwidth_bytes_per_s / _room(link) * ROUNDING
-
-
 def make_room(link: Link) -> float:
-    """Set the number of flows that the link has room for; returns the allowance of each."""
+    """Have room for somewhat more flows than there are; returns the allowance of each."""
     link.room_for = _room(link)
-    return allowance(link)
+    link.allowance = link.bandwidth_bytes_per_s / link.room_for * ROUNDING
+    return link.allowance
 
 
 def _room(link: Link) -> int:

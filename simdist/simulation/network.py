@@ -29,7 +29,7 @@ from simpy.events import NORMAL
 from simdist.errors import InvalidArgumentError
 from simdist.simulation.balance import Balance, next_end
 from simdist.simulation.kernel import Clock
-from simdist.simulation.links import Flow, Link, advance, guest_leaves
+from simdist.simulation.links import Flow, Link, advance, guest_leaves, make_room
 
 __all__ = ["Flow", "Link", "SharedLinks"]
 
@@ -132,12 +132,9 @@ class SharedLinks:
             raise InvalidArgumentError(
                 f"{link.name} cannot have a bandwidth of {bandwidth_bytes_per_s} bytes/s. Give it a number >= 0; 0 cuts the link."
             )
-        narrower = bandwidth_bytes_per_s < link.bandwidth_bytes_per_s
         link.bandwidth_bytes_per_s = bandwidth_bytes_per_s
-        if link.books:
-            self._balance.mark(link)
-        elif narrower:
-            self._balance.narrow(link)
+        self._balance.narrow(link)
+        self._balance.mark(link)
         if not self._settling:
             self._settle_soon()
 
@@ -160,7 +157,8 @@ class SharedLinks:
         narrowest = links[0]
         bandwidth = narrowest.bandwidth_bytes_per_s
         for link in links:
-            link.room_for = 1
+            if link.room_for > 1:
+                make_room(link)
             if link.bandwidth_bytes_per_s < bandwidth:
                 narrowest, bandwidth = link, link.bandwidth_bytes_per_s
         flow.bottleneck = narrowest
@@ -261,9 +259,15 @@ class SharedLinks:
                     balance.join(flow, now)
         balance.settle(now)
         for link in changed:
-            if link.own:
+            if not link.own:
+                continue
+            ends_at, _, first = link.queue[0]
+            if first.bottleneck is link and first.ends_at == ends_at and link.level:
+                due = link.updated_s + (ends_at - link.served) / link.level
+            else:
                 due = next_end(link)
-                link.due_s = due = now if due < now else due
-                if due < link.wake_s:
-                    self._call(link, due)
+            link.due_s = due = now if due < now else due
+            if due < link.wake_s:
+                link.wake_s = due
+                heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
         changed.clear()
