@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from simdist.simulation.kernel import Clock
 
@@ -27,12 +28,13 @@ __all__ = ["Flow", "Link", "SharedLinks"]
 class Flow:
     """Bytes on their way over some links."""
 
-    __slots__ = ("bottleneck", "done", "ends_at", "links", "rate", "remaining", "sequence", "started_s")
+    __slots__ = ("argument", "bottleneck", "done", "ends_at", "links", "rate", "remaining", "sequence", "started_s")
 
-    def __init__(self, links: Sequence[Link], num_bytes: float, done: Callable[[], None], sequence: int, now: float) -> None:
+    def __init__(self, links: Sequence[Link], num_bytes: float, done: Callable[[Any], None], argument: Any, sequence: int, now: float) -> None:
         self.links = links
         self.remaining = float(num_bytes)
-        self.done: Callable[[], None] | None = done
+        self.done: Callable[[Any], None] | None = done
+        self.argument = argument
         self.sequence = sequence
         self.started_s = now
         self.bottleneck: Link | None = None
@@ -100,10 +102,13 @@ class SharedLinks:
         self._sequence = 0
         self._irregular: dict[Link, None] = {}  # bottlenecks whose rate is not simply capacity / flows
 
-    def start(self, links: Sequence[Link], num_bytes: float, done: Callable[[], None]) -> Flow:
+    def start_all(self, flows: Sequence[tuple[Any, ...]]) -> list[Flow]:
+        return [self.start(*flow) for flow in flows]
+
+    def start(self, links: Sequence[Link], num_bytes: float, done: Callable[[Any], None], argument: Any = None) -> Flow:
         """Start a flow now; `done()` is called when its last byte has arrived."""
         self._sequence += 1
-        flow = Flow(links, num_bytes, done, self._sequence, self.clock.now)
+        flow = Flow(links, num_bytes, done, argument, self._sequence, self.clock.now)
         for link in links:
             link.flows[flow] = None
             self._share_changes(link, len(link.flows) - 1)
@@ -217,7 +222,7 @@ class SharedLinks:
             return
         ticket = link.ticket
         delay = max(0.0, (queue[0][0] - link.served) / link.rate)
-        self.clock.call_later(delay, lambda _: self._complete(link, ticket))
+        self.clock.after(delay, lambda _: self._complete(link, ticket))
 
     def _complete(self, link: Link, ticket: int) -> None:
         if ticket != link.ticket:
@@ -229,7 +234,7 @@ class SharedLinks:
         done, flow.done = flow.done, None
         self._remove(flow)
         if done is not None:
-            done()
+            done(flow.argument)
 
     # -- the general path: fill the connected flows again ----------------------------------------------------------
 
