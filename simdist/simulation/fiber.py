@@ -109,6 +109,7 @@ class Fiber:
         except BaseException as error:
             # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
             self.error = error
+        self.clock.fibers.remove(self)
         self.finished.open(self)
 
     @property

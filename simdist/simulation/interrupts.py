@@ -15,20 +15,19 @@ __all__ = ["noted_interrupts"]
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[list[bool]]:
-    """Note Ctrl-C in the list that is given; a second one raises at once."""
-    noted: list[bool] = []
+def noted_interrupts(noted: list[BaseException]) -> Iterator[None]:
+    """Put Ctrl-C into a list instead of raising it; a second one raises at once."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield noted
+        yield
         return
 
     def note(_signal: int, _frame: Any) -> None:
         if noted:
             raise KeyboardInterrupt
-        noted.append(True)
+        noted.append(KeyboardInterrupt())
 
     previous = signal.signal(signal.SIGINT, note)
     try:
-        yield noted
+        yield
     finally:
         signal.signal(signal.SIGINT, previous)

@@ -35,7 +35,7 @@ from simpy.events import NORMAL
 from simdist.errors import DeadlineExceededError, FailedPreconditionError
 from simdist.simulation.fiber import Fiber, Gate, Running, TaskKilled, current_fiber
 from simdist.simulation.interrupts import noted_interrupts
-from simdist.simulation.task_context import TaskContext, active_context
+from simdist.simulation.task_context import Active, TaskContext
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -67,7 +67,7 @@ class Clock:
         self._sequence: Iterator[Any] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
         self._hub: greenlet.greenlet | None = None
         self._thread = threading.get_ident()
-        self._driver_error: BaseException | None = None
+        self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
         self._driving = False
 
     # -- what is to come ------------------------------------------------------------------------------------------
@@ -119,9 +119,19 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         """Block for so many virtual seconds."""
-        gate = Gate(self)
-        heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), gate.open, None))
-        self.wait(gate, "the end of a sleep")
+        fiber = Running.fiber
+        if fiber is None or fiber.clock is not self or fiber.dead:
+            gate = Gate(self)
+            self.after(seconds, gate.open)
+            self.wait(gate, "the end of a sleep")
+            return
+        # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
+        fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
+        heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
+        self._hub.switch()  # pyright: ignore[reportOptionalMemberAccess]
+        fiber.waiting = None
+        if fiber.dead:
+            self._refuse(fiber)
 
     def join(self, fiber: Fiber) -> Any:
         """Block until `fiber` has ended; return its result or raise its error."""
@@ -177,21 +187,23 @@ class Clock:
         if fiber.waiting is gate and not fiber.ended:
             self._switch(fiber, fiber.greenlet.switch)
 
+    def _wake_sleeper(self, sleeper: tuple[Fiber]) -> None:
+        fiber = sleeper[0]
+        if fiber.waiting is sleeper and not fiber.abandoned:
+            self._switch(fiber, fiber.greenlet.switch)
+
     def _switch(self, fiber: Fiber, enter: Callable[..., Any], *args: Any) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
         previous = Running.fiber
-        own = fiber.greenlet
-        if own.parent is not self._hub:
-            own.parent = greenlet.getcurrent()
-        if fiber.context is not active_context():
-            fiber.context.replace(active_context())
+        if fiber.greenlet.parent is not self._hub:
+            fiber.greenlet.parent = greenlet.getcurrent()
+        if fiber.context is not Active.context:
+            fiber.context.replace(Active.context)
         Running.fiber = fiber
         try:
             enter(*args)
         finally:
             Running.fiber = previous
-            if own.dead:
-                self.fibers.remove(fiber)
 
     @contextmanager
     def inside(self, context: TaskContext) -> Iterator[None]:
@@ -199,12 +211,12 @@ class Clock:
         fiber = Running.fiber
         assert fiber is not None
         outer, fiber.context = fiber.context, context
-        context.replace(active_context())
+        context.replace(Active.context)
         try:
             yield
         finally:
             fiber.context = outer
-            outer.replace(active_context())
+            outer.replace(Active.context)
 
     def kill(self, fiber: Fiber) -> None:
         """End `fiber` now: it is dead before any of its code runs again, and stays so."""
@@ -228,7 +240,7 @@ class Clock:
             fiber.finished.open(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
-        outer = active_context()
+        outer = Active.context
         try:
             self._switch(fiber, fiber.greenlet.throw, TaskKilled(f"{fiber.lane} is dead"))
         finally:
@@ -237,7 +249,7 @@ class Clock:
 
     def interrupt_driver(self, error: BaseException) -> None:
         """Raise `error` from the blocking call that the driver is in."""
-        self._driver_error = error
+        self._stops.append(error)
 
     def close(self) -> None:
         """End all fibers, in the order in which they started."""
@@ -258,17 +270,17 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
-        self._driving, outer_hub, outer = True, self._hub, active_context()
+        self._driving, outer_hub, outer = True, self._hub, Active.context
         self._hub = greenlet.getcurrent()
         try:
-            with noted_interrupts() as interrupted:
-                self._loop(gate, what, interrupted)
+            with noted_interrupts(self._stops):
+                self._loop(gate, what)
         finally:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, gate: Any, what: str, interrupted: list[bool]) -> None:
-        env, queue, same_moment, moment = self.env, self._queue, 0, self.env._now
+    def _loop(self, gate: Any, what: str) -> None:
+        env, queue, stops, same_moment, moment = self.env, self._queue, self._stops, 0, self.env._now
         while gate.callbacks is not None:
             if len(queue) <= self.daemons:
                 raise self._stuck(what)
@@ -278,11 +290,8 @@ class Clock:
                 entry[3](entry[4])
             else:
                 _fire(entry[3])
-            if interrupted:
-                raise KeyboardInterrupt
-            if self._driver_error is not None:
-                error, self._driver_error = self._driver_error, None
-                raise error
+            if stops:
+                raise stops.pop(0)
             if now != moment:
                 moment, same_moment = now, 0
             else:
@@ -321,6 +330,6 @@ def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
 
 def _restore(context: TaskContext) -> None:
     """Give the process back the context that it had before some fibers ran."""
-    active = active_context()
+    active = Active.context
     if context is not active:
         context.replace(active)
