@@ -3,84 +3,38 @@
 A message is a *flow* over the links of its route. A link shares its capacity max-min fairly: no flow can get more
 without taking from one that has less. Contention at a parameter server's port therefore appears by itself.
 
-How it is computed. Every flow has one *bottleneck*, the link that limits it. All flows of a bottleneck have the same
-rate, so a bottleneck is a processor-sharing queue: with ``served`` the bytes that each of its flows has got since the
-link was made, a flow that came at ``served = v`` with n bytes ends when ``served = v + n``. A heap of these ends needs
-O(log n) for a flow that comes or goes, however many others there are. That is exact as long as no flow's bottleneck
-moves, and it cannot move while every flow's rate is at most its *entitlement* on its other links (capacity divided by
-the number of flows there). Where that fails, the connected flows are filled again by the textbook method (Bertsekas
-and Gallager, Data Networks, 1992, section 6.5.2).
+Between two changes all rates are constant, so flows need no events of their own on the way: each link that limits flows
+(`links.py`) asks the clock for one call, at the moment when the first of its flows ends. Whatever comes and goes in one
+moment is settled together, when everything else of that moment has happened, because no byte moves in no time
+(`balance.py`): a step that starts a thousand messages shares the links once. A flow that has all its links for itself
+needs none of that and starts at once.
 
-Not simulated: packets, TCP's slow start and losses, protocol overhead.
+A call that was asked for stays with the clock when the end is put off; it then asks for another. Only an end that comes
+nearer needs a new one.
+
+Not simulated: packets, TCP's slow start and losses, protocol overhead. This file puts its own entries into the queue of
+SimPy's environment: an end needs an absolute time, and a settlement a later place within its moment than SimPy knows.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf, isfinite
 from typing import Any
 
+from simpy.events import NORMAL
+
+from simdist.errors import InvalidArgumentError
+from simdist.simulation.balance import Balance, next_end
 from simdist.simulation.kernel import Clock
+from simdist.simulation.links import Flow, Link, advance, guest_leaves, make_room
 
 __all__ = ["Flow", "Link", "SharedLinks"]
 
-
-class Flow:
-    """Bytes on their way over some links."""
-
-    __slots__ = ("argument", "bottleneck", "done", "ends_at", "links", "rate", "remaining", "sequence", "started_s")
-
-    def __init__(self, links: Sequence[Link], num_bytes: float, done: Callable[[Any], None], argument: Any, sequence: int, now: float) -> None:
-        self.links = links
-        self.remaining = float(num_bytes)
-        self.done: Callable[[Any], None] | None = done
-        self.argument = argument
-        self.sequence = sequence
-        self.started_s = now
-        self.bottleneck: Link | None = None
-        self.ends_at = 0.0
-        self.rate = 0.0
-
-    def __lt__(self, other: Flow) -> bool:
-        return self.sequence < other.sequence
-
-
-class Link:
-    """One direction of a port, cable or bus, with a capacity in bytes per second."""
-
-    __slots__ = (
-        "bandwidth_bytes_per_s",
-        "entitlements",
-        "flows",
-        "limited",
-        "name",
-        "queue",
-        "rate",
-        "served",
-        "ticket",
-        "updated_s",
-    )
-
-    def __init__(self, name: str, bandwidth_bytes_per_s: float) -> None:
-        self.name = name
-        self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
-        self.flows: dict[Flow, None] = {}  # all flows over this link
-        self.limited = 0  # how many of them have their bottleneck here
-        self.queue: list[tuple[float, Flow]] = []  # (value of served at which it ends, flow), may hold flows that left
-        self.served = 0.0
-        self.rate = 0.0
-        self.updated_s = 0.0
-        self.ticket = 0  # the newest scheduled completion; older ones are void
-        self.entitlements: dict[float, int] = {}  # how many limited flows have this smallest share on their other links
-
-    def advance(self, now: float) -> None:
-        """Bring `served` up to the present moment."""
-        if now > self.updated_s:
-            self.served += self.rate * (now - self.updated_s)
-            self.updated_s = now
-
-    def __repr__(self) -> str:
-        return f"Link({self.name!r}, {self.bandwidth_bytes_per_s:g} B/s, {len(self.flows)} flows)"
+# After everything else that happens in a moment.
+AT_LAST = NORMAL + 1
 
 
 class SharedLinks:
@@ -90,200 +44,232 @@ class SharedLinks:
         >>> clock = Clock()
         >>> links, port = SharedLinks(clock), Link("ps:0/in", 100e6)
         >>> ends = []
-        >>> for _ in range(4):
-        ...     _ = links.start([port], 1e6, lambda: ends.append(round(clock.now, 9)))
+        >>> for worker in range(4):
+        ...     _ = links.start((port,), 1e6, lambda worker: ends.append((worker, round(clock.now, 9))), worker)
         >>> clock.sleep(1.0)
         >>> ends
-        [0.04, 0.04, 0.04, 0.04]
+        [(0, 0.04), (1, 0.04), (2, 0.04), (3, 0.04)]
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._sequence = 0
-        self._irregular: dict[Link, None] = {}  # bottlenecks whose rate is not simply capacity / flows
+        self._env = clock.env
+        self._events: list[Any] = clock._queue
+        self._event_numbers = clock._sequence
+        self._sequence = count()
+        self._balance = Balance()
+        self._changed = self._balance.changed
+        self._new: list[Flow] = []
+        self._settling = False
 
-    def start_all(self, flows: Sequence[tuple[Any, ...]]) -> list[Flow]:
-        return [self.start(*flow) for flow in flows]
+    @property
+    def refills(self) -> int:
+        """How often rates had to be computed from nothing."""
+        return self._balance.refills
 
-    def start(self, links: Sequence[Link], num_bytes: float, done: Callable[[Any], None], argument: Any = None) -> Flow:
-        """Start a flow now; `done()` is called when its last byte has arrived."""
-        self._sequence += 1
-        flow = Flow(links, num_bytes, done, argument, self._sequence, self.clock.now)
+    @property
+    def moves(self) -> int:
+        """How many flows got another bottleneck on their way."""
+        return self._balance.moves
+
+    def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[Any], object], argument: Any = None) -> Flow:
+        """Start a flow now.
+
+        Args:
+            links: its route: one link or more, each once.
+            num_bytes: its size.
+            done: is called as ``done(argument)`` when the last byte has arrived.
+            argument: of `done`.
+        """
+        flow = Flow(links, num_bytes, done, argument, next(self._sequence))
+        alone = True
         for link in links:
+            if link.flows or link.books:
+                alone = False
             link.flows[flow] = None
-            self._share_changes(link, len(link.flows) - 1)
-        target = min(links, key=lambda link: link.bandwidth_bytes_per_s / (link.limited + 1))
-        simple = not self._irregular and all(link is target or link.limited == 0 for link in links)
-        self._enter(flow, target)
-        if simple and self._is_regular(target) and self._neighbours_are_regular(flow, target):
-            self._reschedule(target)
+        if alone:
+            self._start_alone(flow)
         else:
-            self._refill(flow)
+            self._new.append(flow)
+            if not self._settling:
+                self._settle_soon()
         return flow
+
+    def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[Any], object], Any]]) -> list[Flow]:
+        """Start the flows of one transfer: (links, num_bytes, done, argument) of each, as in `start`."""
+        started: list[Flow] = []
+        for links, num_bytes, done, argument in flows:
+            flow = Flow(links, num_bytes, done, argument, next(self._sequence))
+            for link in links:
+                link.flows[flow] = None
+            started.append(flow)
+        if started:
+            self._new += started
+            if not self._settling:
+                self._settle_soon()
+        return started
 
     def stop(self, flow: Flow) -> None:
         """Drop a flow: its `done` is never called."""
-        if flow.done is not None:
-            flow.done = None
-            self._remove(flow)
-
-    # -- the fast path: one bottleneck, one rate -------------------------------------------------------------------
-
-    def _is_regular(self, link: Link) -> bool:
-        """Whether all flows of this link are limited here, and may have the fair share whatever else is on their other links."""
-        if link.limited != len(link.flows):
-            return link.limited == 0
-        if not link.limited:
-            return True
-        return link.bandwidth_bytes_per_s / link.limited <= min(link.entitlements) * (1 + 1e-12)
-
-    def _neighbours_are_regular(self, flow: Flow, target: Link) -> bool:
-        """Whether a flow that is new on its other links leaves enough for the flows that were there."""
-        return all(
-            self._is_regular(other.bottleneck)
-            for link in flow.links
-            if link is not target
-            for other in link.flows
-            if other.bottleneck is not None and other.bottleneck is not target
-        )
-
-    def _entitlement(self, flow: Flow, bottleneck: Link) -> float:
-        return min(
-            (link.bandwidth_bytes_per_s / len(link.flows) for link in flow.links if link is not bottleneck),
-            default=float("inf"),
-        )
-
-    def _enter(self, flow: Flow, link: Link) -> None:
-        link.advance(self.clock.now)
-        flow.bottleneck = link
-        flow.ends_at = link.served + flow.remaining
-        heapq.heappush(link.queue, (flow.ends_at, flow))
-        link.limited += 1
-        self._count(link, self._entitlement(flow, link), +1)
-
-    def _leave(self, flow: Flow) -> None:
-        link = flow.bottleneck
-        assert link is not None
-        link.advance(self.clock.now)
-        flow.remaining = max(0.0, flow.ends_at - link.served)
-        flow.bottleneck = None
-        link.limited -= 1
-        self._count(link, self._entitlement(flow, link), -1)
-
-    def _count(self, link: Link, entitlement: float, change: int) -> None:
-        left = link.entitlements.get(entitlement, 0) + change
-        if left:
-            link.entitlements[entitlement] = left
-        else:
-            link.entitlements.pop(entitlement, None)
-
-    def _share_changes(self, link: Link, before: int) -> None:
-        """`link` had `before` flows and has another number now: recount what its flows are entitled to elsewhere."""
-        if link.limited == len(link.flows):
+        if flow.done is None:
             return
-        for flow in link.flows:
-            bottleneck = flow.bottleneck
-            if bottleneck is None or bottleneck is link:
-                continue
-            rest = min(
-                (x.bandwidth_bytes_per_s / len(x.flows) for x in flow.links if x is not bottleneck and x is not link),
-                default=float("inf"),
-            )
-            self._count(bottleneck, min(rest, link.bandwidth_bytes_per_s / before), -1)
-            self._count(bottleneck, min(rest, link.bandwidth_bytes_per_s / len(link.flows)), +1)
-
-    def _remove(self, flow: Flow) -> None:
-        bottleneck = flow.bottleneck
-        assert bottleneck is not None
-        others_limit = any(link.limited for link in flow.links if link is not bottleneck)
-        self._leave(flow)
+        flow.done = None
+        if flow.bottleneck is not None:
+            self._balance.leave(flow, self._env._now)
         for link in flow.links:
             del link.flows[flow]
-            self._share_changes(link, len(link.flows) + 1)
-        if not others_limit and not self._irregular and self._is_regular(bottleneck):
-            self._reschedule(bottleneck)
+            link.bytes_carried += flow.num_bytes - flow.remaining
+        if not self._settling:
+            self._settle_soon()
+
+    def set_bandwidth(self, link: Link, bandwidth_bytes_per_s: float) -> None:
+        """Give a link another capacity, whatever is on it; with 0 its flows stall until it is raised again.
+
+        Raises:
+            InvalidArgumentError: the bandwidth is negative or not finite.
+        """
+        if not (isfinite(bandwidth_bytes_per_s) and bandwidth_bytes_per_s >= 0.0):
+            raise InvalidArgumentError(
+                f"{link.name} cannot have a bandwidth of {bandwidth_bytes_per_s} bytes/s. Give it a number >= 0; 0 cuts the link."
+            )
+        link.bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        if link.books:
+            self._balance.mark(link)
         else:
-            self._refill(flow)
+            self._balance.narrow(link)
+        if not self._settling:
+            self._settle_soon()
 
-    def _reschedule(self, link: Link) -> None:
-        link.advance(self.clock.now)
-        link.rate = link.bandwidth_bytes_per_s / link.limited if link.limited else 0.0
-        self._schedule_completion(link)
+    def remaining_bytes(self, flow: Flow) -> float:
+        """What a flow still has to carry at this moment."""
+        if flow.bottleneck is not None:
+            advance(flow.bottleneck, self._env._now)
+            return max(0.0, flow.ends_at - flow.bottleneck.served)
+        return flow.remaining
 
-    # -- completions ----------------------------------------------------------------------------------------------
+    def bytes_carried(self, link: Link) -> float:
+        """All bytes that a link has carried up to this moment, those of flows on their way too."""
+        return link.bytes_carried + sum(flow.num_bytes - self.remaining_bytes(flow) for flow in link.flows)
 
-    def _schedule_completion(self, link: Link) -> None:
-        queue = link.queue
-        while queue and (queue[0][1].bottleneck is not link or queue[0][1].ends_at != queue[0][0]):
-            heapq.heappop(queue)
-        link.ticket += 1
-        if not queue:
-            link.served = 0.0 if not link.limited else link.served
+    # -- one flow --------------------------------------------------------------------------------------------------
+
+    def _start_alone(self, flow: Flow) -> None:
+        """Nothing else is on any of its links: the narrowest limits it."""
+        links = flow.links
+        narrowest = links[0]
+        bandwidth = narrowest.bandwidth_bytes_per_s
+        for link in links:
+            if link.room_for > 1:
+                make_room(link)
+            if link.bandwidth_bytes_per_s < bandwidth:
+                narrowest, bandwidth = link, link.bandwidth_bytes_per_s
+        flow.bottleneck = narrowest
+        flow.ends_at = num_bytes = flow.num_bytes
+        narrowest.own = 1
+        narrowest.books = True
+        narrowest.level = narrowest.ceiling = bandwidth
+        narrowest.updated_s = now = self._env._now
+        narrowest.queue.append((num_bytes, flow.sequence, flow))
+        if bandwidth:
+            narrowest.due_s = due = now + num_bytes / bandwidth
+            if due < narrowest.wake_s:
+                narrowest.wake_s = due
+                heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, narrowest))
+
+    def _complete(self, link: Link) -> None:
+        """The clock calls at the end of a flow, or where that was before it was put off."""
+        now = self._env._now
+        if now != link.wake_s:
             return
-        ticket = link.ticket
-        delay = max(0.0, (queue[0][0] - link.served) / link.rate)
-        self.clock.after(delay, lambda _: self._complete(link, ticket))
-
-    def _complete(self, link: Link, ticket: int) -> None:
-        if ticket != link.ticket:
+        link.wake_s = inf
+        if now < link.due_s:
+            if link.due_s < inf:
+                self._call(link, link.due_s)
             return
-        ends_at, flow = link.queue[0]
-        link.advance(self.clock.now)
-        # The clock's rounding must not leave a last fraction of a byte behind.
-        link.served = max(link.served, ends_at)
-        done, flow.done = flow.done, None
-        self._remove(flow)
-        if done is not None:
+        if self._settling:
+            self._end_flows(link, now)
+            return
+        self._settling = True  # whatever starts when a flow has ended is settled below
+        try:
+            self._end_flows(link, now)
+        finally:
+            self._settling = False
+            if self._changed or self._new:
+                self._settle_soon()
+
+    def _end_flows(self, link: Link, now: float) -> None:
+        """End the flow that is due, and those of the same size that started with it."""
+        queue, changed = link.queue, self._changed
+        tied = True
+        while tied and link.due_s == now:  # nobody stopped it in between
+            ends_at, _, flow = heappop(queue)
+            # The clock's rounding must not leave a last fraction of a byte behind.
+            link.served = ends_at
+            link.updated_s = now
+            link.due_s = inf
+            num_bytes, done = flow.num_bytes, flow.done
+            flow.bottleneck = flow.done = None
+            flow.remaining = 0.0
+            for other in flow.links:
+                del other.flows[flow]
+                other.bytes_carried += num_bytes
+                if other.books and other is not link:
+                    guest_leaves(other, link)
+                    if not other.dirty:
+                        other.dirty = True
+                        changed.append(other)
+            link.own -= 1
+            tied = False
+            if link.own:
+                if not link.dirty:
+                    link.dirty = True
+                    changed.append(link)
+                if queue[0][0] <= ends_at and next_end(link) <= now:
+                    tied, link.due_s = True, now
+            else:
+                self._balance.rest(link)
+                if link.flows:
+                    self._balance.mark(link)
+                else:
+                    link.books = False
+            assert done is not None
             done(flow.argument)
 
-    # -- the general path: fill the connected flows again ----------------------------------------------------------
+    def _call(self, link: Link, due: float) -> None:
+        """Ask the clock for a call at the next end."""
+        link.wake_s = due
+        heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
 
-    def _refill(self, flow: Flow) -> None:
-        flows, links = self._component(flow)
-        for member in flows:
-            self._leave(member)
-        for link in links:
-            link.advance(self.clock.now)
-            link.rate = 0.0
-        for member, link, rate in _max_min(flows, links):
-            self._enter(member, link)
-            link.rate = rate
-        for link in links:
-            self._schedule_completion(link)
-            if self._is_regular(link):
-                self._irregular.pop(link, None)
+    # -- all that happened in a moment -------------------------------------------------------------------------------
+
+    def _settle_soon(self) -> None:
+        """Settle now if nothing else is to happen in this moment, and after all of it otherwise."""
+        events, now = self._events, self._env._now
+        if events and events[0][0] <= now:
+            self._settling = True
+            heappush(events, (now, AT_LAST, next(self._event_numbers), self._settle, None))
+        else:
+            self._settle(None)
+
+    def _settle(self, _: None) -> None:
+        now, balance, changed = self._env._now, self._balance, self._changed
+        self._settling = False
+        if self._new:
+            new, self._new = self._new, []
+            for flow in new:
+                if flow.done is not None:
+                    balance.join(flow, now)
+        balance.settle(now)
+        for link in changed:
+            if not link.own:
+                continue
+            ends_at, _, first = link.queue[0]
+            if first.bottleneck is link and first.ends_at == ends_at and link.level:
+                due = link.updated_s + (ends_at - link.served) / link.level
             else:
-                self._irregular[link] = None
-
-    def _component(self, flow: Flow) -> tuple[list[Flow], list[Link]]:
-        """All flows and links that are connected with this one, in order of arrival."""
-        links: dict[Link, None] = dict.fromkeys(flow.links)
-        flows: dict[Flow, None] = {}
-        frontier = list(links)
-        while frontier:
-            for member in frontier.pop().flows:
-                if member not in flows:
-                    flows[member] = None
-                    for link in member.links:
-                        if link not in links:
-                            links[link] = None
-                            frontier.append(link)
-        return sorted(flows), list(links)
-
-
-def _max_min(flows: Sequence[Flow], links: Sequence[Link]) -> list[tuple[Flow, Link, float]]:
-    """Bottleneck and rate of every flow: fill all equally, freeze the flows of the link that is full first, repeat."""
-    capacity = {link: link.bandwidth_bytes_per_s for link in links}
-    active = {link: len(link.flows) for link in links}
-    pending: dict[Flow, None] = dict.fromkeys(flows)
-    result: list[tuple[Flow, Link, float]] = []
-    while pending:
-        full = min((link for link in links if active[link]), key=lambda link: capacity[link] / active[link])
-        rate = capacity[full] / active[full]
-        for flow in [flow for flow in full.flows if flow in pending]:
-            del pending[flow]
-            result.append((flow, full, rate))
-            for link in flow.links:
-                capacity[link] = max(0.0, capacity[link] - rate)
-                active[link] -= 1
-    return result
+                due = next_end(link)
+            link.due_s = due = now if due < now else due
+            if due < link.wake_s:
+                link.wake_s = due
+                heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
+        changed.clear()
