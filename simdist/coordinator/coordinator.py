@@ -20,6 +20,7 @@ from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.worker import Reply, WorkerLoop
 from simdist.errors import CancelledError, InvalidArgumentError
 from simdist.runtime.membership import Decision as Seen
+from simdist.runtime.simulated_task import SimulatedTask
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator", "Closure"]
@@ -63,7 +64,8 @@ class ClusterCoordinator:
         self.queue = ClosureQueue()
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
-        self._idle = self.runtime.clock.event()
+        self._idle = self.runtime.clock.gate()
+        self._chief = SimulatedTask(self.runtime, self.runtime.chief)
         self.workers = {name: WorkerLoop(strategy, self.runtime.tasks[name], self._replied) for name in strategy.workers}
         self.runtime.listeners.append(self._membership_changed)
         for name, worker in self.workers.items():
@@ -111,7 +113,7 @@ class ClusterCoordinator:
     def join(self) -> None:
         """Wait for everything that was scheduled; raise the first error of a closure, once."""
         while self.queue.pending:
-            self._idle = self.runtime.clock.event()
+            self._idle = self.runtime.clock.gate()
             self.runtime.clock.wait(self._idle, f"{self.queue.pending} closures (join)")
         self._raise_stored()
 
@@ -158,7 +160,7 @@ class ClusterCoordinator:
             self._carry_out(self.queue.raised(reply.worker, reply.closure, reply.error))
             return
         if self.queue.running.get(reply.worker) == reply.closure:
-            reply.commit()
+            reply.commit(self._chief)
             result = self.closures[reply.closure].result
             result.bundle, result.rebuild, result.plain = reply.bundle, reply.rebuild, reply.plain
         self._carry_out(self.queue.completed(reply.worker, reply.closure))
@@ -191,13 +193,13 @@ class ClusterCoordinator:
                     )
                     self._end(decision.closure, error)
         trace.counter(chief, "queue", now, len(self.queue.queue))
-        if not self.queue.pending and not self._idle.triggered:
-            self._idle.succeed()
+        if not self.queue.pending:
+            self._idle.open()
 
     def _end(self, number: int, error: BaseException | None) -> None:
         result = self.closures.pop(number).result
         result.error = error
-        result.ready.succeed()
+        result.ready.open()
 
     def _raise_stored(self) -> None:
         error = self.queue.take_error()

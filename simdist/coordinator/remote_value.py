@@ -10,7 +10,7 @@ import numpy as np
 
 from simdist.program.ledger import Ledger
 from simdist.program.values import Bundle
-from simdist.simulation.kernel import Clock, Event
+from simdist.simulation.kernel import Clock
 
 __all__ = ["RemoteValue", "Result"]
 
@@ -22,7 +22,7 @@ class Result:
         self.clock = clock
         self.ledger = ledger
         self.number = number
-        self.ready: Event = clock.event()
+        self.ready = clock.gate()
         self.bundle: Bundle | None = None
         self.rebuild: Callable[[list[Any]], Any] | None = None
         self.plain: Any = None
@@ -30,7 +30,7 @@ class Result:
 
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""
-        if not self.ready.triggered:
+        if not self.ready.is_open:
             self.clock.wait(self.ready, f"closure {self.number}")
         if self.error is not None:
             raise self.error
@@ -71,5 +71,5 @@ class RemoteValue:
 
     def __repr__(self) -> str:
         result = self._result
-        state = "pending" if not result.ready.triggered else "failed" if result.error is not None else "ready"
+        state = "pending" if not result.ready.is_open else "failed" if result.error is not None else "ready"
         return f"RemoteValue(closure {result.number}, {state})"

@@ -2,6 +2,9 @@
 
 A traced step is found (or traced) for the batches that this worker's iterators have next, linked once for all workers,
 and run `repeat` times. A plain function is simply called. Updates of the chief's variables travel with the reply.
+
+The loop itself runs no code of a user and needs no context of its own; where it does (tracing, datasets, plain functions),
+it goes inside the context of its incarnation.
 """
 
 from __future__ import annotations
@@ -11,18 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
 from simdist.coordinator.per_worker import PerWorker
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
-from simdist.program.function import BoundCall, StepFunction
+from simdist.program.function import BoundCall, StepFunction, fits
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
 from simdist.runtime.linked import Apply, LinkedProgram
 from simdist.runtime.linking import link
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.runtime.task import Task
-from simdist.simulation.kernel import Event
-from simdist.simulation.task_context import active_context
+from simdist.simulation.kernel import Gate
+from simdist.simulation.task_context import TaskContext
 from simdist.strategies.base import Strategy
 
 __all__ = ["Reply", "WorkerLoop"]
@@ -39,13 +44,12 @@ class Reply:
     plain: Any = None
     error: BaseException | None = None
     updates: list[tuple[Apply, Bundle]] = field(default_factory=list[tuple[Apply, Bundle]])
-    chief: Any = None
 
-    def commit(self) -> None:
+    def commit(self, chief: SimulatedTask) -> None:
         """Apply what travelled with the reply."""
         for part, bundle in self.updates:
-            now = self.chief.clock.now
-            self.chief.commit(self.chief.task, part, bundle, now, now)
+            now = chief.clock.now
+            chief.commit(chief.task, part, bundle, now, now)
 
 
 class WorkerLoop:
@@ -57,56 +61,61 @@ class WorkerLoop:
         self.task = task
         self.replied = replied
         self.inbox: deque[tuple[int, Any]] = deque()
-        self.mail: Event | None = None
+        self.mail: Gate | None = None
+        self.context = TaskContext()
 
     def start(self) -> None:
         """Begin the present incarnation's loop."""
         self.inbox.clear()
         self.mail = None
-        self.runtime.start(self.task, self._loop)
+        self.context = self.runtime.context_of(self.task)
+        self.context.strategies.append(self.strategy)
+        self.runtime.start(self.task, self._loop, context=self.runtime.engine_context)
 
     def send(self, number: int, closure: Any) -> None:
         """Send a closure from the chief."""
+        self.runtime.send(self.runtime.chief, self.task, 0, self._arrived, (number, closure))
 
-        def arrived() -> None:
-            self.inbox.append((number, closure))
-            if self.mail is not None and not self.mail.triggered:
-                self.mail.succeed()
-
-        self.runtime.send(self.runtime.chief, self.task, 0, arrived)
+    def _arrived(self, work: tuple[int, Any]) -> None:
+        self.inbox.append(work)
+        if self.mail is not None:
+            self.mail.open()
 
     def _loop(self) -> None:
-        active_context().strategies.append(self.strategy)
+        clock, task = self.runtime.clock, self.task
         while True:
             if not self.inbox:
-                self.mail = self.runtime.clock.event()
-                self.runtime.clock.wait(self.mail, "a closure")
+                self.mail = clock.gate()
+                clock.wait(self.mail, "a closure")
             number, closure = self.inbox.popleft()
-            began = self.runtime.now
-            reply = Reply(self.task.name, number, chief=SimulatedTask(self.runtime, self.runtime.chief))
+            began = clock.now
+            reply = Reply(task.name, number)
             try:
                 self._run(closure, reply)
             except Exception as error:
                 reply.error = error
-            self.runtime.trace.span(self.task.name, "closure", f"closure {number}", began, self.runtime.now, closure=number)
-            self.runtime.send(self.task, self.runtime.chief, 0, lambda reply=reply: self.replied(reply))
+            self.runtime.trace.span(task.name, "closure", f"closure {number}", began, clock.now, closure=number)
+            self.runtime.send(task, self.runtime.chief, 0, self.replied, reply)
 
     def _run(self, closure: Any, reply: Reply) -> None:
         fn = closure.fn
-        resolve = self._resolve
         if not isinstance(fn, StepFunction):
-            import jax
-
-            args, kwargs = jax.tree_util.tree_map(resolve, (closure.args, closure.kwargs))
-            active_context().locals["worker_index"] = int(self.task.name.split(":")[1])
-            reply.plain = fn(*args, **kwargs)
+            with self.runtime.clock.inside(self.context):
+                args, kwargs = jax.tree_util.tree_map(self._resolve, (closure.args, closure.kwargs))
+                self.context.locals["worker_index"] = int(self.task.name.split(":")[1])
+                reply.plain = fn(*args, **kwargs)
             return
-        call = fn.bind(closure.args, closure.kwargs, resolve)
+        with self.runtime.clock.inside(self.context):
+            call = fn.bind(closure.args, closure.kwargs, self._resolve)
         task = SimulatedTask(self.runtime, self.task, lambda part, bundle: reply.updates.append((part, bundle)))
-        arguments = Bundle.of(call.arrays) if call.arrays else None
+        linked, layout = None, self.strategy.store.layout
         for _ in range(closure.repeat):
-            linked = self._linked(fn, call)
-            reply.bundle, reply.rebuild = run_step(linked, task, call.iterators, arguments), linked.rebuild
+            if any(not iterator.ahead for iterator in call.iterators):
+                linked = None
+            if linked is None or linked.version != layout.version or not fits(linked.program, call):
+                with self.runtime.clock.inside(self.context):
+                    linked = self._linked(fn, call)
+            reply.bundle, reply.rebuild = run_step(linked, task, call.iterators, call.arrays), linked.rebuild
 
     def _resolve(self, leaf: Any) -> Any:
         if not isinstance(leaf, PerWorker):
@@ -127,5 +136,5 @@ class WorkerLoop:
         known: dict[int, LinkedProgram] = self.strategy.__dict__.setdefault("linked", {})
         linked = known.get(id(program))
         if linked is None or linked.version != self.strategy.store.layout.version:
-            linked = known[id(program)] = link(program, self.strategy.store.layout, self.runtime.ledger.arrays)
+            linked = known[id(program)] = link(program, self.strategy.store.layout, self.runtime.ledger)
         return linked

@@ -71,6 +71,11 @@ class DatasetIterator:
         self._consumed += 1
         return queue.popleft()
 
+    @property
+    def ahead(self) -> int:
+        """Elements that are ready: taking one of them runs no code of the pipeline."""
+        return len(self._queue)
+
     def peek(self, i: int = 0) -> Batch:
         """The element that the next call but `i` of `next_batch` will give; nothing is consumed.
 

@@ -32,6 +32,10 @@ class Cost:
     flops: float
     bytes_moved: float
 
+    def share(self, devices: int) -> Cost:
+        """What each of so many devices has to do that share the work evenly."""
+        return self if devices == 1 else Cost(self.flops / devices, self.bytes_moved / devices)
+
 
 _costs: dict[int, tuple[Kernel, Cost]] = {}
 

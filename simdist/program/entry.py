@@ -1,15 +1,21 @@
-"""One call of a kernel that is still to be made: what the ledger writes down, and the replay machine reads."""
+"""What the ledger writes down: calls of kernels that are still to be made.
+
+A *site* is a place of a program that calls a kernel: the kernel, the types of the bundles that go in, and how its results
+are grouped into bundles. An *entry* is one call at a site, as a plain tuple, because a run notes millions of them.
+"""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from simdist.program.kernels import Kernel
-from simdist.program.values import Bundle
+from simdist.program.values import Aval, Bundle, BundleType
 
-__all__ = ["BatchLike", "Entry"]
+__all__ = ["BatchLike", "Branch", "Entry", "Site", "describe"]
+
+# (number, branch, registers read, registers written, arrays from the host, (task, step, second))
+Entry = tuple[int, int, list[int], list[int], tuple[Any, ...], Any]
 
 
 class BatchLike(Protocol):
@@ -22,46 +28,58 @@ class BatchLike(Protocol):
     def leaves(self) -> tuple[Any, ...]: ...
 
 
-class Entry:
-    """One call of a kernel that is still to be made."""
+class Site:
+    """A place that calls a kernel. Made by `Ledger.site`.
 
-    __slots__ = ("batch", "host", "inputs", "kernel", "outputs", "sequence", "sizes", "where")
+    Attributes:
+        kernel: what is called.
+        reads: the types of the bundles that are its first inputs.
+        writes: the types of the bundles that its results make up, in order.
+        fed: the types of its other inputs, which the host passes with each call.
+        files: the register files of `writes`.
+        branches: the number of the machine's branch for each table that a batch may come from.
+        blanks: what a call gives where no numbers are computed.
+    """
 
-    def __init__(
-        self,
-        sequence: int,
-        kernel: Kernel,
-        inputs: tuple[Bundle, ...],
-        batch: BatchLike | None,
-        host: tuple[Any, ...],
-        where: str,
-    ) -> None:
-        self.sequence = sequence
+    __slots__ = ("blanks", "branches", "fed", "files", "kernel", "reads", "writes")
+
+    def __init__(self, kernel: Kernel, reads: tuple[BundleType, ...], writes: tuple[BundleType, ...], files: list[Any]) -> None:
         self.kernel = kernel
-        self.inputs = inputs
-        self.batch = batch
-        self.host = host
-        self.where = where
-        self.outputs: tuple[weakref.ref[Bundle], ...] = ()
-        self.sizes: tuple[int, ...] = ()
+        self.reads = reads
+        self.writes = writes
+        self.fed: tuple[Aval, ...] = kernel.in_avals[sum(map(len, reads)) :]
+        self.files = files
+        self.branches: dict[Any, int] = {}
+        self.blanks = tuple(Bundle(avals) for avals in writes)
 
-    def arguments(self) -> list[Any]:
-        """The kernel's flat inputs: the input bundles, then the batch, then what the host made."""
-        arrays: list[Any] = []
-        for bundle in self.inputs:
-            assert bundle.arrays is not None
-            arrays.extend(bundle.arrays)
-        if self.batch is not None:
-            arrays.extend(self.batch.leaves())
-        arrays.extend(self.host)
-        return arrays
-
-    def finish(self, arrays: Sequence[Any]) -> None:
-        """Hand the results to the bundles that somebody still holds, and let the inputs go."""
+    def split(self, arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The kernel's results, bundle by bundle."""
+        parts: list[tuple[Any, ...]] = []
         start = 0
-        for reference, size in zip(self.outputs, self.sizes, strict=True):
-            bundle = reference()
-            if bundle is not None:
-                bundle.arrays, bundle.entry = tuple(arrays[start : start + size]), None
-            start += size
-        self.inputs, self.batch, self.host = (), None, ()
+        for avals in self.writes:
+            parts.append(arrays[start : start + len(avals)])
+            start += len(avals)
+        return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """One kind of entry: a site, and the table whose rows it is fed.
+
+    Attributes:
+        table: None where the batch is passed leaf by leaf, or there is none.
+        fed: what the host passes for each entry: rows of the table or leaves, then keys and the like.
+    """
+
+    site: Site
+    table: Any
+    fed: tuple[Aval, ...]
+
+    def arguments(self, fed: tuple[Any, ...]) -> list[Any]:
+        """The kernel's last inputs, from what an entry was fed."""
+        return list(fed) if self.table is None else [*self.table.take(fed[0]), *fed[1:]]
+
+
+def describe(where: Any) -> str:
+    """Task, step and virtual time of an entry, for error messages."""
+    return "{}, step {}, {:.6f} s".format(*where) if isinstance(where, tuple) else str(where or "the cluster")

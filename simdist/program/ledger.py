@@ -1,44 +1,41 @@
 """What must be computed, written down while the schedule runs ahead, and computed late.
 
 The schedule of a virtual cluster depends on shapes, not on values. So the simulator only notes entries ("kernel k of
-these bundles and these rows of a batch gives those bundles") and computes them when somebody looks at a value, or when
-the ledger is full.
+these registers and these rows of a batch gives those registers") and computes them when somebody looks at a value, or
+when the ledger is full.
 
 Invariants:
 
-- An entry that nobody needs is never computed: what a crash discarded costs nothing.
 - A look computes what it needs and no more, and changes no bit of what is computed later.
-- The three plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
+- An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
+- The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
   kernels on the same inputs, so their bits agree (class E1).
 - With numerics "off" nothing is noted, and asking for a value is an error.
 
-What may live in this file: entries and the choice of a plan. Not: clocks, tasks, strategies.
+What may live in this file: noting, and when to compute what. Not: how (plans.py), clocks, tasks, strategies.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.entry import BatchLike, Entry
+from simdist.program.entry import BatchLike, Branch, Entry, Site
 from simdist.program.kernels import Kernel
-from simdist.program.replay import Machine
-from simdist.program.trial import same_bits
-from simdist.program.values import Aval, Bundle
+from simdist.program.plans import Plans
+from simdist.program.registers import INDEX_BITS, RegisterFile
+from simdist.program.slicing import needed_for, separate, without_dead
+from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
 __all__ = ["NUMERICS", "Ledger"]
 
 NUMERICS = ("deferred", "eager", "off", "replay", "loop")
-# Unevaluated entries before the ledger computes everything that is still reachable, to bound memory.
+# Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
 FULL = 8_192
-# A stretch shorter than this is computed call by call: compiling a scan would take longer.
-REPLAY_FROM = 2_048
-# Entries that are computed both ways, to see whether the bits agree.
-TRIAL = 64
+FULL_BYTES = 1 << 28
 
 
 class Ledger:
@@ -48,6 +45,10 @@ class Ledger:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
             by that plan alone), "eager" (at once: the reference), or "off" (timing only).
 
+    Attributes:
+        entries: what is pending.
+        computed: how many entries have been computed.
+
     Raises:
         InvalidArgumentError: an unknown word.
     """
@@ -56,50 +57,116 @@ class Ledger:
         if numerics not in NUMERICS:
             raise InvalidArgumentError(f"numerics={numerics!r} is not known; use one of {', '.join(map(repr, NUMERICS))}.")
         self.numerics = numerics
-        self.pending = 0
+        self.entries: list[Entry] = []
         self.computed = 0
-        self.roots: list[Callable[[], Iterable[Bundle]]] = []
-        self._sequence = 0
-        self._machine: Machine | None = None
-        self.proved: set[int] = set()  # kernels that have the same bits in a scan
-        self.refuted: set[int] = set()  # kernels that have not
+        self.files: dict[BundleType, RegisterFile] = {}
+        self.branches: list[Branch] = []
+        self.plans = Plans(numerics, self.branches, self.files)
+        self._files: list[RegisterFile] = []
+        self._branch_numbers: dict[tuple[Any, ...], int] = {}
+        self._sites: dict[tuple[Any, ...], Site] = {}
+        self._unread: list[int] = []
+        self._renamed: list[Bundle] = []
+        self._noted = 0
+        self._fed_bytes = 0
+
+    @property
+    def compilations(self) -> int:
+        """How many scans were compiled."""
+        return self.plans.machine.compilations
+
+    # -- noting ---------------------------------------------------------------------------------------------------
+
+    def site(self, kernel: Kernel, reads: Sequence[BundleType], writes: Sequence[BundleType]) -> Site:
+        """The place that calls a kernel with bundles of these types and groups its results like this."""
+        key = (id(kernel), tuple(reads), tuple(writes))
+        if key not in self._sites:
+            self._sites[key] = Site(kernel, tuple(reads), tuple(writes), [self._file(avals) for avals in writes])
+        return self._sites[key]
 
     def call(
-        self,
-        kernel: Kernel,
-        inputs: tuple[Bundle, ...],
-        splits: tuple[tuple[Aval, ...], ...],
-        batch: BatchLike | None = None,
-        host: tuple[Any, ...] = (),
-        where: str = "",
-    ) -> tuple[Bundle, ...]:
+        self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None = None, host: tuple[Any, ...] = (), where: Any = None
+    ) -> Sequence[Bundle]:
         """Note one call of a kernel.
 
         Args:
-            kernel: what to compute.
+            site: which kernel, with what kinds of bundles.
             inputs: its first inputs, bundle after bundle.
-            splits: how its flat outputs are grouped into bundles.
             batch: the inputs after those, if any.
             host: its last inputs: small arrays made on the host (random keys, step arguments).
-            where: task, step and time, for error messages.
+            where: (task, step, second), for error messages.
 
         Returns:
-            One bundle for each of `splits`.
+            One bundle for each of `site.writes`.
         """
         if self.numerics == "off":
-            return tuple(Bundle(avals) for avals in splits)
-        self._sequence += 1
-        entry = Entry(self._sequence, kernel, inputs, batch, host, where)
-        bundles = tuple(Bundle(avals, None, entry) for avals in splits)
-        entry.outputs = tuple(weakref.ref(bundle) for bundle in bundles)
-        entry.sizes = tuple(len(avals) for avals in splits)
+            return site.blanks
         if self.numerics == "eager":
-            self._run_one(entry)
-            return bundles
-        self.pending += 1
-        if self.pending >= FULL:
+            return self._call_now(site, inputs, batch, host, where)
+        table = None if batch is None else batch.table
+        branch = site.branches.get(table)
+        if branch is None:
+            branch = self._branch(site, table, batch)
+        reads: list[int] = []
+        for bundle in inputs:
+            if bundle.file is None:
+                self._take_up(bundle)
+            bundle.made_by = -1
+            reads.append(bundle.register)
+        self._noted = number = self._noted + 1
+        writes: list[int] = []
+        outputs: list[Bundle] = []
+        for file in site.files:
+            register = file.free.pop() if file.free else file.new()
+            writes.append(register)
+            outputs.append(Bundle(file.avals, None, file, register, number))
+        if batch is not None:
+            if table is None:
+                host = (*batch.leaves(), *host)
+                self._fed_bytes += num_bytes(site.fed)
+            else:
+                host = (batch.rows, *host)
+        self.entries.append((number, branch, reads, writes, host, where))
+        if len(self.entries) >= FULL or self._fed_bytes >= FULL_BYTES:
             self.flush()
-        return bundles
+        return outputs
+
+    def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None, host: tuple[Any, ...], where: Any) -> list[Bundle]:
+        arrays: list[Any] = [array for bundle in inputs for array in bundle.arrays or ()]
+        if batch is not None:
+            arrays.extend(batch.leaves())
+        self.computed += 1
+        with jax.ensure_compile_time_eval():
+            results = self.plans.run_kernel(site.kernel, [*arrays, *host], where)
+        return [Bundle(avals, part) for avals, part in zip(site.writes, site.split(results), strict=True)]
+
+    def _file(self, avals: BundleType) -> RegisterFile:
+        if avals not in self.files:
+            self.files[avals] = RegisterFile(len(self._files), avals, self._unread)
+            self._files.append(self.files[avals])
+        return self.files[avals]
+
+    def _take_up(self, bundle: Bundle) -> None:
+        """Give a bundle that exists already a register which no pending entry uses."""
+        file = self._file(bundle.avals)
+        register = file.new() if self.entries or not file.free else file.free.pop()
+        assert bundle.arrays is not None
+        file.loose[register] = bundle.arrays
+        bundle.file, bundle.register = file, register
+
+    def _branch(self, site: Site, table: Any, batch: BatchLike | None) -> int:
+        fed = site.fed
+        if table is not None:
+            assert batch is not None
+            fed = (aval_of(batch.rows), *fed[len(table.columns) :])
+        key = (id(site), None if table is None else table.key)
+        if key not in self._branch_numbers:
+            self._branch_numbers[key] = len(self.branches)
+            self.branches.append(Branch(site, table, tuple(Aval(aval.shape, "int32") if table and n == 0 else aval for n, aval in enumerate(fed))))
+        site.branches[table] = self._branch_numbers[key]
+        return site.branches[table]
+
+    # -- computing ------------------------------------------------------------------------------------------------
 
     def arrays(self, bundle: Bundle) -> tuple[Any, ...]:
         """The numbers of a bundle, computed now if nobody has asked before.
@@ -113,65 +180,51 @@ class Ledger:
                     'A value was asked for, but this cluster was made with numerics="off" and computes none. '
                     'Use numerics="deferred" to get values; timing is the same.'
                 )
-            self.evaluate([bundle])
-        assert bundle.arrays is not None
+            self._compute_for(bundle.register)
+            bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
-    def flush(self) -> None:
-        """Compute everything that the present state of the cluster depends on."""
-        self.evaluate([bundle for root in self.roots for bundle in root()])
-        self.pending = 0
+    def _compute_for(self, register: int) -> None:
+        needed = needed_for(self.entries, [register])
+        if all(needed):
+            self._compute(self.entries, [])
+        elif any(needed):
+            first, rest, copies = separate(self.entries, needed, self._rename)
+            for old, new in copies:
+                self._files_of(new).loose[new] = self._files_of(old).get(old)
+            self._compute(first, rest)
 
-    def evaluate(self, bundles: Iterable[Bundle]) -> None:
-        """Compute these bundles and what they need, in the order in which it was noted."""
-        needed = _needed(bundles)
-        self.pending = max(0, self.pending - len(needed))
-        self.computed += len(needed)
+    def _rename(self, register: int) -> int:
+        file = self._files_of(register)
+        # Held until nothing is pending, so that nobody else gets it.
+        self._renamed.append(Bundle(file.avals, None, file, file.new()))
+        return self._renamed[-1].register
+
+    def _files_of(self, register: int) -> RegisterFile:
+        return self._files[register >> INDEX_BITS]
+
+    def flush(self) -> None:
+        """Compute everything that somebody can still reach."""
+        entries = self.entries
+        pending = {entry[0] for entry in entries} if self._unread else set[int]()
+        if any(number in pending for number in self._unread):
+            entries = without_dead(entries, self._held())
+        self._compute(entries, [])
+
+    def _held(self) -> Iterable[int]:
+        for file in self._files:
+            base, free = file.number << INDEX_BITS, set(file.free)
+            yield from (register for register in range(base, base + file.size) if register not in free)
+
+    def _compute(self, entries: Sequence[Entry], rest: list[Entry]) -> None:
+        self.entries = rest
+        self.computed += len(entries)
         # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
         with jax.ensure_compile_time_eval():
-            if self.numerics == "replay" or (self.numerics == "deferred" and len(needed) >= REPLAY_FROM):
-                self._replay(needed)
-            else:
-                for entry in needed:
-                    self._run_one(entry)
-
-    def _replay(self, needed: list[Entry]) -> None:
-        if self._machine is None:
-            self._machine = Machine()
-        unproved = {id(entry.kernel) for entry in needed} - self.proved
-        if unproved - self.refuted:
-            # A kernel must show on its first calls that it has the same bits in a scan; if not, it is always called by itself.
-            trial, needed = needed[:TRIAL], needed[TRIAL:]
-            tried = {id(entry.kernel) for entry in trial}
-            verdict = same_bits(self._machine, trial, self._run_one)
-            (self.proved if verdict else self.refuted).update(tried)
-            if needed:
-                self._replay(needed)
-            return
-        if unproved:
-            for entry in needed:
-                self._run_one(entry)
-            return
-        self._machine.run(needed)
-
-    def _run_one(self, entry: Entry) -> None:
-        try:
-            entry.finish(entry.kernel(*entry.arguments()))
-        except Exception as error:
-            error.add_note(f"while computing {entry.kernel.name} of {entry.where or 'the cluster'}")
-            raise
-
-
-def _needed(bundles: Iterable[Bundle]) -> list[Entry]:
-    stack = [bundle.entry for bundle in bundles if bundle.arrays is None and bundle.entry is not None]
-    seen: set[int] = set()
-    needed: list[Entry] = []
-    while stack:
-        entry = stack.pop()
-        if entry.sequence in seen:
-            continue
-        seen.add(entry.sequence)
-        needed.append(entry)
-        stack.extend(bundle.entry for bundle in entry.inputs if bundle.arrays is None and bundle.entry is not None)
-    needed.sort(key=lambda entry: entry.sequence)
-    return needed
+            self.plans.run(entries)
+        if not rest:
+            self._renamed.clear()
+            self._unread.clear()
+            self._fed_bytes = 0
+            for file in self._files:
+                file.prune()

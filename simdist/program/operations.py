@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from simdist.program.kernels import Kernel
@@ -154,7 +155,7 @@ class Program:
     constants: dict[Register, Any]
     avals: dict[Register, Aval]
 
-    @property
+    @cached_property
     def signatures(self) -> tuple[tuple[int, Any], ...]:
         return tuple((op.iterator, op.signature) for op in self.operations if isinstance(op, Next))
 

@@ -3,29 +3,52 @@
 A *bundle* is a fixed tuple of arrays that come into being together: the variables that one update changes on one
 server, the gradients that one step sends to one server, the values that one step returns. The schedule passes bundles
 around long before their numbers are known; arrays are immutable, so a snapshot is a reference.
+
+A bundle that the ledger has taken up has a *register*, which is its own for as long as anybody holds the bundle.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Aval", "Bundle", "aval_of", "num_bytes"]
+__all__ = ["Aval", "Bundle", "BundleType", "aval_of", "num_bytes"]
 
 
-@dataclass(frozen=True)
 class Aval:
-    """Shape and dtype of an array that need not exist."""
+    """Shape and dtype of an array that need not exist.
 
-    shape: tuple[int, ...]
-    dtype: str
+    Args:
+        shape: length of each axis.
+        dtype: its name, such as "float32".
+    """
 
-    @property
+    __slots__ = ("__dict__", "_hash", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._hash = hash((shape, dtype))
+
+    @cached_property
     def size_bytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * itemsize(self.dtype)
+        return math.prod(self.shape) * itemsize(self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Aval) and self.shape == other.shape and self.dtype == other.dtype)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+BundleType = tuple[Aval, ...]
 
 
 def itemsize(dtype: str) -> int:
@@ -51,19 +74,36 @@ def num_bytes(avals: Sequence[Aval]) -> int:
 
 
 class Bundle:
-    """Arrays that come into being together; `arrays` is None until somebody needed them, and `entry` says how to make them."""
+    """Arrays that come into being together; `arrays` is None until somebody needed them.
 
-    __slots__ = ("__weakref__", "arrays", "avals", "entry")
+    Attributes:
+        avals: their shapes and dtypes.
+        arrays: the numbers, where they are known on the host.
+        file: the register file that holds them in the ledger; None before the ledger has met them.
+        register: the number of its register.
+        made_by: the number of the ledger's entry that makes it, until another entry reads it.
+    """
 
-    def __init__(self, avals: tuple[Aval, ...], arrays: tuple[Any, ...] | None = None, entry: Any = None) -> None:
+    __slots__ = ("arrays", "avals", "file", "made_by", "register")
+
+    def __init__(self, avals: BundleType, arrays: tuple[Any, ...] | None = None, file: Any = None, register: int = -1, made_by: int = -1) -> None:
         self.avals = avals
         self.arrays = arrays
-        self.entry = entry
+        self.file = file
+        self.register = register
+        self.made_by = made_by
 
     @classmethod
     def of(cls, arrays: Sequence[Any]) -> Bundle:
         """A bundle of arrays that exist."""
-        return cls(tuple(aval_of(array) for array in arrays), tuple(arrays))
+        return cls(tuple([aval_of(array) for array in arrays]), tuple(arrays))
+
+    def __del__(self) -> None:
+        file = self.file
+        if file is not None:
+            file.free.append(self.register)
+            if self.made_by >= 0:
+                file.unread.append(self.made_by)
 
     def __repr__(self) -> str:
         state = "computed" if self.arrays is not None else "pending"

@@ -70,7 +70,7 @@ class Cluster:
         chief = [] if "chief:0" in names else ["chief:0"]
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
         self.runtime = SimulatedRuntime(devices, self.network, seed, numerics)
-        self.faults = Faults(self.runtime, self, self.runtime.clock.call_later_daemon, self.runtime.after_step)
+        self.faults = Faults(self.runtime, self, self.runtime.clock.after_daemon, self.runtime.after_step)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False

@@ -11,50 +11,55 @@ from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedProgram, MakeKey
 
 __all__ = ["run_step"]
 
+NOTHING = Bundle(())
 
-def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any], arguments: Bundle | None) -> Bundle:
+
+def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any], arguments: tuple[Any, ...]) -> Bundle:
     """Run one step of a program on a task.
 
     Args:
         linked: the program with its places.
         task: what it meets there.
         iterators: the iterator arguments of the call, in order.
-        arguments: the array arguments of the call, if any.
+        arguments: the array arguments of the call, leaf by leaf.
 
     Returns:
         The bundle of the results.
     """
-    slots: list[Bundle | None] = [None] * linked.num_slots
-    slots[linked.arguments] = arguments or Bundle((), ())
+    slots = [NOTHING] * linked.num_slots
     for slot, bundle in linked.constants:
         slots[slot] = bundle
     batches: list[Any] = []
     keys: list[Any] = []
     for op in linked.operations:
-        match op:
-            case TakeBatch():
-                batches.append(task.next_batch(iterators[op.iterator]))
-            case ReadGroups():
-                for (_, slot, _), bundle in zip(op.groups, task.read(op), strict=True):
-                    slots[slot] = bundle
-            case MakeKey():
-                keys.append(task.random_key(op.salt))
-            case Run():
-                batch = None if op.batch is None else batches[op.batch]
-                host = tuple(leaf for number in op.spread for leaf in batches[number].leaves()) + tuple(keys[number] for number in op.keys)
-                outputs = task.run(op, tuple(_filled(slots[slot]) for slot in op.slots), batch, host)
-                for (slot, _), bundle in zip(op.outputs, outputs, strict=True):
-                    slots[slot] = bundle
-            case ApplyAll():
-                task.apply(op, [_filled(slots[part.operands]) for part in op.parts])
-            case CheckFinite():
-                task.check(op, _filled(slots[op.slot]))
+        kind = type(op)
+        if kind is Run:
+            batch = None if op.batch is None else batches[op.batch]
+            host = _host_arrays(op, batches, keys, arguments) if op.host else ()
+            outputs = task.run(op, [slots[slot] for slot in op.slots], batch, host)
+            for slot, bundle in zip(op.outputs, outputs, strict=True):
+                slots[slot] = bundle
+        elif kind is ReadGroups:
+            for (_, slot, _), bundle in zip(op.groups, task.read(op), strict=True):
+                slots[slot] = bundle
+        elif kind is ApplyAll:
+            task.apply(op, [slots[part.operands] for part in op.parts])
+        elif kind is TakeBatch:
+            batches.append(task.next_batch(iterators[op.iterator]))
+        elif kind is MakeKey:
+            keys.append(task.random_key(op.salt))
+        else:
+            assert kind is CheckFinite
+            task.check(op, slots[op.slot])
     task.step_done()
-    if linked.result < 0 or slots[linked.result] is None:
-        return Bundle((), ())
-    return _filled(slots[linked.result])
+    return slots[linked.result] if linked.result >= 0 else NOTHING
 
 
-def _filled(bundle: Bundle | None) -> Bundle:
-    assert bundle is not None
-    return bundle
+def _host_arrays(op: Run, batches: list[Any], keys: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    arrays: list[Any] = []
+    for kind, number in op.host:
+        if kind == "batch":
+            arrays.extend(batches[number].leaves())
+        else:
+            arrays.append(keys[number] if kind == "key" else arguments[number])
+    return tuple(arrays)

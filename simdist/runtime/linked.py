@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from simdist.program.cost import Cost
-from simdist.program.kernels import Kernel
+from simdist.program.entry import Site
 from simdist.program.operations import Program
-from simdist.program.values import Aval, Bundle
+from simdist.program.values import Bundle
 from simdist.variables.state import Group
 
 __all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram", "MakeKey", "ReadGroups", "Run", "Slot", "TakeBatch"]
@@ -20,11 +21,15 @@ __all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram
 Slot = int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReadGroups:
     """Ask for versions of groups: group i goes to slot i. Bytes are those of the cells that are really wanted."""
 
     groups: tuple[tuple[Group, Slot, int], ...]
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return sum(size for _, _, size in self.groups)
 
 
 @dataclass(frozen=True)
@@ -43,32 +48,31 @@ class MakeKey:
     place: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """Call a kernel: bundles of slots, then leaves of a batch, then host arrays."""
 
-    kernel: Kernel
+    site: Site
     cost: Cost
     slots: tuple[Slot, ...]
     batch: int | None
-    spread: tuple[int, ...]  # further batches, whose leaves are passed as host arrays
-    keys: tuple[int, ...]
-    outputs: tuple[tuple[Slot, tuple[Aval, ...]], ...]
+    host: tuple[tuple[str, int], ...]  # ("batch", n): leaves of a further batch; ("key", n); ("argument", n)
+    outputs: tuple[Slot, ...]
     all_reduce_bytes: int | None = None  # set for a reduction over the devices of the task: what each of them gives
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Apply:
     """Change one group on one task with the bundle of a slot."""
 
     group: Group
-    kernel: Kernel
+    site: Site
     cost: Cost
     operands: Slot
     size_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
@@ -93,7 +97,6 @@ class LinkedProgram:
     program: Program
     operations: tuple[LinkedOperation, ...]
     constants: tuple[tuple[Slot, Bundle], ...]
-    arguments: Slot
     result: Slot
     rebuild: Callable[[list[Any]], Any]
     num_slots: int

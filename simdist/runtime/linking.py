@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from simdist.program.cost import cost_of
 from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.ledger import Ledger
 from simdist.program.operations import (
     AllReduce,
     Argument,
@@ -51,18 +52,18 @@ __all__ = ["link"]
 Register = int
 
 
-def link(program: Program, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> LinkedProgram:
+def link(program: Program, layout: Layout, ledger: Ledger) -> LinkedProgram:
     """Link a program against a layout, whose groups are joined where the program's updates ask for it.
 
     Args:
         program: what was traced.
         layout: the groups of the strategy.
-        arrays_of: the ledger's arrays, for groups that must be joined anew.
+        ledger: will compute it; gives the arrays of groups that must be joined anew.
     """
     for op in program.operations:
         if isinstance(op, Update):
-            _join_groups(op, layout, arrays_of)
-    return _Linker(program, layout).link()
+            _join_groups(op, layout, ledger.arrays)
+    return _Linker(program, layout, ledger).link()
 
 
 def cells_by_task(op: Update) -> dict[str, list[tuple[int, Cell]]]:
@@ -93,9 +94,10 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: Layout, ledger: Ledger) -> None:
         self.program = program
         self.layout = layout
+        self.ledger = ledger
         self.num_slots = 0
         self.packed: dict[tuple[Any, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
@@ -104,7 +106,7 @@ class _Linker:
         self.num_batches = self.num_keys = 0
         self.batch_avals: list[tuple[Aval, ...]] = []
         self.constants: list[tuple[Slot, Bundle]] = []
-        self.arguments = self._slot(())
+        self.argument_avals: list[Aval] = []
         if program.constants:
             bundle = Bundle.of([jnp.asarray(array) for array in program.constants.values()])
             self.constants.append((self._slot(bundle.avals), bundle))
@@ -127,9 +129,9 @@ class _Linker:
                 case Next():
                     self._next(op)
                 case Argument():
-                    self.slot_avals[self.arguments] = tuple(self.program.avals[r] for r in op.outputs)
+                    self.argument_avals = [self.program.avals[register] for register in op.outputs]
                     for position, register in enumerate(op.outputs):
-                        self.source[register] = [("slot", self.arguments, position)]
+                        self.source[register] = [("argument", position, 0)]
                 case RandomKey():
                     self.operations.append(MakeKey(op.salt, self.num_keys))
                     self.source[op.output] = [("key", self.num_keys, 0)]
@@ -151,7 +153,6 @@ class _Linker:
             self.program,
             tuple(self.operations),
             tuple(self.constants),
-            self.arguments,
             result,
             rebuild,
             self.num_slots,
@@ -281,19 +282,14 @@ class _Linker:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
         slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))
-        batches = list(dict.fromkeys(number for kind, number, _ in flat if kind == "batch"))
-        keys = list(dict.fromkeys(number for kind, number, _ in flat if kind == "key"))
+        others = list(dict.fromkeys((kind, number) for kind, number, _ in flat if kind != "slot"))
+        # The rows of the first batch may stay rows of a table; everything else is passed as arrays.
+        others.sort(key=lambda other: other[0] != "batch")
         offsets: dict[tuple[str, int], int] = {}
         avals: list[Aval] = []
-        for slot in slots:
-            offsets["slot", slot] = len(avals)
-            avals.extend(self.slot_avals[slot])
-        for batch in batches:
-            offsets["batch", batch] = len(avals)
-            avals.extend(self.batch_avals[batch])
-        for key in keys:
-            offsets["key", key] = len(avals)
-            avals.append(Aval((2,), "uint32"))
+        for source in [*(("slot", slot) for slot in slots), *others]:
+            offsets[source] = len(avals)
+            avals.extend(self._source_avals(*source))
 
         def run(*arrays: Any) -> list[Any]:
             def gathered(pieces: list[tuple[str, int, int]]) -> Any:
@@ -304,9 +300,21 @@ class _Linker:
             return [_piece(values[register], rows) for bundle in bundles for register, rows in bundle.pieces]
 
         kernel = kernel_of(self.program.name, run, avals)
-        outputs = tuple((bundle.slot, self.slot_avals[bundle.slot]) for bundle in bundles)
-        first = batches[0] if batches else None
-        self.operations.append(Run(kernel, cost_of(kernel), tuple(slots), first, tuple(batches[1:]), tuple(keys), outputs, reduced))
+        site = self.ledger.site(kernel, [self.slot_avals[slot] for slot in slots], [self.slot_avals[bundle.slot] for bundle in bundles])
+        first = others[0][1] if others and others[0][0] == "batch" else None
+        host = tuple(others if first is None else others[1:])
+        self.operations.append(Run(site, cost_of(kernel), tuple(slots), first, host, tuple(bundle.slot for bundle in bundles), reduced))
+
+    def _source_avals(self, kind: str, number: int) -> Sequence[Aval]:
+        match kind:
+            case "slot":
+                return self.slot_avals[number]
+            case "batch":
+                return self.batch_avals[number]
+            case "argument":
+                return (self.argument_avals[number],)
+            case _:
+                return (Aval((2,), "uint32"),)
 
     # -- updates --------------------------------------------------------------------------------------------------
 
@@ -321,7 +329,9 @@ class _Linker:
                 kernel = _assigning(op.rule, group, positions, operand_avals)
             else:
                 kernel = op.rule.kernel(group, operand_avals)
-            parts.append(Apply(group, kernel, cost_of(kernel), slot, num_bytes(operand_avals)))
+            state = tuple(cell.aval for cell in group.cells)
+            site = self.ledger.site(kernel, [state, operand_avals], [state])
+            parts.append(Apply(group, site, cost_of(kernel), slot, num_bytes(operand_avals)))
         self.operations.append(ApplyAll(tuple(parts)))
 
 

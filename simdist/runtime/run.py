@@ -41,7 +41,7 @@ class Run:
         self.results: dict[str, Any] = {}
         self.restarts = {task.name: 0 for task in tasks}
         self._left = {task.name for task in tasks}
-        self._done = self.runtime.clock.event()
+        self._done = self.runtime.clock.gate()
         for task in tasks:
             self.runtime.mains[task.name] = self._restarted
             self._start(task)
@@ -55,8 +55,7 @@ class Run:
         context.locals["here"] = (self.cluster, task)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         incarnation = task.incarnation
-        assert fiber.finished.callbacks is not None
-        fiber.finished.callbacks.append(lambda _: self._ended(task, fiber, incarnation))
+        fiber.finished.then(lambda _: self._ended(task, fiber, incarnation))
 
     def _ended(self, task: Task, fiber: Fiber, incarnation: int) -> None:
         if incarnation != task.incarnation:
@@ -72,7 +71,7 @@ class Run:
         elif isinstance(error, (UnavailableError, AbortedError)) and self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
             self.restarts[task.name] += 1
             delay_s = BACK_OFF_S * min(2.0 ** (self.restarts[task.name] - 1), 32.0)
-            self.runtime.clock.call_later(delay_s, lambda _: self._start(task))
+            self.runtime.clock.after(delay_s, self._start, task)
         else:
             self._fail(error)
 
@@ -84,10 +83,8 @@ class Run:
     def _finish(self, task: Task) -> None:
         self._left.discard(task.name)
         self.runtime.mains.pop(task.name, None)
-        if not self._left and not self._done.triggered:
-            self._done.succeed()
+        if not self._left:
+            self._done.open()
 
     def _fail(self, error: BaseException) -> None:
-        if not self._done.triggered:
-            self._done.fail(error)  # pyright: ignore[reportArgumentType]
-            self._done.defused = True
+        self._done.fail(error)

@@ -49,4 +49,4 @@ class Server:
         fiber = current_fiber()
         if fiber is None:
             raise FailedPreconditionError("Server.join() never returns. Call it in a main that cluster.launch runs, not in a cell.")
-        fiber.clock.wait(fiber.clock.event(), "the end of its server (join)")
+        fiber.clock.wait(fiber.clock.gate(), "the end of its server (join)")

@@ -15,9 +15,9 @@ from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network
 from simdist.program.ledger import Ledger
 from simdist.runtime.membership import Decision, Membership
-from simdist.runtime.task import Exchange, Task
-from simdist.simulation.kernel import Clock, Fiber
-from simdist.simulation.network import SharedLinks
+from simdist.runtime.task import Life, Task
+from simdist.simulation.kernel import Clock, Fiber, current_fiber
+from simdist.simulation.network import Flow, Link, SharedLinks
 from simdist.simulation.streams import derive_seed
 from simdist.simulation.task_context import TaskContext
 from simdist.trace import Trace
@@ -54,7 +54,9 @@ class SimulatedRuntime:
         self.mains: dict[str, Callable[[Task], Any]] = {}  # what a task starts with, again after each restart
         self.after_step: list[Callable[[Task], None]] = []
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
+        self.engine_context = TaskContext()  # of fibers that run no code of a user
         self._beating = False
+        self._routes: dict[tuple[Task, Task], tuple[Link, ...]] = {}
 
     @property
     def now(self) -> float:
@@ -72,75 +74,41 @@ class SimulatedRuntime:
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def send(
-        self,
-        source: Task,
-        target: Task,
-        num_bytes: float,
-        arrived: Callable[[], None],
-        exchange: Exchange | None = None,
-    ) -> None:
-        """Send bytes; `arrived` is called when the last has come, unless one of the two has died on the way."""
-        if source is target:
-            self.clock.call_later(0.0, lambda _: arrived())
+    def latency(self, source: Task, target: Task) -> float:
+        """Seconds until an empty message has arrived."""
+        return 0.0 if source is target else self.network.latency
+
+    def transfer(self, flows: Iterable[tuple[Task, Task, float, Callable[[Any], None], Any]]) -> list[Flow]:
+        """Let bytes flow from now on: (source, target, bytes, done, argument); `done(argument)` when the last has come."""
+        starting: list[Any] = []
+        totals = self.trace.totals
+        for source, target, num_bytes, done, argument in flows:
+            if num_bytes <= 0 or source is target:
+                done(argument)
+                continue
+            key = (source.name, "bytes_sent")
+            totals[key] = totals.get(key, 0) + num_bytes
+            starting.append((self._route(source, target), num_bytes, done, argument))
+        return self.links.start_all(starting)
+
+    def _route(self, source: Task, target: Task) -> tuple[Link, ...]:
+        route = self._routes.get((source, target))
+        if route is None:
+            route = self._routes[source, target] = (source.outward, target.inward)
+        return route
+
+    def send(self, source: Task, target: Task, num_bytes: float, arrived: Callable[[Any], None], argument: Any = None) -> None:
+        """Send a message; `arrived(argument)` is called when it has come, unless one of the two has died on the way."""
+        self.clock.after(self.latency(source, target), self._sent, (source, source.life, target, target.life, num_bytes, arrived, argument))
+
+    def _sent(self, message: tuple[Task, Life, Task, Life, float, Callable[[Any], None], Any]) -> None:
+        source, source_life, target, target_life, num_bytes, arrived, argument = message
+        if not (source_life.alive and target_life.alive):
             return
-        source_incarnation, target_incarnation = source.incarnation, target.incarnation
-        self.trace.total(source.name, "bytes_sent", num_bytes)
-
-        def both_live() -> bool:
-            live = source.alive and target.alive and (exchange is None or exchange.open)
-            return live and source.incarnation == source_incarnation and target.incarnation == target_incarnation
-
-        def deliver() -> None:
-            if exchange is not None:
-                exchange.flow = None
-            if both_live():
-                arrived()
-
-        def start(_: Any) -> None:
-            if not both_live():
-                return
-            if num_bytes <= 0:
-                arrived()
-                return
-            flow = self.links.start([source.outward, target.inward], num_bytes, deliver)
-            if exchange is not None:
-                exchange.flow = flow
-
-        self.clock.call_later(self.network.latency, start)
-
-    def request(
-        self,
-        client: Task,
-        server: Task,
-        num_bytes: float,
-        serve: Callable[[Exchange], None],
-        failed: Callable[[BaseException], None],
-    ) -> Exchange:
-        """Ask a task for something; `serve` is called there, and answers through `respond`.
-
-        `failed` is called instead when the server is down, or dies before its answer has arrived.
-        """
-        exchange = Exchange(client, server, failed)
-        if not server.alive:
-            self.clock.call_later(2 * self.network.latency, lambda _: self._fail(exchange))
-            return exchange
-        self.send(client, server, num_bytes, lambda: serve(exchange), exchange)
-        return exchange
-
-    def respond(self, exchange: Exchange, num_bytes: float, arrived: Callable[[], None]) -> None:
-        """Answer a request."""
-
-        def finish() -> None:
-            exchange.close()
-            arrived()
-
-        self.send(exchange.server, exchange.client, num_bytes, finish, exchange)
-
-    def _fail(self, exchange: Exchange) -> None:
-        if exchange.open and exchange.client.alive:
-            exchange.close()
-            exchange.failed(UnavailableError(f"{exchange.server.name} is down: the connection was reset."))
+        if num_bytes <= 0 or source is target:
+            arrived(argument)
+        else:
+            self.transfer([(source, target, num_bytes, self._sent, (source, source_life, target, target_life, 0, arrived, argument))])
 
     # -- life and death -------------------------------------------------------------------------------------------
 
@@ -165,38 +133,31 @@ class SimulatedRuntime:
         if not task.alive:
             return
         now, incarnation = self.now, task.incarnation
-        task.alive, task.down_since_s = False, now
+        task.life.alive, task.down_since_s = False, now
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for listener in self.lost:
             listener(task)
-        for exchange in list(task.exchanges):
-            if exchange.flow is not None:
-                self.links.stop(exchange.flow)
-                exchange.flow = None
-            if exchange.server is task and exchange.client is not task:
-                self.clock.call_later(self.network.latency, lambda _, exchange=exchange: self._fail(exchange))
-            else:
-                exchange.close()
-        self.clock.call_later(self.network.latency, lambda _: self._decide(self.membership.connection_reset(task.name, incarnation)))
+        for call in list(task.calls):
+            call.lost(task)
+        self.clock.after(self.latency(task, self.chief), lambda _: self._decide(self.membership.connection_reset(task.name, incarnation)))
         if restart_after_s is not None:
-            self.clock.call_later(restart_after_s, lambda _: self.restart(task))
+            self.clock.after(restart_after_s, self.restart, task)
         if task is self.chief:
             self.clock.interrupt_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
         fibers, task.fibers = task.fibers, []
         for fiber in fibers:
-            if fiber.greenlet is not _current_greenlet():
+            if fiber is not current_fiber():
                 self.clock.kill(fiber)
         for fiber in fibers:
-            if fiber.greenlet is _current_greenlet():
+            if fiber is current_fiber():
                 self.clock.kill(fiber)
 
     def restart(self, task: Task) -> None:
         """Start a task's process again, with the next incarnation and an empty memory."""
         if task.alive:
             return
-        task.alive = True
-        task.incarnation += 1
+        task.life = Life(task.incarnation + 1)
         task.free_s = self.now
         self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
         self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
@@ -207,7 +168,7 @@ class SimulatedRuntime:
     def register(self, task: Task) -> None:
         """Tell the chief that this incarnation is there."""
         incarnation = task.incarnation
-        self.send(task, self.chief, 0, lambda: self._decide(self.membership.heartbeat(task.name, incarnation, self.now)))
+        self.send(task, self.chief, 0, lambda _: self._decide(self.membership.heartbeat(task.name, incarnation, self.now)))
 
     # -- detection ------------------------------------------------------------------------------------------------
 
@@ -219,7 +180,7 @@ class SimulatedRuntime:
                 self._decide(self.membership.heartbeat(name, task.incarnation, self.now))
         if not self._beating:
             self._beating = True
-            self.clock.call_later_daemon(HEARTBEAT_S, self._beat)
+            self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
     def _beat(self) -> None:
         for name in self.membership.beliefs:
@@ -227,7 +188,7 @@ class SimulatedRuntime:
             if task.alive:
                 self._decide(self.membership.heartbeat(name, task.incarnation, self.now))
         self._decide(self.membership.time_passed(self.now))
-        self.clock.call_later_daemon(HEARTBEAT_S, self._beat)
+        self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
     def _decide(self, decisions: list[Decision]) -> None:
         for decision in decisions:
@@ -239,9 +200,3 @@ class SimulatedRuntime:
     def close(self) -> None:
         """End all tasks."""
         self.clock.close()
-
-
-def _current_greenlet() -> Any:
-    import greenlet
-
-    return greenlet.getcurrent()

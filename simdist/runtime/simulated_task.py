@@ -9,12 +9,11 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
+from simdist.runtime.calls import Pushing, PushPart, Reading, ReadPart
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, ReadGroups, Run
 from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Exchange, Task
-from simdist.simulation.kernel import Event
+from simdist.runtime.task import Task
 from simdist.simulation.streams import derive_seed
-from simdist.variables.state import Group
 
 __all__ = ["SimulatedTask"]
 
@@ -43,6 +42,8 @@ class SimulatedTask:
         self.devices = devices or (task.name,)
         self.clock = runtime.clock
         self.trace = runtime.trace
+        self.versions_read: dict[int, int] = {}  # by group: what this step has read, to tell how stale its update is
+        self._parts: dict[ReadGroups, list[ReadPart]] = {}
 
     def next_batch(self, iterator: Any) -> Any:
         try:
@@ -59,50 +60,45 @@ class SimulatedTask:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, op: ReadGroups) -> list[Bundle]:
-        by_task: dict[str, list[tuple[Group, int]]] = {}
-        for group, _, size in op.groups:
-            by_task.setdefault(group.task, []).append((group, size))
-        versions: dict[int, Bundle] = {id(group): group.present() for group, _ in by_task.pop(self.task.name, [])}
-        if by_task:
-            began = self.clock.now
-            waiting = _Countdown(self.clock.event(), len(by_task))
-            for name, groups in by_task.items():
-                self._ask(self.runtime.tasks[name], groups, versions, waiting)
-            self.clock.wait(waiting.event, "variables from parameter servers")
-            self.trace.span(self.task.name, "read", "read", began, self.clock.now, bytes=sum(size for _, _, size in op.groups))
-        return [versions[id(group)] for group, _, _ in op.groups]
+        parts = self._parts.get(op)
+        if parts is None:
+            parts = self._parts[op] = self._split(op)
+        if not parts:
+            for group, _, _ in op.groups:
+                self.versions_read[id(group)] = group.version
+            return [group.present() for group, _, _ in op.groups]
+        began = self.clock.env._now
+        reading = Reading(self.runtime, self.task, parts, len(op.groups))
+        for place, (group, _, _) in enumerate(op.groups):
+            if group.task == self.task.name:
+                reading.found[place], reading.versions[place] = group.present(), group.version
+        self.clock.wait(reading.gate, "variables from parameter servers")
+        self.trace.span(self.task.name, "read", "read", began, self.clock.env._now, bytes=op.size_bytes)
+        for (group, _, _), version in zip(op.groups, reading.versions, strict=True):
+            self.versions_read[id(group)] = version
+        return reading.found  # pyright: ignore[reportReturnType]
 
-    def _ask(self, server: Task, groups: list[tuple[Group, int]], versions: dict[int, Bundle], waiting: _Countdown) -> None:
-        def serve(exchange: Exchange) -> None:
-            try:
-                found = {id(group): group.present() for group, _ in groups}
-            except Exception as error:
-                exchange.close()
-                waiting.fail(error)
-                return
-
-            def arrived() -> None:
-                versions.update(found)
-                waiting.one_done()
-
-            self.runtime.respond(exchange, sum(size for _, size in groups), arrived)
-
-        self.runtime.request(self.task, server, 0, serve, waiting.fail)
+    def _split(self, op: ReadGroups) -> list[ReadPart]:
+        """What this task must ask other tasks for."""
+        parts: dict[str, ReadPart] = {}
+        for place, (group, _, size) in enumerate(op.groups):
+            if group.task != self.task.name:
+                server, groups, before = parts.get(group.task, (self.runtime.tasks[group.task], [], 0))
+                parts[group.task] = (server, [*groups, (group, place)], before + size)
+        return list(parts.values())
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def run(self, op: Run, inputs: tuple[Bundle, ...], batch: Any, host: tuple[Any, ...]) -> tuple[Bundle, ...]:
-        share = 1 / len(self.devices)
-        seconds = self.task.device.seconds(op.cost.flops * share, op.cost.bytes_moved * share)
-        category = "compute"
+    def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+        now = self.clock.env._now
         if op.all_reduce_bytes is not None:
-            seconds, category = self._ring_seconds(op.all_reduce_bytes), "collective"
-        start, end = self.task.occupy(self.clock.now, seconds)
-        splits = tuple(avals for _, avals in op.outputs)
-        self.clock.sleep(end - self.clock.now)
+            category, (start, end) = "collective", self.task.occupy_for(now, self._ring_seconds(op.all_reduce_bytes))
+        else:
+            category, (start, end) = "compute", self.task.occupy(now, op.cost.share(len(self.devices)))
+        self.clock.sleep(end - now)
         for lane in self.devices:
-            self.trace.span(lane, category, op.kernel.name, start, end)
-        return self.runtime.ledger.call(op.kernel, inputs, splits, batch, host, self._where())
+            self.trace.span(lane, category, op.site.kernel.name, start, end)
+        return self.runtime.ledger.call(op.site, inputs, batch, host, (self.task.name, self.task.steps, end))
 
     def _ring_seconds(self, size_bytes: int) -> float:
         """2 (n - 1) steps, each with the latency and an n-th of the bytes; full-duplex links are not shared."""
@@ -118,7 +114,8 @@ class SimulatedTask:
         self.trace.value_dependent = True
         if not all(np.isfinite(np.asarray(array)).all() for array in self.runtime.ledger.arrays(bundle)):
             raise InvalidArgumentError(
-                f"{op.message}: a value is NaN or Inf ({self._where()}). Lower the learning rate, clip the gradients, or look at the input."
+                f"{op.message}: a value is NaN or Inf ({self.task.name}, step {self.task.steps}, {self.clock.now:.6f} s). Lower the "
+                "learning rate, clip the gradients, or look at the input."
             )
 
     def step_done(self) -> None:
@@ -126,85 +123,40 @@ class SimulatedTask:
         for listener in self.runtime.after_step:
             listener(self.task)
 
-    def _where(self) -> str:
-        return f"{self.task.name}, step {self.task.steps}, {self.clock.now:.6f} s"
-
     # -- updating -------------------------------------------------------------------------------------------------
 
     def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:
-        remote: list[tuple[Apply, Bundle]] = []
+        remote: list[PushPart] = []
         for part, bundle in zip(op.parts, operands, strict=True):
-            if part.group.task == self.task.name:
-                start, end = self.task.occupy(self.clock.now, self._seconds(self.task, part))
+            home = part.group.task
+            if home == self.task.name:
+                start, end = self.task.occupy(self.clock.now, part.cost)
                 self.clock.sleep(end - self.clock.now)
                 self.commit(self.task, part, bundle, start, end)
-            elif self.with_reply is not None and part.group.task == self.runtime.chief.name:
+            elif self.with_reply is not None and home == self.runtime.chief.name:
                 self.with_reply(part, bundle)
             else:
-                remote.append((part, bundle))
+                remote.append((self.runtime.tasks[home], part, bundle))
         if remote:
-            began = self.clock.now
-            waiting = _Countdown(self.clock.event(), len(remote))
-            for part, bundle in remote:
-                self._push(self.runtime.tasks[part.group.task], part, bundle, waiting)
-            self.clock.wait(waiting.event, "parameter servers to confirm an update")
-            self.trace.span(
-                self.task.name,
-                "update",
-                "update",
-                began,
-                self.clock.now,
-                bytes=sum(part.size_bytes for part, _ in remote),
-            )
-
-    def _push(self, server: Task, part: Apply, bundle: Bundle, waiting: _Countdown) -> None:
-        source = self.task.incarnation
-
-        def serve(exchange: Exchange) -> None:
-            start, end = server.occupy(self.clock.now, self._seconds(server, part))
-            self.clock.call_later(end - self.clock.now, lambda _: confirm(exchange, start, end))
-
-        def confirm(exchange: Exchange, start: float, end: float) -> None:
-            # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
-            if not exchange.open or not self.task.alive or self.task.incarnation != source:
-                return
-            try:
-                self.commit(server, part, bundle, start, end)
-            except Exception as error:
-                exchange.close()
-                waiting.fail(error)
-                return
-            self.runtime.respond(exchange, 0, waiting.one_done)
-
-        self.runtime.request(self.task, server, part.size_bytes, serve, waiting.fail)
+            began = self.clock.env._now
+            self.clock.wait(Pushing(self, remote).gate, "parameter servers to confirm an update")
+            size = sum([part.size_bytes for _, part, _ in remote])
+            self.trace.span(self.task.name, "update", "update", began, self.clock.env._now, bytes=size)
 
     def commit(self, server: Task, part: Apply, bundle: Bundle, start: float, end: float) -> None:
         """Make the group's next version."""
         group = part.group
-        avals = tuple(cell.aval for cell in group.cells)
-        (group.bundle,) = self.runtime.ledger.call(part.kernel, (group.present(), bundle), (avals,), where=self._where())
+        where = (self.task.name, self.task.steps, end)
+        (group.bundle,) = self.runtime.ledger.call(part.site, (group.present(), bundle), None, (), where)
+        staleness = group.version - self.versions_read.get(id(group), group.version)
         group.version += 1
-        self.trace.span(server.name, "apply", part.kernel.name, start, end, worker=self.task.name, version=group.version)
-
-    def _seconds(self, server: Task, part: Apply) -> float:
-        return server.device.seconds(part.cost.flops, part.cost.bytes_moved)
-
-
-class _Countdown:
-    """An event that fires when so many things have happened, or when the first has failed."""
-
-    __slots__ = ("event", "left")
-
-    def __init__(self, event: Event, left: int) -> None:
-        self.event = event
-        self.left = left
-
-    def one_done(self) -> None:
-        self.left -= 1
-        if self.left == 0 and not self.event.triggered:
-            self.event.succeed()
-
-    def fail(self, error: BaseException) -> None:
-        if not self.event.triggered:
-            self.event.fail(error)  # pyright: ignore[reportArgumentType]
-            self.event.defused = True
+        self.trace.span(
+            server.name,
+            "apply",
+            part.site.kernel.name,
+            start,
+            end,
+            worker=self.task.name,
+            version=group.version,
+            staleness=staleness,
+        )

@@ -14,7 +14,6 @@ import numpy as np
 
 from simdist.program.kernels import kernel_of
 from simdist.program.ledger import Ledger
-from simdist.program.values import Bundle
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import Placement
 
@@ -33,7 +32,6 @@ class Store:
         self.ledger = ledger
         self.layout = Layout()
         self.observed = observed
-        ledger.roots.append(self.layout.bundles)
 
     def look(self, variable: Any) -> Any:
         """The present value of a variable.
@@ -78,5 +76,6 @@ class Store:
             return state
 
         kernel = kernel_of(rule, run, [*avals, cell.aval])
-        (group.bundle,) = self.ledger.call(kernel, (group.present(), Bundle.of([operand])), (avals,), where=f"{rule} {cell.name}")
+        site = self.ledger.site(kernel, [avals], [avals])
+        (group.bundle,) = self.ledger.call(site, (group.present(),), None, (operand,), f"{rule} {cell.name}")
         group.version += 1

@@ -1,64 +1,80 @@
 """A task of a simulated cluster: a process with a device, a port, a memory and an incarnation.
 
 States: up -> down -> up with a higher incarnation. Whatever an earlier incarnation still tries (a message, an update)
-has no effect: every effect names the incarnation that it comes from.
+has no effect: every effect names the `Life` that it comes from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simdist.hardware import Device
+from simdist.program.cost import Cost
 from simdist.simulation.kernel import Fiber
-from simdist.simulation.network import Flow, Link
+from simdist.simulation.network import Link
 
-__all__ = ["Exchange", "Task"]
+if TYPE_CHECKING:
+    from simdist.runtime.calls import Call
+
+__all__ = ["Life", "Task"]
 
 
-class Exchange:
-    """A request from one incarnation to another task, until its answer has arrived or one of the two has died."""
+class Life:
+    """One incarnation of a task, from its start to its crash."""
 
-    __slots__ = ("client", "failed", "flow", "open", "server")
+    __slots__ = ("alive", "incarnation")
 
-    def __init__(self, client: Task, server: Task, failed: Callable[[BaseException], None]) -> None:
-        self.client = client
-        self.server = server
-        self.failed = failed
-        self.flow: Flow | None = None
-        self.open = True
-        client.exchanges[self] = None
-        server.exchanges[self] = None
-
-    def close(self) -> None:
-        self.open = False
-        self.client.exchanges.pop(self, None)
-        self.server.exchanges.pop(self, None)
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.alive = True
 
 
 class Task:
-    """One task. `steps` counts the steps of all its incarnations; `free_s` is when its device has done what it was given."""
+    """One task.
+
+    Attributes:
+        steps: steps of all its incarnations.
+        free_s: when its device has done what it was given.
+        slowness: factor on the time of everything that it computes.
+        calls: requests in flight that it made or has to answer.
+        local: what this incarnation keeps in its memory: datasets, iterators, resources.
+    """
 
     def __init__(self, name: str, device: Device, bandwidth_bytes_per_s: float) -> None:
         self.name = name
         self.device = device
         self.outward = Link(f"{name}/out", bandwidth_bytes_per_s)
         self.inward = Link(f"{name}/in", bandwidth_bytes_per_s)
-        self.alive = True
-        self.incarnation = 0
+        self.life = Life(0)
         self.free_s = 0.0
         self.slowness = 1.0
         self.steps = 0
         self.down_since_s = 0.0
         self.fibers: list[Fiber] = []
-        self.exchanges: dict[Exchange, None] = {}
-        self.local: dict[Any, Any] = {}  # what this incarnation keeps: datasets, iterators, resources
+        self.calls: dict[Call, None] = {}
+        self.local: dict[Any, Any] = {}
+        self._seconds: dict[Cost, float] = {}
 
-    def occupy(self, now: float, seconds: float) -> tuple[float, float]:
-        """Give the device work that takes so long; it does one thing after the other. Returns (start, end)."""
-        start = max(now, self.free_s)
-        self.free_s = start + seconds * self.slowness
-        return start, self.free_s
+    @property
+    def alive(self) -> bool:
+        return self.life.alive
+
+    @property
+    def incarnation(self) -> int:
+        return self.life.incarnation
+
+    def occupy(self, now: float, cost: Cost) -> tuple[float, float]:
+        """Give the device a program to run; it does one thing after the other. Returns (start, end) in seconds."""
+        seconds = self._seconds.get(cost)
+        if seconds is None:
+            seconds = self._seconds[cost] = self.device.seconds(cost.flops, cost.bytes_moved)
+        return self.occupy_for(now, seconds)
+
+    def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
+        """Like `occupy`, for work that takes so long on a task that is not slowed down."""
+        start = self.free_s if self.free_s > now else now
+        self.free_s = end = start + seconds * self.slowness
+        return start, end
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, {'up' if self.alive else 'down'}, incarnation {self.incarnation})"

@@ -1,23 +1,27 @@
 """Virtual time: functions that block, and the loop that wakes them.
 
-Every task runs ordinary Python functions. A blocking call hands the clock an event and gives up the processor
-until that event fires; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy
-environment. Code in a notebook cell is no fiber: there, a blocking call runs the environment until its event fires.
+Every task runs ordinary Python functions. A blocking call hands the clock a gate and gives up the processor until that
+gate opens; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy environment. Code in
+a notebook cell is no fiber: there, a blocking call runs the environment until its gate opens.
+
+Time, the queue of what is to come and the order of events of one moment (time, priority, sequence) are SimPy's. Most of
+what happens here is one call of one function, and such an entry holds the function and its argument in the place of
+SimPy's event object; the loop knows both kinds.
 
 Invariants:
 
 - Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it.
-- A dead fiber has no effect any more: every blocking call that it still makes raises `TaskKilled` again.
 - A wait that nothing can end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
   work and does not count as something that could end a wait.
-- Events of one moment fire in the order in which they were scheduled.
+- Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
 
-What may live in this file: greenlets, events, the loop. Not: networks, tasks, faults, numbers.
+What may live in this file: time, the loop, who runs. Not: networks, tasks, faults, numbers.
 """
 
 from __future__ import annotations
 
-import signal
+import itertools
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,93 +30,27 @@ from typing import Any
 
 import greenlet
 import simpy
-from simpy.events import NORMAL, Event
+from simpy.events import NORMAL
 
 from simdist.errors import DeadlineExceededError, FailedPreconditionError
-from simdist.simulation.task_context import TaskContext, active_context
+from simdist.simulation.fiber import Fiber, Gate, Running, TaskKilled, current_fiber
+from simdist.simulation.interrupts import noted_interrupts
+from simdist.simulation.task_context import Active, TaskContext
 
-__all__ = ["Event", "Fiber", "TaskKilled", "current_fiber"]
+__all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
 # Events at one moment without virtual time moving on: beyond this, two parts of a program wake each other for ever.
 LIVELOCK_EVENTS = 2_000_000
 # A dead fiber that swallows TaskKilled this often is left where it is.
 KILLS_BEFORE_ABANDONED = 1_000
 
-_current: Fiber | None = None
-
-
-class TaskKilled(BaseException):
-    """Thrown into a fiber whose task has died; not an `Exception`, so that user code does not swallow it."""
-
-
-def current_fiber() -> Fiber | None:
-    """The fiber that runs now, or None in a notebook cell or script (the driver)."""
-    return _current
-
-
-class Fiber:
-    """A function that blocks in virtual time. Made by `Clock.spawn`."""
-
-    __slots__ = (
-        "abandoned",
-        "clock",
-        "context",
-        "dead",
-        "error",
-        "finished",
-        "greenlet",
-        "kills",
-        "lane",
-        "result",
-        "waiting",
-        "waits_for",
-        "wake",
-    )
-
-    def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
-        self.clock = clock
-        self.lane = lane
-        self.context = context
-        self.greenlet = greenlet.greenlet(lambda: self._run(function))
-        # One callback for all waits: an event that comes too late finds the fiber waiting for another.
-        self.wake = lambda event: clock._resume(self, event)
-        self.dead = False
-        self.abandoned = False
-        self.kills = 0
-        self.waiting: Event | None = None
-        self.waits_for = ""
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.finished = clock.event()
-
-    def _run(self, function: Callable[[], Any]) -> None:
-        try:
-            self.result = function()
-        except TaskKilled as killed:
-            self.error = killed
-        except BaseException as error:
-            # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
-            self.error = error
-        if not self.finished.triggered:
-            self.finished.succeed(self)
-
-    @property
-    def ended(self) -> bool:
-        return self.abandoned or bool(self.greenlet.dead)
-
-
-class _Environment(simpy.Environment):
-    """SimPy's environment, which also knows how many of its pending events are daemons."""
-
-    daemons = 0
-
-    @property
-    def only_daemons(self) -> bool:
-        return len(self._queue) <= self.daemons
-
 
 class Clock:
     """The clock and the fibers of one cluster.
+
+    Args:
+        tie_seed: draw the order of events of one moment from this seed, to search for programs that depend on it;
+            None: the order in which they were scheduled.
 
     Example:
         >>> clock = Clock()
@@ -121,32 +59,31 @@ class Clock:
         2.0
     """
 
-    def __init__(self) -> None:
-        self.env = _Environment()
+    def __init__(self, tie_seed: int | None = None) -> None:
+        self.env = simpy.Environment()
         self.fibers: list[Fiber] = []
+        self.daemons = 0
+        self._queue: list[Any] = self.env._queue
+        self._sequence: Iterator[Any] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
         self._hub: greenlet.greenlet | None = None
         self._thread = threading.get_ident()
-        self._driver_error: BaseException | None = None
+        self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
         self._driving = False
 
-    # -- events ---------------------------------------------------------------------------------------------------
+    # -- what is to come ------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return self.env._now  # the property costs as much as the rest
+        return self.env._now  # SimPy's property costs as much as the rest
 
-    def event(self) -> Event:
-        return Event(self.env)
+    def gate(self) -> Gate:
+        """Something to wait for."""
+        return Gate(self)
 
-    def call_later(self, delay_s: float, function: Callable[[Event], Any], value: Any = None) -> Event:
-        """Call `function(event)` after `delay_s`, with `value` in ``event.value``."""
-        event = Event(self.env)
-        event._ok = True
-        event._value = value
-        event.callbacks = [function]
-        self.env.schedule(event, NORMAL, delay_s)
-        return event
+    def after(self, delay_s: float, function: Callable[[Any], Any], argument: Any = None) -> None:
+        """Call `function(argument)` after `delay_s`."""
+        heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
 
     def after(self, delay_s: float, function: Callable[[Any], object], argument: Any = None) -> None:
         """Call `function(argument)` after `delay_s`; the cheapest way, but nothing can wait for it."""
@@ -157,38 +94,48 @@ class Clock:
         """Like `call_later`, but nobody who waits can count on it: it does not keep a run alive."""
         self.env.daemons += 1
 
-        def fire(_: Event) -> None:
-            self.env.daemons -= 1
-            function()
-
-        self.call_later(delay_s, fire)
+    def _fire_daemon(self, function: Callable[[], Any]) -> None:
+        self.daemons -= 1
+        function()
 
     # -- blocking -------------------------------------------------------------------------------------------------
 
-    def wait(self, event: Event, what: str = "") -> Any:
-        """Block until `event` fires; return its value, or raise its error.
+    def wait(self, gate: Any, what: str = "") -> Any:
+        """Block until a gate (or an event of SimPy's) opens; return its value, or raise its error.
 
         Raises:
-            DeadlineExceededError: nothing that is still to happen could fire the event.
+            DeadlineExceededError: nothing that is still to happen could open the gate.
             FailedPreconditionError: called from another thread, or from a callback of the loop itself.
         """
-        fiber = _current
+        fiber = Running.fiber
         if fiber is not None and fiber.clock is self:
             if fiber.dead:
                 self._refuse(fiber)
-            if not event.processed:
-                self._block(fiber, event, what)
-        else:
-            self._drive(event, what)
-        if event._ok:
-            return event._value
-        event.defused = True
-        error: Any = event.value
-        raise error
+            if gate.callbacks is not None:
+                self._block(fiber, gate, what)
+        elif gate.callbacks is not None:
+            self._drive(gate, what)
+        if gate._ok:
+            return gate._value
+        if type(gate) is not Gate:
+            gate.defused = True
+        raise gate._value
 
     def sleep(self, seconds: float) -> None:
         """Block for so many virtual seconds."""
-        self.wait(self.env.timeout(seconds), "the end of a sleep")
+        fiber = Running.fiber
+        if fiber is None or fiber.clock is not self or fiber.dead:
+            gate = Gate(self)
+            self.after(seconds, gate.open)
+            self.wait(gate, "the end of a sleep")
+            return
+        # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
+        fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
+        heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
+        self._hub.switch()  # pyright: ignore[reportOptionalMemberAccess]
+        fiber.waiting = None
+        if fiber.dead:
+            self._refuse(fiber)
 
     def join(self, fiber: Fiber) -> Any:
         """Block until `fiber` has ended; return its result or raise its error."""
@@ -197,10 +144,15 @@ class Clock:
             raise fiber.error
         return fiber.result
 
-    def _block(self, fiber: Fiber, event: Event, what: str) -> None:
-        assert event.callbacks is not None and self._hub is not None
-        fiber.waiting, fiber.waits_for = event, what
-        event.callbacks.append(fiber.wake)
+    def _block(self, fiber: Fiber, gate: Any, what: str) -> None:
+        assert self._hub is not None
+        fiber.waiting, fiber.waits_for = gate, what
+        if type(gate) is Gate and gate.fiber is None:
+            gate.fiber = fiber
+        elif type(gate) is Gate:
+            gate.then(lambda gate: self.wake(fiber, gate))
+        else:
+            gate.callbacks.append(lambda event: self.wake(fiber, event))
         self._hub.switch()
         fiber.waiting = None
         if fiber.dead:
@@ -210,8 +162,7 @@ class Clock:
         fiber.kills += 1
         if fiber.kills > KILLS_BEFORE_ABANDONED:
             fiber.abandoned = True
-            if not fiber.finished.triggered:
-                fiber.finished.succeed(fiber)
+            fiber.finished.open(fiber)
             assert self._hub is not None
             self._hub.switch()
         raise TaskKilled(f"{fiber.lane} is dead")
@@ -222,48 +173,66 @@ class Clock:
         """Start `function` as a fiber at the present moment."""
         fiber = Fiber(self, lane, function, context or TaskContext())
         self.fibers.append(fiber)
-        start = self.event()
-        fiber.waiting, fiber.waits_for = start, "its start"
-        assert start.callbacks is not None
-        start.callbacks.append(fiber.wake)
-        start.succeed()
+        fiber.waiting, fiber.waits_for = fiber, "its start"
+        self.after(0.0, self._enter, (fiber, fiber))
         return fiber
 
-    def _resume(self, fiber: Fiber, event: Event) -> None:
-        if fiber.waiting is not event or fiber.ended:
-            return
-        event.defused = True
-        self._switch(fiber, fiber.greenlet.switch)
+    def wake(self, fiber: Fiber, gate: Any) -> None:
+        """Let a fiber go on whose gate has opened: at once from the loop, as the next event from another fiber."""
+        running = Running.fiber
+        if running is None or running.clock is not self:
+            self._enter((fiber, gate))
+        else:
+            self.after(0.0, self._enter, (fiber, gate))
+
+    def _enter(self, who: tuple[Fiber, Any]) -> None:
+        fiber, gate = who
+        # A gate that opens too late finds the fiber at another one.
+        if fiber.waiting is gate and not fiber.ended:
+            self._switch(fiber, fiber.greenlet.switch)
+
+    def _wake_sleeper(self, sleeper: tuple[Fiber]) -> None:
+        fiber = sleeper[0]
+        if fiber.waiting is sleeper and not fiber.abandoned:
+            self._switch(fiber, fiber.greenlet.switch)
 
     def _switch(self, fiber: Fiber, enter: Callable[..., Any], *args: Any) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
-        global _current
-        previous = _current
-        hub = greenlet.getcurrent()
-        if fiber.greenlet.parent is not hub:
-            fiber.greenlet.parent = hub
-        active = active_context()
-        if fiber.context is not active:
-            fiber.context.replace(active)
-        _current = fiber
+        previous = Running.fiber
+        if fiber.greenlet.parent is not self._hub:
+            fiber.greenlet.parent = greenlet.getcurrent()
+        if fiber.context is not Active.context:
+            fiber.context.replace(Active.context)
+        Running.fiber = fiber
         try:
             enter(*args)
         finally:
-            _current = previous
-            if fiber.greenlet.dead:
-                self.fibers.remove(fiber)
+            Running.fiber = previous
+
+    @contextmanager
+    def inside(self, context: TaskContext) -> Iterator[None]:
+        """Give the fiber that runs another context for a while; it keeps it while it blocks."""
+        fiber = Running.fiber
+        assert fiber is not None
+        outer, fiber.context = fiber.context, context
+        context.replace(Active.context)
+        try:
+            yield
+        finally:
+            fiber.context = outer
+            outer.replace(Active.context)
 
     def kill(self, fiber: Fiber) -> None:
         """End `fiber` now: it is dead before any of its code runs again, and stays so."""
         if fiber.dead or fiber.ended:
             return
         fiber.dead = True
-        if fiber is _current:
+        if fiber is Running.fiber:
             raise TaskKilled(f"{fiber.lane} is dead")
-        if greenlet.getcurrent() is self._hub or _current is None:
+        if greenlet.getcurrent() is self._hub or Running.fiber is None:
             self._throw(fiber)
         else:
-            self.call_later(0.0, lambda _: self._throw(fiber))
+            self.after(0.0, self._throw, fiber)
 
     def _throw(self, fiber: Fiber) -> None:
         if fiber.ended:
@@ -272,11 +241,10 @@ class Clock:
             # It has not run a line yet: there is nothing to interrupt.
             fiber.abandoned = True
             self.fibers.remove(fiber)
-            if not fiber.finished.triggered:
-                fiber.finished.succeed(fiber)
+            fiber.finished.open(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
-        outer = active_context()
+        outer = Active.context
         try:
             self._switch(fiber, fiber.greenlet.throw, TaskKilled(f"{fiber.lane} is dead"))
         finally:
@@ -285,7 +253,7 @@ class Clock:
 
     def interrupt_driver(self, error: BaseException) -> None:
         """Raise `error` from the blocking call that the driver is in."""
-        self._driver_error = error
+        self._stops.append(error)
 
     def close(self) -> None:
         """End all fibers, in the order in which they started."""
@@ -294,8 +262,8 @@ class Clock:
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    def _drive(self, event: Event, what: str) -> None:
-        """Run events until `event` has been processed."""
+    def _drive(self, gate: Any, what: str) -> None:
+        """Run events until `gate` is open."""
         if threading.get_ident() != self._thread:
             raise FailedPreconditionError(
                 "A cluster was used from another thread than the one that made it. Virtual time has one thread: "
@@ -306,11 +274,11 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
-        self._driving, outer_hub, outer = True, self._hub, active_context()
+        self._driving, outer_hub, outer = True, self._hub, Active.context
         self._hub = greenlet.getcurrent()
         try:
-            with _interrupts() as interrupted:
-                self._loop(event, what, interrupted)
+            with noted_interrupts(self._stops):
+                self._loop(gate, what)
         finally:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
@@ -335,12 +303,13 @@ class Clock:
             if env._now == moment:
                 same_moment += 1
                 if same_moment > LIVELOCK_EVENTS:
-                    raise DeadlineExceededError(
-                        f"{LIVELOCK_EVENTS} events happened at {moment:.9f} s without virtual time moving on, while waiting "
-                        f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
-                    )
-            else:
-                moment, same_moment = env._now, 0
+                    raise self._livelock(what)
+
+    def _livelock(self, what: str) -> DeadlineExceededError:
+        return DeadlineExceededError(
+            f"{LIVELOCK_EVENTS} events happened at {self.now:.9f} s without virtual time moving on, while waiting "
+            f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
+        )
 
     def _stuck(self, what: str) -> DeadlineExceededError:
         waiting = [f"{fiber.lane} waits for {fiber.waits_for or 'an event'}" for fiber in self.fibers if fiber.waiting is not None]
@@ -364,26 +333,6 @@ def _fire(event: Event) -> None:
 
 def _restore(context: TaskContext) -> None:
     """Give the process back the context that it had before some fibers ran."""
-    active = active_context()
+    active = Active.context
     if context is not active:
         context.replace(active)
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[bool]]:
-    """Note Ctrl-C between events instead of raising it inside whichever task happens to run; a second one raises at once."""
-    noted: list[bool] = []
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield noted
-        return
-
-    def note(_signal: int, _frame: Any) -> None:
-        if noted:
-            raise KeyboardInterrupt
-        noted.append(True)
-
-    previous = signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
-__all__ = ["PrefixedOutput", "TaskContext", "active_context", "current_seed"]
+__all__ = ["Active", "PrefixedOutput", "TaskContext", "active_context", "current_seed"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
@@ -46,9 +46,8 @@ class TaskContext:
 
     def replace(self, other: TaskContext) -> None:
         """Make this the state of the process; `other` keeps what it had."""
-        global _active
         other._leave()
-        _active = self
+        Active.context = self
         self._enter()
 
     # -- one method pair, one piece of state each -----------------------------------------------------------------
@@ -127,17 +126,22 @@ class TaskContext:
 
 
 _clean_jax: dict[str, Any] = {}
-_active = TaskContext()
+
+
+class Active:
+    """The context of the code that runs now."""
+
+    context = TaskContext()
 
 
 def active_context() -> TaskContext:
     """The context of the code that runs now."""
-    return _active
+    return Active.context
 
 
 def current_seed() -> int | None:
     """A fresh seed from the stream of the task that runs now; None where no task asked for one."""
-    return _active.seeds() if _active.seeds is not None else None
+    return Active.context.seeds() if Active.context.seeds is not None else None
 
 
 class PrefixedOutput:

@@ -39,10 +39,9 @@ class LocalStrategy(Strategy):
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
         linked = self.linked.get(id(program))
         if linked is None or linked.version != self.store.layout.version:
-            linked = self.linked[id(program)] = link(program, self.store.layout, self.runtime.ledger.arrays)
+            linked = self.linked[id(program)] = link(program, self.store.layout, self.runtime.ledger)
         task = SimulatedTask(self.runtime, self.runtime.tasks[self.home], devices=self.devices)
-        arguments = Bundle.of(call.arrays) if call.arrays else None
-        return linked, run_step(linked, task, call.iterators, arguments)
+        return linked, run_step(linked, task, call.iterators, call.arrays)
 
     @property
     def devices(self) -> list[str]:

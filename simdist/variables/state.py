@@ -11,7 +11,7 @@ and whoever reads it gets `UnavailableError`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,10 +131,6 @@ class Layout:
                 kept = arrays_of(old.present())
                 self.add_group(old.task, rest, [kept[cell.position] for cell in rest])
         return self.add_group(first.task, cells, arrays)
-
-    def bundles(self) -> Iterable[Bundle]:
-        """The present versions: what the ledger must be able to compute."""
-        return [group.bundle for group in self.groups if group.bundle is not None]
 
     def lose(self, task: str) -> None:
         """The task has died, and its memory with it."""

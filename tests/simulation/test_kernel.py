@@ -27,9 +27,9 @@ def test_fibers_interleave_in_order_of_time() -> None:
 
 def test_wait_that_nothing_can_end_names_who_waits_for_what() -> None:
     clock = Clock()
-    clock.spawn("worker:0", lambda: clock.wait(clock.event(), "a closure"))
+    clock.spawn("worker:0", lambda: clock.wait(clock.gate(), "a closure"))
     with pytest.raises(DeadlineExceededError, match=r"the moon.*worker:0 waits for a closure"):
-        clock.wait(clock.event(), "the moon")
+        clock.wait(clock.gate(), "the moon")
 
 
 def test_daemons_alone_do_not_keep_a_wait_alive() -> None:
@@ -37,13 +37,13 @@ def test_daemons_alone_do_not_keep_a_wait_alive() -> None:
 
     def beat() -> None:
         beats.append(clock.now)
-        clock.call_later_daemon(1.0, beat)
+        clock.after_daemon(1.0, beat)
 
-    clock.call_later_daemon(1.0, beat)
+    clock.after_daemon(1.0, beat)
     clock.sleep(3.5)
     assert beats == [1.0, 2.0, 3.0]
     with pytest.raises(DeadlineExceededError):
-        clock.wait(clock.event(), "nothing")
+        clock.wait(clock.gate(), "nothing")
 
 
 def test_killed_fiber_that_swallows_exceptions_and_saves_at_the_end_saves_nothing() -> None:
@@ -61,7 +61,7 @@ def test_killed_fiber_that_swallows_exceptions_and_saves_at_the_end_saves_nothin
             saved.append("saved")
 
     fiber = clock.spawn("worker:0", stubborn)
-    clock.call_later(2.5, lambda _: clock.kill(fiber))
+    clock.after(2.5, lambda _: clock.kill(fiber))
     with pytest.raises(TaskKilled):
         clock.join(fiber)
     clock.sleep(10.0)
@@ -79,7 +79,7 @@ def test_fiber_that_swallows_even_its_death_is_left_behind() -> None:
                 continue
 
     fiber = clock.spawn("worker:0", immortal)
-    clock.call_later(1.5, lambda _: clock.kill(fiber))
+    clock.after(1.5, lambda _: clock.kill(fiber))
     clock.sleep(5.0)
     assert fiber.ended
 
@@ -109,7 +109,7 @@ def test_wait_from_another_thread_is_refused() -> None:
 
 def test_wait_inside_a_callback_is_refused() -> None:
     clock = Clock()
-    clock.call_later(1.0, lambda _: clock.sleep(1.0))
+    clock.after(1.0, lambda _: clock.sleep(1.0))
     with pytest.raises(FailedPreconditionError, match="inside the event loop"):
         clock.sleep(2.0)
 
@@ -137,9 +137,9 @@ def test_endless_events_at_one_moment_are_found(monkeypatch: pytest.MonkeyPatch)
     clock = Clock()
 
     def again(_: object) -> None:
-        clock.call_later(0.0, again)
+        clock.after(0.0, again)
 
-    clock.call_later(0.0, again)
+    clock.after(0.0, again)
     with pytest.raises(DeadlineExceededError, match="without virtual time moving on"):
         clock.sleep(1.0)
 

@@ -1,0 +1,77 @@
+"""Which pending entries a look needs, and how the others wait.
+
+Entries run in the order of their notes, and registers are used again. So when some entries run before others that were
+noted earlier, the two parts must not disturb each other: a register that a later part still needs, and that the part
+which runs now writes again, gets another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from simdist.program.entry import Entry
+
+__all__ = ["needed_for", "separate", "without_dead"]
+
+
+def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]:
+    """For each entry, whether the present contents of these registers depend on it."""
+    wanted = set(registers)
+    needed = [False] * len(entries)
+    for place in range(len(entries) - 1, -1, -1):
+        _, _, reads, writes, _, _ = entries[place]
+        if not wanted.isdisjoint(writes):
+            needed[place] = True
+            wanted.difference_update(writes)
+            wanted.update(reads)
+    return needed
+
+
+def without_dead(entries: list[Entry], held: Iterable[int]) -> list[Entry]:
+    """The entries that the registers which somebody holds depend on: what a crash discarded is left out."""
+    needed = needed_for(entries, held)
+    return [entry for entry, wanted in zip(entries, needed, strict=True) if wanted]
+
+
+def separate(
+    entries: Sequence[Entry], now: Sequence[bool], fresh: Callable[[int], int]
+) -> tuple[list[Entry], list[Entry], list[tuple[int, int]]]:
+    """Part entries into those that run now and those that wait, without changing what either computes.
+
+    Args:
+        entries: all that are pending.
+        now: which of them run now; closed under "needs".
+        fresh: gives an unused register of the same type as the given one.
+
+    Returns:
+        Entries for now, entries for later, and the registers (old, new) that must be copied before.
+    """
+    last_write = {register: place for place, entry in enumerate(entries) if now[place] for register in entry[3]}
+    read_later = _versions_read(entries, now)
+    names: dict[int, int] = {}  # register -> its name at this place
+    copies: list[tuple[int, int]] = []
+    for register, made_at in sorted(read_later):
+        if made_at < 0 and register in last_write:
+            names[register] = fresh(register)
+            copies.append((register, names[register]))
+    parts: tuple[list[Entry], list[Entry]] = ([], [])
+    for place, (number, branch, reads, writes, fed, where) in enumerate(entries):
+        renamed_reads = [names.get(register, register) for register in reads]
+        renamed_writes: list[int] = []
+        for register in writes:
+            disturbed = last_write.get(register, -1) > place and (not now[place] or (register, place) in read_later)
+            names[register] = fresh(register) if disturbed else register
+            renamed_writes.append(names[register])
+        parts[0 if now[place] else 1].append((number, branch, renamed_reads, renamed_writes, fed, where))
+    return (*parts, copies)
+
+
+def _versions_read(entries: Sequence[Entry], now: Sequence[bool]) -> set[tuple[int, int]]:
+    """(register, place of the entry that made it; -1 for what was there) of everything that a waiting entry reads."""
+    made_at: dict[int, int] = {}
+    read: set[tuple[int, int]] = set()
+    for place, entry in enumerate(entries):
+        if not now[place]:
+            read.update((register, made_at.get(register, -1)) for register in entry[2])
+        made_at.update(dict.fromkeys(entry[3], place))
+    return read

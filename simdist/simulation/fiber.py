@@ -1,0 +1,128 @@
+"""Fibers, and the gates that they wait at.
+
+A *fiber* is a function on a greenlet that can stop in the middle and go on later. A *gate* is what it stops at: something
+that will happen once, with a value or an error. `simdist.simulation.kernel` decides who runs when.
+
+Invariants:
+
+- A gate opens once; whoever waits there goes on at the same moment of virtual time.
+- A dead fiber has no effect any more: every blocking call that it still makes raises `TaskKilled` again.
+
+What may live in this file: greenlets and what wakes them. Not: the clock, tasks, messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import greenlet
+
+from simdist.simulation.task_context import TaskContext
+
+if TYPE_CHECKING:
+    from simdist.simulation.kernel import Clock
+
+__all__ = ["Fiber", "Gate", "TaskKilled", "current_fiber"]
+
+
+class TaskKilled(BaseException):
+    """Thrown into a fiber whose task has died; not an `Exception`, so that user code does not swallow it."""
+
+
+class Gate:
+    """Something that happens once, and that a fiber (or the driver) can wait for. Made by `Clock.gate`.
+
+    It has the attributes that SimPy's events have where somebody waits for them, so that both can be waited for.
+
+    Attributes:
+        callbacks: called with the gate when it opens; None once it is open.
+    """
+
+    __slots__ = ("_ok", "_value", "callbacks", "clock", "fiber")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.callbacks: list[Callable[[Gate], Any]] | tuple[()] | None = ()
+        self.fiber: Fiber | None = None
+        self._ok = True
+        self._value: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.callbacks is None
+
+    def open(self, value: Any = None) -> None:
+        """Let whoever waits go on, with this value; a gate that is open stays as it is."""
+        if self.callbacks is None:
+            return
+        self._value = value
+        callbacks, self.callbacks = self.callbacks, None
+        if self.fiber is not None:
+            self.clock.wake(self.fiber, self)
+        for callback in callbacks:
+            callback(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Let whoever waits go on with an error."""
+        if self.callbacks is not None:
+            self._ok = False
+            self.open(error)
+
+    def then(self, callback: Callable[[Gate], Any]) -> None:
+        """Call `callback(gate)` when the gate opens; at once if it is open."""
+        if self.callbacks is None:
+            callback(self)
+        else:
+            self.callbacks = [*self.callbacks, callback]
+
+
+class Fiber:
+    """A function that blocks in virtual time. Made by `Clock.spawn`.
+
+    Attributes:
+        lane: whom error messages name.
+        context: the process-wide state of the code that it runs.
+        waiting: the gate at which it stands; None while it runs.
+        finished: opens when it has ended; `result` or `error` is set then.
+    """
+
+    __slots__ = ("abandoned", "clock", "context", "dead", "error", "finished", "greenlet", "kills", "lane", "result", "waiting", "waits_for")
+
+    def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
+        self.clock = clock
+        self.lane = lane
+        self.context = context
+        self.greenlet = greenlet.greenlet(lambda: self._run(function))
+        self.dead = False
+        self.abandoned = False
+        self.kills = 0
+        self.waiting: Any = None
+        self.waits_for = ""
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.finished = Gate(clock)
+
+    def _run(self, function: Callable[[], Any]) -> None:
+        try:
+            self.result = function()
+        except BaseException as error:
+            # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
+            self.error = error
+        self.clock.fibers.remove(self)
+        self.finished.open(self)
+
+    @property
+    def ended(self) -> bool:
+        return self.abandoned or bool(self.greenlet.dead)
+
+
+class Running:
+    """Which fiber runs now; None in a notebook cell or script (the driver), and in the loop itself."""
+
+    fiber: Fiber | None = None
+
+
+def current_fiber() -> Fiber | None:
+    """The fiber that runs now, or None in a notebook cell or script (the driver)."""
+    return Running.fiber

@@ -1,0 +1,33 @@
+"""Ctrl-C while virtual time runs: noted between events, and raised in the driver only.
+
+Python delivers the signal to whatever code runs at that moment, which may be any task of the cluster.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["noted_interrupts"]
+
+
+@contextmanager
+def noted_interrupts(noted: list[BaseException]) -> Iterator[None]:
+    """Put Ctrl-C into a list instead of raising it; a second one raises at once."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+
+    def note(_signal: int, _frame: Any) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(KeyboardInterrupt())
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
