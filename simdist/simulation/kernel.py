@@ -85,14 +85,10 @@ class Clock:
         """Call `function(argument)` after `delay_s`."""
         heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
 
-    def after(self, delay_s: float, function: Callable[[Any], object], argument: Any = None) -> None:
-        """Call `function(argument)` after `delay_s`; the cheapest way, but nothing can wait for it."""
-        env = self.env
-        heappush(env._queue, (env._now + delay_s, NORMAL, next(env._eid), function, argument))  # pyright: ignore[reportArgumentType]
-
-    def call_later_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
-        """Like `call_later`, but nobody who waits can count on it: it does not keep a run alive."""
-        self.env.daemons += 1
+    def after_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
+        """Like `after`, but nobody who waits can count on it: it does not keep a run alive."""
+        self.daemons += 1
+        self.after(delay_s, self._fire_daemon, function)
 
     def _fire_daemon(self, function: Callable[[], Any]) -> None:
         self.daemons -= 1
@@ -283,24 +279,22 @@ class Clock:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, event: Event, what: str, interrupted: list[bool]) -> None:
-        env, same_moment, moment = self.env, 0, self.now
-        queue: list[Any] = env._queue
-        while not event.processed:
-            if env.only_daemons:
+    def _loop(self, gate: Any, what: str) -> None:
+        env, queue, stops, same_moment, moment = self.env, self._queue, self._stops, 0, self.env._now
+        while gate.callbacks is not None:
+            if len(queue) <= self.daemons:
                 raise self._stuck(what)
-            item = heappop(queue)
-            env._now = item[0]
-            if len(item) == 5:
-                item[3](item[4])
+            entry = heappop(queue)
+            env._now = now = entry[0]
+            if len(entry) == 5:
+                entry[3](entry[4])
             else:
-                _fire(item[3])
-            if interrupted:
-                raise KeyboardInterrupt
-            if self._driver_error is not None:
-                error, self._driver_error = self._driver_error, None
-                raise error
-            if env._now == moment:
+                _fire(entry[3])
+            if stops:
+                raise stops.pop(0)
+            if now != moment:
+                moment, same_moment = now, 0
+            else:
                 same_moment += 1
                 if same_moment > LIVELOCK_EVENTS:
                     raise self._livelock(what)
@@ -320,15 +314,18 @@ class Clock:
         )
 
 
-def _fire(event: Event) -> None:
-    """Call whoever waits for an event; an error that nobody has taken ends the run, as in SimPy."""
-    callbacks: Any = event.callbacks
-    event.callbacks = None  # pyright: ignore[reportAttributeAccessIssue]
+def _fire(event: Any) -> None:
+    """What SimPy's own loop does with an event."""
+    callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)
     if not event._ok and not event.defused:
-        error: Any = event._value
-        raise type(error)(*error.args) from error
+        raise event._value
+
+
+def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
+    draw = random.Random(seed).random
+    return ((draw(), number) for number in itertools.count())
 
 
 def _restore(context: TaskContext) -> None:

@@ -54,8 +54,8 @@ class SharedLinks:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._env = clock.env
-        self._events: list[Any] = clock.env._queue
-        self._event_numbers = clock.env._eid
+        self._events: list[Any] = clock._queue
+        self._event_numbers = clock._sequence
         self._sequence = count()
         self._balance = Balance()
         self._changed = self._balance.changed
