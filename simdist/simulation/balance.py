@@ -39,6 +39,8 @@ __all__ = ["Balance", "next_end"]
 
 # A level that differs by less is the old one: links that are exactly full together would pass roundings round for ever.
 SAME = 1e-14
+# Books with more guests stay open when the last own flow has gone: it costs less than to make them again for the next.
+FEW = 8
 
 
 class Balance:
@@ -48,14 +50,14 @@ class Balance:
         changed: links that have to be looked at.
         moves: how many flows got another bottleneck.
         refills: how often mending was given up for filling anew.
-        patience: visits of links, for each that changed, after which it is.
+        patience: visits of links after which it is, and 30 more for each link that changed.
     """
 
     def __init__(self) -> None:
         self.changed: list[Link] = []
         self.moves = 0
         self.refills = 0
-        self.patience = 30
+        self.patience = 400
 
     def mark(self, link: Link) -> None:
         if not link.dirty:
@@ -142,7 +144,7 @@ class Balance:
     def settle(self, now: float) -> None:
         """Make all levels fair again. `changed` then holds every link whose next end may be another."""
         changed = self.changed
-        limit = len(changed) * self.patience + 100
+        limit = self.patience + 30 * len(changed)
         for link in changed:  # which grows meanwhile
             link.dirty = False
             own = link.own
@@ -150,13 +152,13 @@ class Balance:
                 if len(changed) > limit:
                     self._refill(now)
                     break
-                if self._is_unfair(link):
-                    link.dirty = True  # its own pulls are no reason to come back
+                if link.drift >= len(link.guests):
+                    recount(link)
+                if link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate < link.fastest_guest * own:
                     self._pull(link, now)
-                    recount(link)  # what is left after a large subtraction would be roundings
-                    link.dirty, own = False, link.own
+                    own = link.own
                 if not own:
-                    if link.fastest_guest <= make_room(link):
+                    if len(link.guests) <= FEW and link.fastest_guest <= make_room(link):
                         close_books(link)
                     continue
                 level = (link.bandwidth_bytes_per_s - link.guest_rate) / own
@@ -177,19 +179,6 @@ class Balance:
                     link.level = level
             if level > link.ceiling:
                 self._look_around(link)
-
-    def _is_unfair(self, link: Link) -> bool:
-        """Whether a guest is faster than own flows would be, or guests alone take more than there is."""
-        if link.drift >= len(link.guests):
-            recount(link)
-        if self._could_be_unfair(link):
-            recount(link)  # the fastest guest may have left
-            return self._could_be_unfair(link)
-        return False
-
-    def _could_be_unfair(self, link: Link) -> bool:
-        left = link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate
-        return left < link.fastest_guest * link.own if link.own else left < 0.0
 
     def _set_level(self, link: Link, level: float, now: float) -> None:
         """Change the level, and tell the links that keep books about it."""
@@ -224,19 +213,25 @@ class Balance:
     # -- moves ----------------------------------------------------------------------------------------------------
 
     def _pull(self, link: Link, now: float) -> None:
-        """Make the fastest guests own flows, until none is faster than those."""
-        own, left = link.own, link.bandwidth_bytes_per_s - link.guest_rate
+        """Make the fastest guests own flows, until none is faster than those and all find room."""
+        recount(link)  # the fastest may have left
+        own, left = link.own, link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate
         pulled: dict[Link, None] = {}
         for guest in sorted(link.guests, key=_level, reverse=True):
-            if own and guest.level * own <= left + link.bandwidth_bytes_per_s * (ROUNDING - 1.0):
+            if guest.level * own <= left:
                 break
             count = link.guests[guest]
             own, left = own + count, left + count * guest.level
             pulled[guest] = None
+        if not pulled:
+            return
+        link.dirty = True  # its own pulls are no reason to come back
         for flow in [flow for flow in link.flows if flow.bottleneck in pulled]:
             self.leave(flow, now)
             self.enter(flow, link, now)
             self.moves += 1
+        recount(link)  # what is left after a large subtraction would be roundings
+        link.dirty = False
 
     def _refill(self, now: float) -> None:
         """Give up mending: fill everything anew that the changed links are connected with."""

@@ -28,6 +28,7 @@ from typing import Any
 __all__ = [
     "Flow",
     "Link",
+    "RESTART_BYTES",
     "ROUNDING",
     "advance",
     "close_books",
@@ -36,11 +37,12 @@ __all__ = [
     "make_room",
     "open_books",
     "recount",
+    "restart",
 ]
 
 # Rates that differ by less are equal: what is left of a capacity is known to the rounding of a sum.
 ROUNDING = 1.0 + 1e-12
-# From here on the queue counts from zero again, so that `served` keeps its digits on a link that is never idle.
+# Where a queue counts from zero again, so that `served` keeps its digits on a link that is never idle.
 RESTART_BYTES = 2.0**36
 
 
@@ -136,11 +138,9 @@ def advance(link: Link, now: float) -> None:
     if now > link.updated_s:
         link.served += link.level * (now - link.updated_s)
         link.updated_s = now
-        if link.served > RESTART_BYTES:
-            _restart(link)
 
 
-def _restart(link: Link) -> None:
+def restart(link: Link) -> None:
     """Count from zero again; every flow keeps what it still has to get."""
     served, link.served = link.served, 0.0
     kept = [(ends_at, flow) for ends_at, _, flow in link.queue if flow.bottleneck is link and flow.ends_at == ends_at]

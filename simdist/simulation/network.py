@@ -29,7 +29,7 @@ from simpy.events import NORMAL
 from simdist.errors import InvalidArgumentError
 from simdist.simulation.balance import Balance, next_end
 from simdist.simulation.kernel import Clock
-from simdist.simulation.links import Flow, Link, advance, guest_leaves, make_room
+from simdist.simulation.links import RESTART_BYTES, Flow, Link, guest_leaves, make_room, restart
 
 __all__ = ["Flow", "Link", "SharedLinks"]
 
@@ -140,10 +140,11 @@ class SharedLinks:
 
     def remaining_bytes(self, flow: Flow) -> float:
         """What a flow still has to carry at this moment."""
-        if flow.bottleneck is not None:
-            advance(flow.bottleneck, self._env._now)
-            return max(0.0, flow.ends_at - flow.bottleneck.served)
-        return flow.remaining
+        link = flow.bottleneck
+        if link is None:
+            return flow.remaining
+        # Looking changes nothing, not even a rounding.
+        return max(0.0, flow.ends_at - link.served - link.level * (self._env._now - link.updated_s))
 
     def bytes_carried(self, link: Link) -> float:
         """All bytes that a link has carried up to this moment, those of flows on their way too."""
@@ -204,6 +205,9 @@ class SharedLinks:
             # The clock's rounding must not leave a last fraction of a byte behind.
             link.served = ends_at
             link.updated_s = now
+            if ends_at > RESTART_BYTES:
+                restart(link)
+                ends_at = 0.0
             link.due_s = inf
             num_bytes, done = flow.num_bytes, flow.done
             flow.bottleneck = flow.done = None
