@@ -151,15 +151,13 @@ def restart(link: Link) -> None:
 
 
 def make_room(link: Link) -> float:
-    """Have room for somewhat more flows than there are; returns the allowance of each."""
-    link.room_for = _room(link)
+    """Have room for somewhat more flows than there are, and never less for each unless it must; returns the allowance."""
+    flows = len(link.flows)
+    room = flows + flows // 2 if flows > 4 else flows or 1
+    if not flows <= link.room_for <= room:
+        link.room_for = room
     link.allowance = link.bandwidth_bytes_per_s / link.room_for * ROUNDING
     return link.allowance
-
-
-def _room(link: Link) -> int:
-    flows = len(link.flows)
-    return flows + flows // 2 if flows > 4 else flows or 1
 
 
 def open_books(link: Link) -> None:

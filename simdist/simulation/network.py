@@ -96,7 +96,7 @@ class SharedLinks:
         return flow
 
     def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[Any], object], Any]]) -> list[Flow]:
-        """Start the flows of one transfer: (links, num_bytes, done, argument) of each, as in `start`."""
+        """Start the flows of one transfer at once: (links, num_bytes, done, argument) of each, as in `start`."""
         started: list[Flow] = []
         for links, num_bytes, done, argument in flows:
             flow = Flow(links, num_bytes, done, argument, next(self._sequence))
@@ -253,7 +253,7 @@ class SharedLinks:
         else:
             self._settle(None)
 
-    def _settle(self, _: None) -> None:
+    def _settle(self, _argument: None) -> None:
         now, balance, changed = self._env._now, self._balance, self._changed
         self._settling = False
         if self._new:
