@@ -1,0 +1,77 @@
+"""Levels of links against an independent fluid model, and what they promise between two changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluid_model import Simulation, assert_like_the_fluid_model, broken_invariants, random_story
+from simdist.errors import DeadlineExceededError
+from simdist.simulation import network
+from simdist.simulation.balance import Balance
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 50) for first in range(0, 700, 50)], ids=str)
+def test_random_flows_end_when_the_fluid_model_says(seeds: range) -> None:
+    for seed in seeds:
+        simulation = Simulation(random_story(seed)).run()
+        assert_like_the_fluid_model(simulation)
+        assert simulation.shared.refills == 0
+
+
+def test_random_flows_end_alike_when_every_change_fills_anew() -> None:
+    refills = 0
+    for seed in range(150):
+        simulation = Simulation(random_story(seed), patience=-100_000).run()
+        assert_like_the_fluid_model(simulation)
+        refills += simulation.shared.refills
+    assert refills > 1_000
+
+
+def test_random_flows_end_alike_whatever_comes_first_in_a_moment() -> None:
+    for seed in range(100):
+        assert_like_the_fluid_model(Simulation(random_story(seed), tie_seed=seed).run())
+
+
+def test_random_flows_end_alike_when_queues_often_count_from_zero_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "RESTART_BYTES", 3.0)
+    for seed in range(150):
+        assert_like_the_fluid_model(Simulation(random_story(seed)).run())
+
+
+# -- invariants ---------------------------------------------------------------------------------------------------
+
+
+def watched(seed: int) -> tuple[Simulation, list[str]]:
+    """A random story in which the invariants are looked at after every settlement."""
+    simulation, broken = Simulation(random_story(seed)), list[str]()
+    settle = simulation.shared._balance.settle
+
+    def settle_and_look(now: float) -> None:
+        settle(now)
+        broken.extend(broken_invariants(simulation.shared, simulation.links))
+
+    simulation.shared._balance.settle = settle_and_look
+    return simulation, broken
+
+
+def test_invariants_hold_after_every_settlement() -> None:
+    for seed in range(120):
+        simulation, broken = watched(seed)
+        simulation.run()
+        assert broken == []
+
+
+@pytest.mark.parametrize("sabotaged", ["narrow", "_look_around", "_pull", "_set_level", "rest"])
+def test_invariants_break_without_one_of_the_rules(sabotaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Balance, sabotaged, lambda *_: None)
+    found: list[str] = []
+    for seed in range(40):
+        simulation, broken = watched(seed)
+        try:
+            simulation.run()
+        except (AssertionError, DeadlineExceededError, LookupError, ZeroDivisionError) as error:
+            broken.append(str(error))
+        found += broken
+        if found:
+            return
+    pytest.fail(f"Nothing broke without {sabotaged}.")
