@@ -80,8 +80,8 @@ def our_ends(flow_set: FlowSet) -> list[float]:
     for number, flow in enumerate(flow_set["flows"]):
         route = [links[link] for link in flow["links"]]
         latency_s = sum(flow_set["links"][link]["latency"] for link in flow["links"])
-        begin = lambda _, number=number, route=route, flow=flow: shared.start(route, flow["bytes"], lambda: arrive(number))  # noqa: E731
-        clock.call_later(flow["start_s"] + latency_s, begin)
+        begin = lambda _, number=number, route=route, flow=flow: shared.start(route, flow["bytes"], lambda _: arrive(number))  # noqa: E731
+        clock.after(flow["start_s"] + latency_s, begin)
     clock.wait(finished)
     return [ends[number] for number in range(len(flow_set["flows"]))]
 

@@ -36,18 +36,18 @@ class Run:
     def send(self, message: Message, arrived: Callable[[], None]) -> None:
         source, target, num_bytes = message
         route = self.fabric.route(source, target)
-        self.clock.call_later(route.latency_s, lambda _: self.shared.start(route.links, num_bytes, arrived))
+        self.clock.after(route.latency_s, lambda _: self.shared.start(route.links, num_bytes, lambda _: arrived()))
 
     def rounds(self, *rounds: Iterable[Message]) -> list[float]:
         """When each message of the last round arrived; a round begins when the one before has ended."""
         ends: list[float] = []
         for messages in rounds:
-            done, left, ends = self.clock.event(), list(messages), []
+            done, left, ends = self.clock.gate(), list(messages), []
 
             def arrived(done: object = done, ends: list[float] = ends, count: int = len(left)) -> None:
                 ends.append(self.clock.now)
                 if len(ends) == count:
-                    done.succeed()  # pyright: ignore
+                    done.open()  # pyright: ignore
 
             for message in left:
                 self.send(message, arrived)
