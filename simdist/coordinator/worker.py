@@ -19,7 +19,7 @@ import jax
 from simdist.coordinator.per_worker import PerWorker
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
-from simdist.program.function import BoundCall, StepFunction, fits
+from simdist.program.function import BoundCall, StepFunction, fits_at_once
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
 from simdist.runtime.linked import Apply, LinkedProgram
@@ -110,9 +110,7 @@ class WorkerLoop:
         task = SimulatedTask(self.runtime, self.task, lambda part, bundle: reply.updates.append((part, bundle)))
         linked, layout = None, self.strategy.store.layout
         for _ in range(closure.repeat):
-            if any(not iterator.ahead for iterator in call.iterators):
-                linked = None
-            if linked is None or linked.version != layout.version or not fits(linked.program, call):
+            if linked is None or linked.version != layout.version or not fits_at_once(linked.program, call):
                 with self.runtime.clock.inside(self.context):
                     linked = self._linked(fn, call)
             reply.bundle, reply.rebuild = run_step(linked, task, call.iterators, call.arrays), linked.rebuild

@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any
 
 from simdist.data.batch import Batch
+from simdist.data.table import Signature
 from simdist.data.nodes import Node, Run
 from simdist.data.reorder import shuffles_of
 from simdist.data.streams import MAX_CHUNK, Pull
@@ -71,10 +72,12 @@ class DatasetIterator:
         self._consumed += 1
         return queue.popleft()
 
-    @property
-    def ahead(self) -> int:
-        """Elements that are ready: taking one of them runs no code of the pipeline."""
-        return len(self._queue)
+    def next_is(self, signature: Signature) -> bool:
+        """Whether the next element is there already, and has this signature; runs no code of the pipeline."""
+        if not self._queue:
+            return False
+        found = self._queue[0].signature
+        return found is signature or found == signature
 
     def peek(self, i: int = 0) -> Batch:
         """The element that the next call but `i` of `next_batch` will give; nothing is consumed.

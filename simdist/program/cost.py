@@ -25,7 +25,7 @@ __all__ = ["Cost", "cost_of"]
 MOVES_MEMORY = ("dot_general", "conv_general_dilated", "gather", "scatter", "scatter-add", "scatter_add", "sort")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cost:
     """Floating-point operations and bytes moved."""
 

@@ -24,7 +24,7 @@ from simdist.program.operations import Program
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of
 
-__all__ = ["BoundCall", "StepFunction", "fits", "function"]
+__all__ = ["BoundCall", "StepFunction", "fits_at_once", "function"]
 
 
 class TracedIterator:
@@ -104,7 +104,7 @@ class StepFunction:
         """
         known = self._programs.setdefault((context, *call.key), [])
         for program in known:
-            if fits(program, call):
+            if _fits(program, call):
                 return program
         self.traces += 1
         program = self._trace(call)
@@ -157,16 +157,12 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.core.Tracer))
 
 
-def fits(program: Program, call: BoundCall) -> bool:
+def _fits(program: Program, call: BoundCall) -> bool:
     """Whether the next batches of the call's iterators have the signatures that the program was traced with.
 
     Raises:
         StopIteration: an iterator has not enough elements left for one step.
     """
-    if len(program.signatures) == 1:
-        ((iterator, signature),) = program.signatures
-        found = call.iterators[iterator].peek(0).signature
-        return found is signature or found == signature
     taken: dict[int, int] = {}
     for iterator, signature in program.signatures:
         place = taken.get(iterator, 0)
@@ -174,6 +170,15 @@ def fits(program: Program, call: BoundCall) -> bool:
         if call.iterators[iterator].peek(place).signature != signature:
             return False
     return True
+
+
+def fits_at_once(program: Program, call: BoundCall) -> bool:
+    """Whether the program fits the next batches, where that can be told without running any code of a user's pipeline; else False."""
+    signatures = program.signatures
+    if len(signatures) == 1:
+        ((iterator, signature),) = signatures
+        return call.iterators[iterator].next_is(signature)
+    return not signatures
 
 
 def function(fn: Callable[..., Any]) -> StepFunction:

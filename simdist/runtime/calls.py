@@ -17,55 +17,93 @@ Not simulated: message headers, and the server's processor time for answering a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.task import Life, Task
-from simdist.simulation.network import Flow
+from simdist.simulation.kernel import Gate
+from simdist.simulation.network import Flow, Link
 from simdist.variables.state import Group
 
 if TYPE_CHECKING:
     from simdist.runtime.simulated import SimulatedRuntime
 
-__all__ = ["Call", "Pushing", "Reading"]
+__all__ = ["Call", "Part", "Plan", "Pushing", "Reading"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """What a call does at one server; everything that is the same each time is worked out once.
+
+    Attributes:
+        groups: what is read, with its place in the result; or
+        update: what is applied, with the operand of this place.
+        route: the links that the bytes travel over.
+        counted: the trace's total that counts the bytes.
+        request_s, reply_s: latency to the server, and back.
+    """
+
+    server: Task
+    groups: tuple[tuple[Group, int], ...]
+    update: Apply | None
+    place: int
+    size_bytes: int
+    route: tuple[Link, ...]
+    counted: tuple[str, str]
+    request_s: float
+    reply_s: float
+
+
+class Plan:
+    """The parts of a call, those with equal latencies together."""
+
+    def __init__(self, parts: Sequence[Part], count: int) -> None:
+        self.parts = parts
+        self.count = count
+        self.size_bytes = sum(part.size_bytes for part in parts)
+        self.waves: dict[tuple[float, float], list[Part]] = {}
+        for part in parts:
+            self.waves.setdefault((part.request_s, part.reply_s), []).append(part)
 
 
 class Call:
     """A call in flight. `gate` opens when it is answered, or fails when a server is down."""
 
-    __slots__ = ("__weakref__", "client", "flows", "gate", "left", "open", "runtime", "servers")
+    __slots__ = ("client", "clock", "flows", "gate", "left", "open", "plan", "runtime")
 
-    def __init__(self, runtime: SimulatedRuntime, client: Task, servers: Sequence[Task]) -> None:
+    def __init__(self, runtime: SimulatedRuntime, client: Task, plan: Plan) -> None:
         self.runtime = runtime
+        self.clock = runtime.clock
         self.client = client
-        self.servers = servers
-        self.left = len(servers)
-        self.gate = runtime.clock.gate()
+        self.plan = plan
+        self.left = len(plan.parts)
+        self.gate = Gate(runtime.clock)
         self.flows: list[Flow] = []
         self.open = True
         client.calls[self] = None
-        for server in servers:
-            server.calls[self] = None
+        for part in plan.parts:
+            part.server.calls[self] = None
 
     def close(self) -> None:
         """The call is over: nobody waits for anything of it."""
         self.open = False
         self.client.calls.pop(self, None)
-        for server in self.servers:
-            server.calls.pop(self, None)
+        for part in self.plan.parts:
+            part.server.calls.pop(self, None)
 
     def lost(self, task: Task) -> None:
         """A task of this call has died."""
         if task is self.client:
             self._drop()
         else:
-            self.runtime.clock.after(self.runtime.latency(task, self.client), self._fail, task)
+            self.clock.after(self.runtime.latency(task, self.client), self._fail, task)
 
-    def refused(self, server: Task) -> None:
+    def refused(self, part: Part) -> None:
         """The server was down when the call arrived: a reset comes back."""
-        self.runtime.clock.after(self.runtime.latency(server, self.client), self._fail, server)
+        self.clock.after(part.reply_s, self._fail, part.server)
 
     def _fail(self, server: Task) -> None:
         self.fail(UnavailableError(f"{server.name} is down: the connection was reset."))
@@ -81,51 +119,52 @@ class Call:
             self.runtime.links.stop(flow)
         self.close()
 
+    def _send(self, flows: list[Any], parts: Sequence[Part]) -> None:
+        totals = self.runtime.trace.totals
+        for part in parts:
+            totals[part.counted] = totals.get(part.counted, 0) + part.size_bytes
+        started = self.runtime.links.start_all(flows)
+        self.flows = [*self.flows, *started] if self.flows else started
+
 
 class Reading(Call):
     """Reads groups from servers.
-
-    Args:
-        parts: for each server what is read there: groups with their places in the result, and the bytes of all.
-        count: how many groups there are in all.
 
     Attributes:
         found: the versions, by place.
         versions: their numbers, by place.
     """
 
-    __slots__ = ("found", "parts", "versions")
+    __slots__ = ("found", "versions")
 
-    def __init__(self, runtime: SimulatedRuntime, client: Task, parts: Sequence[ReadPart], count: int) -> None:
-        super().__init__(runtime, client, [part[0] for part in parts])
-        self.found: list[Bundle | None] = [None] * count
-        self.versions = [0] * count
-        for delay_s, wave in by_delay(parts, [runtime.latency(client, part[0]) for part in parts]):
-            runtime.clock.after(delay_s, self._asked, wave)
+    def __init__(self, runtime: SimulatedRuntime, client: Task, plan: Plan) -> None:
+        super().__init__(runtime, client, plan)
+        self.found: list[Bundle | None] = [None] * plan.count
+        self.versions = [0] * plan.count
+        for (request_s, _), wave in plan.waves.items():
+            self.clock.after(request_s, self._asked, wave)
 
-    def _asked(self, wave: Sequence[ReadPart]) -> None:
+    def _asked(self, wave: list[Part]) -> None:
         if not self.open:
             return
-        runtime, client, answered = self.runtime, self.client, list[ReadPart]()
+        found, versions = self.found, self.versions
         for part in wave:
-            server, groups, _ = part
-            if not server.life.alive:
-                self.refused(server)
+            if not part.server.life.alive:
+                self.refused(part)
+                wave = [other for other in wave if other is not part]
                 continue
-            try:
-                for group, place in groups:
-                    self.found[place] = group.present()
-                    self.versions[place] = group.version
-                answered.append(part)
-            except UnavailableError as error:
-                runtime.clock.after(runtime.latency(server, client), self.fail, error)
-        for delay_s, answers in by_delay(answered, [runtime.latency(part[0], client) for part in answered]):
-            runtime.clock.after(delay_s, self._answer, answers)
+            for group, place in part.groups:
+                found[place] = bundle = group.bundle
+                versions[place] = group.version
+                if bundle is None:
+                    self.clock.after(part.reply_s, self.fail, group.lost_error())
+        if wave:
+            self.clock.after(wave[0].reply_s, self._answer, wave)
 
-    def _answer(self, wave: Sequence[ReadPart]) -> None:
+    def _answer(self, wave: list[Part]) -> None:
         if self.open:
-            client, arrived = self.client, self._arrived
-            self.flows += self.runtime.transfer([(server, client, size, arrived, None) for server, _, size in wave])
+            arrived = self._arrived
+            self._send([(part.route, part.size_bytes, arrived, None) for part in wave], wave)
 
     def _arrived(self, _: Any) -> None:
         self.left -= 1
@@ -134,76 +173,58 @@ class Reading(Call):
             self.gate.open()
 
 
-# A server, the groups that are read there with their places, their bytes.
-ReadPart = tuple[Task, list[tuple[Group, int]], int]
-
-
 class Pushing(Call):
-    """Pushes one update to servers."""
+    """Pushes one update to servers; `operands` are the numbers, by place."""
 
-    __slots__ = ("confirmed_s", "task", "updates")
+    __slots__ = ("confirmed_s", "operands", "task")
 
-    def __init__(self, task: Any, updates: Sequence[PushPart]) -> None:
-        runtime: SimulatedRuntime = task.runtime
-        super().__init__(runtime, task.task, [update[0] for update in updates])
+    def __init__(self, task: Any, plan: Plan, operands: Sequence[Bundle]) -> None:
+        super().__init__(task.runtime, task.task, plan)
         self.task = task
+        self.operands = operands
         self.confirmed_s = 0.0
-        for delay_s, wave in by_delay(updates, [runtime.latency(task.task, update[0]) for update in updates]):
-            runtime.clock.after(delay_s, self._begin, wave)
+        for (request_s, _), wave in plan.waves.items():
+            self.clock.after(request_s, self._begin, wave)
 
-    def _begin(self, wave: Sequence[PushPart]) -> None:
+    def _begin(self, wave: list[Part]) -> None:
         if not self.open:
             return
-        runtime, client, received, flows = self.runtime, self.client, self._received, list[Any]()
-        for update in wave:
-            server = update[0]
-            if server.life.alive:
-                flows.append((client, server, update[1].size_bytes, received, (update, server.life)))
+        received, flows = self._received, list[Any]()
+        for part in wave:
+            life = part.server.life
+            if life.alive:
+                flows.append((part.route, part.size_bytes, received, (part, life)))
             else:
-                self.refused(server)
-        self.flows += runtime.transfer(flows)
+                self.refused(part)
+        self._send(flows, wave)
 
-    def _received(self, arrived: tuple[PushPart, Life]) -> None:
-        update, life = arrived
+    def _received(self, arrived: tuple[Part, Life]) -> None:
+        part, life = arrived
         if self.open and life.alive:
-            clock = self.runtime.clock
-            now = clock.env._now
-            start, end = update[0].occupy(now, update[1].cost)
-            clock.after(end - now, self._apply, (update, life, start, end))
+            now = self.clock.env._now
+            start, end = part.server.occupy(now, part.update.cost)  # pyright: ignore[reportOptionalMemberAccess]
+            self.clock.after(end - now, self._apply, (part, life, start, end))
 
-    def _apply(self, done: tuple[PushPart, Life, float, float]) -> None:
-        (server, part, bundle), life, start, end = done
+    def _apply(self, done: tuple[Part, Life, float, float]) -> None:
+        part, life, start, end = done
         # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
         if not self.open or not life.alive:
             return
-        try:
-            self.task.commit(server, part, bundle, start, end)
-        except UnavailableError as error:
-            self.runtime.clock.after(self.runtime.latency(server, self.client), self.fail, error)
+        update = part.update
+        assert update is not None
+        if update.group.bundle is None:
+            self.clock.after(part.reply_s, self.fail, update.group.lost_error())
             return
-        server.calls.pop(self, None)
-        self.confirmed_s = max(self.confirmed_s, end + self.runtime.latency(server, self.client))
+        self.task.commit(part.server, update, self.operands[part.place], start, end)
+        part.server.calls.pop(self, None)
+        confirmed_s = end + part.reply_s
+        if confirmed_s > self.confirmed_s:
+            self.confirmed_s = confirmed_s
         self.left -= 1
         if self.left == 0:
-            self.runtime.clock.after(self.confirmed_s - end, self._confirmed)
+            self.clock.after(self.confirmed_s - end, self._confirmed)
 
     def _confirmed(self, _: Any) -> None:
         if self.open:
             self.close()
             self.gate.open()
-
-
-# A server, what is done there, and with which numbers.
-PushPart = tuple[Task, Apply, Bundle]
-
-
-def by_delay(items: Sequence[Any], delays_s: Sequence[float]) -> list[tuple[float, Sequence[Any]]]:
-    """Items that wait equally long, together."""
-    if not items:
-        return []
-    if all(delay_s == delays_s[0] for delay_s in delays_s):
-        return [(delays_s[0], items)]
-    waves: dict[float, list[Any]] = {}
-    for item, delay_s in zip(items, delays_s, strict=True):
-        waves.setdefault(delay_s, []).append(item)
-    return list(waves.items())

@@ -17,7 +17,7 @@ from simdist.program.ledger import Ledger
 from simdist.runtime.membership import Decision, Membership
 from simdist.runtime.task import Life, Task
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
-from simdist.simulation.network import Flow, Link, SharedLinks
+from simdist.simulation.network import Link, SharedLinks
 from simdist.simulation.streams import derive_seed
 from simdist.simulation.task_context import TaskContext
 from simdist.trace import Trace
@@ -56,7 +56,6 @@ class SimulatedRuntime:
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
         self.engine_context = TaskContext()  # of fibers that run no code of a user
         self._beating = False
-        self._routes: dict[tuple[Task, Task], tuple[Link, ...]] = {}
 
     @property
     def now(self) -> float:
@@ -78,24 +77,9 @@ class SimulatedRuntime:
         """Seconds until an empty message has arrived."""
         return 0.0 if source is target else self.network.latency
 
-    def transfer(self, flows: Iterable[tuple[Task, Task, float, Callable[[Any], None], Any]]) -> list[Flow]:
-        """Let bytes flow from now on: (source, target, bytes, done, argument); `done(argument)` when the last has come."""
-        starting: list[Any] = []
-        totals = self.trace.totals
-        for source, target, num_bytes, done, argument in flows:
-            if num_bytes <= 0 or source is target:
-                done(argument)
-                continue
-            key = (source.name, "bytes_sent")
-            totals[key] = totals.get(key, 0) + num_bytes
-            starting.append((self._route(source, target), num_bytes, done, argument))
-        return self.links.start_all(starting)
-
-    def _route(self, source: Task, target: Task) -> tuple[Link, ...]:
-        route = self._routes.get((source, target))
-        if route is None:
-            route = self._routes[source, target] = (source.outward, target.inward)
-        return route
+    def route(self, source: Task, target: Task) -> tuple[Link, ...]:
+        """The links that bytes travel over."""
+        return () if source is target else (source.outward, target.inward)
 
     def send(self, source: Task, target: Task, num_bytes: float, arrived: Callable[[Any], None], argument: Any = None) -> None:
         """Send a message; `arrived(argument)` is called when it has come, unless one of the two has died on the way."""
@@ -108,7 +92,9 @@ class SimulatedRuntime:
         if num_bytes <= 0 or source is target:
             arrived(argument)
         else:
-            self.transfer([(source, target, num_bytes, self._sent, (source, source_life, target, target_life, 0, arrived, argument))])
+            self.trace.total(source.name, "bytes_sent", num_bytes)
+            rest = (source, source_life, target, target_life, 0, arrived, argument)
+            self.links.start(self.route(source, target), num_bytes, self._sent, rest)
 
     # -- life and death -------------------------------------------------------------------------------------------
 

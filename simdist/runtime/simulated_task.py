@@ -9,11 +9,12 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
-from simdist.runtime.calls import Pushing, PushPart, Reading, ReadPart
+from simdist.runtime.calls import Part, Plan, Pushing, Reading
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, ReadGroups, Run
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
 from simdist.simulation.streams import derive_seed
+from simdist.variables.state import Group
 
 __all__ = ["SimulatedTask"]
 
@@ -42,8 +43,8 @@ class SimulatedTask:
         self.devices = devices or (task.name,)
         self.clock = runtime.clock
         self.trace = runtime.trace
-        self.versions_read: dict[int, int] = {}  # by group: what this step has read, to tell how stale its update is
-        self._parts: dict[ReadGroups, list[ReadPart]] = {}
+        self._read: ReadGroups | None = None  # what this step has read last, and which versions,
+        self._versions: list[int] = []  # to tell how stale its updates are
 
     def next_batch(self, iterator: Any) -> Any:
         try:
@@ -60,32 +61,40 @@ class SimulatedTask:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, op: ReadGroups) -> list[Bundle]:
-        parts = self._parts.get(op)
-        if parts is None:
-            parts = self._parts[op] = self._split(op)
-        if not parts:
-            for group, _, _ in op.groups:
-                self.versions_read[id(group)] = group.version
+        plan = self.task.plans.get(op)
+        if plan is None:
+            plan = self.task.plans[op] = self._plan_read(op)
+        self._read = op
+        if not plan.parts:
+            self._versions = [group.version for group, _, _ in op.groups]
             return [group.present() for group, _, _ in op.groups]
         began = self.clock.env._now
-        reading = Reading(self.runtime, self.task, parts, len(op.groups))
-        for place, (group, _, _) in enumerate(op.groups):
-            if group.task == self.task.name:
-                reading.found[place], reading.versions[place] = group.present(), group.version
+        reading = Reading(self.runtime, self.task, plan)
+        if len(plan.parts) < plan.count:
+            for place, (group, _, _) in enumerate(op.groups):
+                if group.task == self.task.name:
+                    reading.found[place], reading.versions[place] = group.present(), group.version
         self.clock.wait(reading.gate, "variables from parameter servers")
-        self.trace.span(self.task.name, "read", "read", began, self.clock.env._now, bytes=op.size_bytes)
-        for (group, _, _), version in zip(op.groups, reading.versions, strict=True):
-            self.versions_read[id(group)] = version
+        self.trace.span(self.task.name, "read", "read", began, self.clock.env._now, bytes=plan.size_bytes)
+        self._versions = reading.versions
         return reading.found  # pyright: ignore[reportReturnType]
 
-    def _split(self, op: ReadGroups) -> list[ReadPart]:
+    def _plan_read(self, op: ReadGroups) -> Plan:
         """What this task must ask other tasks for."""
-        parts: dict[str, ReadPart] = {}
+        wanted: dict[str, tuple[list[tuple[Group, int]], int]] = {}
         for place, (group, _, size) in enumerate(op.groups):
             if group.task != self.task.name:
-                server, groups, before = parts.get(group.task, (self.runtime.tasks[group.task], [], 0))
-                parts[group.task] = (server, [*groups, (group, place)], before + size)
-        return list(parts.values())
+                groups, before = wanted.get(group.task, ([], 0))
+                wanted[group.task] = ([*groups, (group, place)], before + size)
+        parts = [self._part(name, tuple(groups), None, size) for name, (groups, size) in wanted.items()]
+        return Plan(parts, len(op.groups))
+
+    def _part(self, server_name: str, groups: tuple[tuple[Group, int], ...], update: Apply | None, size_bytes: int, place: int = 0) -> Part:
+        runtime, client, server = self.runtime, self.task, self.runtime.tasks[server_name]
+        route = runtime.route(server, client) if update is None else runtime.route(client, server)
+        counted = (server.name if update is None else client.name, "bytes_sent")
+        latencies = runtime.latency(client, server), runtime.latency(server, client)
+        return Part(server, groups, update, place, size_bytes, route, counted, *latencies)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
@@ -126,37 +135,51 @@ class SimulatedTask:
     # -- updating -------------------------------------------------------------------------------------------------
 
     def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:
-        remote: list[PushPart] = []
-        for part, bundle in zip(op.parts, operands, strict=True):
-            home = part.group.task
-            if home == self.task.name:
-                start, end = self.task.occupy(self.clock.now, part.cost)
-                self.clock.sleep(end - self.clock.now)
-                self.commit(self.task, part, bundle, start, end)
-            elif self.with_reply is not None and home == self.runtime.chief.name:
-                self.with_reply(part, bundle)
-            else:
-                remote.append((self.runtime.tasks[home], part, bundle))
-        if remote:
+        plan = self.task.plans.get(op)
+        if plan is None:
+            plan = self.task.plans[op] = self._plan_update(op)
+        if len(plan.parts) < plan.count:
+            for part, bundle in zip(op.parts, operands, strict=True):
+                self._apply_here(part, bundle)
+        if plan.parts:
             began = self.clock.env._now
-            self.clock.wait(Pushing(self, remote).gate, "parameter servers to confirm an update")
-            size = sum([part.size_bytes for _, part, _ in remote])
-            self.trace.span(self.task.name, "update", "update", began, self.clock.env._now, bytes=size)
+            self.clock.wait(Pushing(self, plan, operands).gate, "parameter servers to confirm an update")
+            self.trace.span(self.task.name, "update", "update", began, self.clock.env._now, bytes=plan.size_bytes)
+
+    def _plan_update(self, op: ApplyAll) -> Plan:
+        """What this task must send to other tasks."""
+        parts = [
+            self._part(part.group.task, (), part, part.size_bytes, place)
+            for place, part in enumerate(op.parts)
+            if part.group.task != self.task.name and not self._travels_with_reply(part)
+        ]
+        return Plan(parts, len(op.parts))
+
+    def _travels_with_reply(self, part: Apply) -> bool:
+        return self.with_reply is not None and part.group.task == self.runtime.chief.name
+
+    def _apply_here(self, part: Apply, bundle: Bundle) -> None:
+        if part.group.task == self.task.name:
+            start, end = self.task.occupy(self.clock.now, part.cost)
+            self.clock.sleep(end - self.clock.now)
+            self.commit(self.task, part, bundle, start, end)
+        elif self.with_reply is not None and part.group.task == self.runtime.chief.name:
+            self.with_reply(part, bundle)
 
     def commit(self, server: Task, part: Apply, bundle: Bundle, start: float, end: float) -> None:
         """Make the group's next version."""
         group = part.group
-        where = (self.task.name, self.task.steps, end)
-        (group.bundle,) = self.runtime.ledger.call(part.site, (group.present(), bundle), None, (), where)
-        staleness = group.version - self.versions_read.get(id(group), group.version)
-        group.version += 1
+        site = part.site
+        (group.bundle,) = self.runtime.ledger.call(site, (group.present(), bundle), None, (), (self.task.name, self.task.steps, end))
+        group.version = version = group.version + 1
         self.trace.span(
-            server.name,
-            "apply",
-            part.site.kernel.name,
-            start,
-            end,
-            worker=self.task.name,
-            version=group.version,
-            staleness=staleness,
+            server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, staleness=self._staleness(group)
         )
+
+    def _staleness(self, group: Group) -> int:
+        """How many updates of others the group has had between this task's read and its update that was just made."""
+        if self._read is not None:
+            for (read, _, _), version in zip(self._read.groups, self._versions, strict=True):
+                if read is group:
+                    return group.version - 1 - version
+        return 0

@@ -14,7 +14,7 @@ from simdist.simulation.kernel import Fiber
 from simdist.simulation.network import Link
 
 if TYPE_CHECKING:
-    from simdist.runtime.calls import Call
+    from simdist.runtime.calls import Call, Plan
 
 __all__ = ["Life", "Task"]
 
@@ -37,6 +37,7 @@ class Task:
         free_s: when its device has done what it was given.
         slowness: factor on the time of everything that it computes.
         calls: requests in flight that it made or has to answer.
+        plans: the routes and latencies of the operations that it has run.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
 
@@ -53,6 +54,7 @@ class Task:
         self.fibers: list[Fiber] = []
         self.calls: dict[Call, None] = {}
         self.local: dict[Any, Any] = {}
+        self.plans: dict[Any, Plan] = {}
         self._seconds: dict[Cost, float] = {}
 
     @property

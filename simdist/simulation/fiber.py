@@ -23,7 +23,7 @@ from simdist.simulation.task_context import TaskContext
 if TYPE_CHECKING:
     from simdist.simulation.kernel import Clock
 
-__all__ = ["Fiber", "Gate", "TaskKilled", "current_fiber"]
+__all__ = ["Fiber", "Gate", "TaskKilled", "current_fiber", "running"]
 
 
 class TaskKilled(BaseException):
@@ -54,14 +54,17 @@ class Gate:
 
     def open(self, value: Any = None) -> None:
         """Let whoever waits go on, with this value; a gate that is open stays as it is."""
-        if self.callbacks is None:
+        callbacks = self.callbacks
+        if callbacks is None:
             return
         self._value = value
-        callbacks, self.callbacks = self.callbacks, None
-        if self.fiber is not None:
-            self.clock.wake(self.fiber, self)
-        for callback in callbacks:
-            callback(self)
+        self.callbacks = None
+        fiber = self.fiber
+        if fiber is not None:
+            self.clock.wake(fiber, self)
+        if callbacks:
+            for callback in callbacks:
+                callback(self)
 
     def fail(self, error: BaseException) -> None:
         """Let whoever waits go on with an error."""
@@ -120,9 +123,16 @@ class Fiber:
 class Running:
     """Which fiber runs now; None in a notebook cell or script (the driver), and in the loop itself."""
 
-    fiber: Fiber | None = None
+    # An attribute of an object, because one of a class or module costs several times as much to set.
+    __slots__ = ("fiber",)
+
+    def __init__(self) -> None:
+        self.fiber: Fiber | None = None
+
+
+running = Running()
 
 
 def current_fiber() -> Fiber | None:
     """The fiber that runs now, or None in a notebook cell or script (the driver)."""
-    return Running.fiber
+    return running.fiber

@@ -33,9 +33,9 @@ import simpy
 from simpy.events import NORMAL
 
 from simdist.errors import DeadlineExceededError, FailedPreconditionError
-from simdist.simulation.fiber import Fiber, Gate, Running, TaskKilled, current_fiber
+from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
 from simdist.simulation.interrupts import noted_interrupts
-from simdist.simulation.task_context import Active, TaskContext
+from simdist.simulation.task_context import TaskContext, active
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -103,7 +103,7 @@ class Clock:
             DeadlineExceededError: nothing that is still to happen could open the gate.
             FailedPreconditionError: called from another thread, or from a callback of the loop itself.
         """
-        fiber = Running.fiber
+        fiber = running.fiber
         if fiber is not None and fiber.clock is self:
             if fiber.dead:
                 self._refuse(fiber)
@@ -119,7 +119,7 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         """Block for so many virtual seconds."""
-        fiber = Running.fiber
+        fiber = running.fiber
         if fiber is None or fiber.clock is not self or fiber.dead:
             gate = Gate(self)
             self.after(seconds, gate.open)
@@ -129,7 +129,6 @@ class Clock:
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
         self._hub.switch()  # pyright: ignore[reportOptionalMemberAccess]
-        fiber.waiting = None
         if fiber.dead:
             self._refuse(fiber)
 
@@ -150,7 +149,6 @@ class Clock:
         else:
             gate.callbacks.append(lambda event: self.wake(fiber, event))
         self._hub.switch()
-        fiber.waiting = None
         if fiber.dead:
             self._refuse(fiber)
 
@@ -175,57 +173,59 @@ class Clock:
 
     def wake(self, fiber: Fiber, gate: Any) -> None:
         """Let a fiber go on whose gate has opened: at once from the loop, as the next event from another fiber."""
-        running = Running.fiber
-        if running is None or running.clock is not self:
-            self._enter((fiber, gate))
-        else:
+        current = running.fiber
+        if current is not None and current.clock is self:
             self.after(0.0, self._enter, (fiber, gate))
+        elif fiber.waiting is gate:
+            self._switch(fiber)
 
     def _enter(self, who: tuple[Fiber, Any]) -> None:
-        fiber, gate = who
-        # A gate that opens too late finds the fiber at another one.
-        if fiber.waiting is gate and not fiber.ended:
-            self._switch(fiber, fiber.greenlet.switch)
+        # A gate that opens too late finds the fiber at another one, or dead.
+        if who[0].waiting is who[1]:
+            self._switch(who[0])
 
     def _wake_sleeper(self, sleeper: tuple[Fiber]) -> None:
-        fiber = sleeper[0]
-        if fiber.waiting is sleeper and not fiber.abandoned:
-            self._switch(fiber, fiber.greenlet.switch)
+        if sleeper[0].waiting is sleeper:
+            self._switch(sleeper[0])
 
-    def _switch(self, fiber: Fiber, enter: Callable[..., Any], *args: Any) -> None:
+    def _switch(self, fiber: Fiber) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
-        previous = Running.fiber
-        if fiber.greenlet.parent is not self._hub:
-            fiber.greenlet.parent = greenlet.getcurrent()
-        if fiber.context is not Active.context:
-            fiber.context.replace(Active.context)
-        Running.fiber = fiber
+        previous, own = running.fiber, fiber.greenlet
+        if own.parent is not self._hub:
+            own.parent = greenlet.getcurrent()
+        if fiber.context is not active.context:
+            fiber.context.replace(active.context)
+        running.fiber = fiber
+        fiber.waiting = None
         try:
-            enter(*args)
+            if fiber.dead:
+                own.throw(TaskKilled(f"{fiber.lane} is dead"))
+            else:
+                own.switch()
         finally:
-            Running.fiber = previous
+            running.fiber = previous
 
     @contextmanager
     def inside(self, context: TaskContext) -> Iterator[None]:
         """Give the fiber that runs another context for a while; it keeps it while it blocks."""
-        fiber = Running.fiber
+        fiber = running.fiber
         assert fiber is not None
         outer, fiber.context = fiber.context, context
-        context.replace(Active.context)
+        context.replace(active.context)
         try:
             yield
         finally:
             fiber.context = outer
-            outer.replace(Active.context)
+            outer.replace(active.context)
 
     def kill(self, fiber: Fiber) -> None:
         """End `fiber` now: it is dead before any of its code runs again, and stays so."""
         if fiber.dead or fiber.ended:
             return
         fiber.dead = True
-        if fiber is Running.fiber:
+        if fiber is running.fiber:
             raise TaskKilled(f"{fiber.lane} is dead")
-        if greenlet.getcurrent() is self._hub or Running.fiber is None:
+        if greenlet.getcurrent() is self._hub or running.fiber is None:
             self._throw(fiber)
         else:
             self.after(0.0, self._throw, fiber)
@@ -233,6 +233,7 @@ class Clock:
     def _throw(self, fiber: Fiber) -> None:
         if fiber.ended:
             return
+        fiber.waiting = None
         if not fiber.greenlet:
             # It has not run a line yet: there is nothing to interrupt.
             fiber.abandoned = True
@@ -240,9 +241,9 @@ class Clock:
             fiber.finished.open(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
-        outer = Active.context
+        outer = active.context
         try:
-            self._switch(fiber, fiber.greenlet.throw, TaskKilled(f"{fiber.lane} is dead"))
+            self._switch(fiber)
         finally:
             self._hub = hub
             _restore(outer)
@@ -270,7 +271,7 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
-        self._driving, outer_hub, outer = True, self._hub, Active.context
+        self._driving, outer_hub, outer = True, self._hub, active.context
         self._hub = greenlet.getcurrent()
         try:
             with noted_interrupts(self._stops):
@@ -330,6 +331,5 @@ def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
 
 def _restore(context: TaskContext) -> None:
     """Give the process back the context that it had before some fibers ran."""
-    active = Active.context
-    if context is not active:
-        context.replace(active)
+    if context is not active.context:
+        context.replace(active.context)

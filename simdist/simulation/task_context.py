@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
-__all__ = ["Active", "PrefixedOutput", "TaskContext", "active_context", "current_seed"]
+__all__ = ["PrefixedOutput", "TaskContext", "active", "active_context", "current_seed"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
@@ -47,7 +47,7 @@ class TaskContext:
     def replace(self, other: TaskContext) -> None:
         """Make this the state of the process; `other` keeps what it had."""
         other._leave()
-        Active.context = self
+        active.context = self
         self._enter()
 
     # -- one method pair, one piece of state each -----------------------------------------------------------------
@@ -131,17 +131,23 @@ _clean_jax: dict[str, Any] = {}
 class Active:
     """The context of the code that runs now."""
 
-    context = TaskContext()
+    __slots__ = ("context",)
+
+    def __init__(self) -> None:
+        self.context = TaskContext()
+
+
+active = Active()
 
 
 def active_context() -> TaskContext:
     """The context of the code that runs now."""
-    return Active.context
+    return active.context
 
 
 def current_seed() -> int | None:
     """A fresh seed from the stream of the task that runs now; None where no task asked for one."""
-    return Active.context.seeds() if Active.context.seeds is not None else None
+    return active.context.seeds() if active.context.seeds is not None else None
 
 
 class PrefixedOutput:

@@ -1,10 +1,10 @@
 """The event log: recording what happened, and the views of it.
 
-Recording and the summary's text come with this package; digest, exports and pictures are loaded when a `Trace` is
-asked for them.
+`Trace` is the log (event_log.py) with its views as methods (trace.py).
 """
 
-from simdist.trace.records import Counter, Instant, Span, Trace
-from simdist.trace.summary import format_summary
+from simdist.trace.records import Counter, Instant, Span
+from simdist.trace.report import format_summary
+from simdist.trace.trace import Trace
 
 __all__ = ["Counter", "Instant", "Span", "Trace", "format_summary"]

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simdist.trace.event_log import EventLog
 from simdist.trace.styles import span_style
-
-if TYPE_CHECKING:
-    from simdist.trace.records import Trace
 
 __all__ = ["PARTS", "Boxes", "boxes_by_category"]
 
@@ -45,7 +42,7 @@ class Boxes:
         return Boxes(*(np.concatenate(pair) for pair in pairs))
 
 
-def boxes_by_category(trace: Trace, lanes: Sequence[str]) -> dict[str, Boxes]:
+def boxes_by_category(trace: EventLog, lanes: Sequence[str]) -> dict[str, Boxes]:
     """The boxes of every category that the log holds.
 
     Args:
@@ -56,7 +53,7 @@ def boxes_by_category(trace: Trace, lanes: Sequence[str]) -> dict[str, Boxes]:
         Boxes by category, in the order of the alphabet.
 
     Example:
-        >>> from simdist.trace.records import Trace
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> boxes_by_category(trace, ["worker:0"])["compute"].end_s.tolist()
@@ -73,7 +70,7 @@ def boxes_by_category(trace: Trace, lanes: Sequence[str]) -> dict[str, Boxes]:
     return dict(sorted(_merged(exact, cell_s, len(lanes)).items()))
 
 
-def _rows(trace: Trace, lanes: Sequence[str]) -> np.ndarray:
+def _rows(trace: EventLog, lanes: Sequence[str]) -> np.ndarray:
     """The row of every code in the log's table of names."""
     rows = np.full(max(len(trace.names.texts), 1), UNKNOWN_LANE)
     for row, lane in enumerate(lanes):

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from simdist.trace.records import NO_FACTS, Trace
+from simdist.trace.event_log import EventLog
+from simdist.trace.records import NO_FACTS
 
 __all__ = ["to_dataframe"]
 
 
-def to_dataframe(trace: Trace) -> Any:
+def to_dataframe(trace: EventLog) -> Any:
     """All spans of a trace as a pandas DataFrame, one row each, in the order in which they ended.
 
     Args:
@@ -29,6 +30,7 @@ def to_dataframe(trace: Trace) -> Any:
         ImportError: if pandas is not installed.
 
     Example:
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> to_dataframe(trace)[["lane", "duration_s"]].values.tolist()
@@ -42,6 +44,7 @@ def to_dataframe(trace: Trace) -> Any:
     texts = np.array(trace.names.texts, dtype=object)
     words = {key: texts[columns[key]] for key in ("lane", "category", "name")}
     start_s, end_s = columns["start_s"], columns["end_s"]
-    facts = [dict(trace.spans.facts.get(row, NO_FACTS)) for row in range(len(trace.spans))]
+    known = trace.spans.facts
+    facts = [dict(known.get(row, NO_FACTS)) for row in range(len(trace.spans))]
     times = {"start_s": start_s, "end_s": end_s, "duration_s": end_s - start_s}
     return pandas.DataFrame({**words, **times, "facts": facts})

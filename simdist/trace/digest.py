@@ -13,15 +13,15 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from simdist.trace.columns import CounterLog, InstantLog, SpanLog
+from simdist.trace.event_log import EventLog
 from simdist.trace.facts import canonical_json
-from simdist.trace.records import CounterLog, InstantLog, SpanLog, Trace
 
 __all__ = ["digest"]
 
@@ -32,7 +32,7 @@ ROWS_A_TIME = 1 << 16  # facts are written in pieces, so that memory stays small
 Write = Callable[[bytes], None]
 
 
-def digest(trace: Trace) -> str:
+def digest(trace: EventLog) -> str:
     """The first sixteen hexadecimal digits of the SHA-256 of a trace.
 
     Args:
@@ -45,6 +45,7 @@ def digest(trace: Trace) -> str:
         InvalidArgumentError: if a fact has no text that is the same in every process.
 
     Example:
+        >>> from simdist.trace import Trace
         >>> first, second = Trace(seed=1), Trace(seed=1)
         >>> first.span("ps:0", "apply", "sgd", 0.0, 0.5, bytes=8, step=1)
         >>> second.span("ps:0", "apply", "sgd", 0.0, 0.5, step=1, bytes=8)
@@ -75,11 +76,11 @@ def _exact(number: float) -> str:
 
 
 def _write_spans(write: Write, spans: SpanLog) -> None:
-    _write_names(write, spans.names.texts, spans.lane, spans.category, spans.name)
-    _write_floats(write, spans.start)
-    _write_floats(write, spans.end)
-    rows = iter(sorted(spans.facts.items()) if not _ascending(spans.facts) else spans.facts.items())
-    _write_facts(write, rows)
+    columns = spans.columns()
+    _write_names(write, spans.names.texts, columns["lane"], columns["category"], columns["name"])
+    _write_floats(write, columns["start_s"])
+    _write_floats(write, columns["end_s"])
+    _write_facts(write, spans.facts.items())
 
 
 def _write_instants(write: Write, instants: InstantLog) -> None:
@@ -91,14 +92,15 @@ def _write_instants(write: Write, instants: InstantLog) -> None:
 
 
 def _write_counters(write: Write, counters: CounterLog) -> None:
-    _write_names(write, counters.names.texts, counters.lane, counters.name)
-    _write_floats(write, counters.time)
-    _write_floats(write, counters.value)
+    columns = counters.columns()
+    _write_names(write, counters.names.texts, columns["lane"], columns["name"])
+    _write_floats(write, columns["time_s"])
+    _write_floats(write, columns["value"])
 
 
-def _write_names(write: Write, texts: list[str], *columns: array[int]) -> None:
+def _write_names(write: Write, texts: list[str], *columns: np.ndarray) -> None:
     """Columns of name codes, renumbered in the order in which the names first appear in the rows."""
-    codes = np.stack([np.array(column, np.int32) for column in columns], axis=1).ravel()
+    codes = np.stack(columns, axis=1).ravel()
     # Assigning backwards leaves the first position of each code in the table.
     first = np.full(len(texts), len(codes), np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
@@ -109,8 +111,8 @@ def _write_names(write: Write, texts: list[str], *columns: array[int]) -> None:
     write(renumbered[codes].astype("<i4").tobytes())
 
 
-def _write_floats(write: Write, column: array[float]) -> None:
-    write(np.array(column, np.float64).astype("<f8").tobytes())
+def _write_floats(write: Write, column: np.ndarray) -> None:
+    write(column.astype("<f8").tobytes())
 
 
 def _write_facts(write: Write, rows: Iterable[tuple[int, Any]]) -> None:
@@ -119,8 +121,3 @@ def _write_facts(write: Write, rows: Iterable[tuple[int, Any]]) -> None:
     while piece := list(islice(rows, ROWS_A_TIME)):
         _write_json(write, piece)
     write(b"")
-
-
-def _ascending(facts: Mapping[int, Any]) -> bool:
-    rows = np.fromiter(facts, np.int64, len(facts))
-    return bool((rows[1:] > rows[:-1]).all())

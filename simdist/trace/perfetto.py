@@ -1,11 +1,14 @@
 """A trace as a file for https://ui.perfetto.dev (and chrome://tracing).
 
 The format is Chrome's trace-event JSON: a process for each task, a thread for each lane of it. Spans become complete
-events, instants become marks, counters become graphs, facts become arguments.
+events, instants become marks, counters become graphs, facts become arguments, and arrows (flows.py) lead from an update
+to where it was applied, and from a crash to its detection, the retries and the restart.
 
 Invariants: times are whole nanoseconds, written as microseconds. Perfetto wants the spans of one thread to nest, so a
-span that would cross another one gets a thread of its own. The file is valid JSON (no NaN), the same for the same
-trace, and appears whole or not at all.
+span that would cross another one gets a thread of its own. Perfetto ties an end of an arrow to the record that it read
+last on that thread, so each end follows its record at once and has its time; that of a crash, which is drawn across the
+process, is tied to the down time. The file is valid JSON (no NaN), the same for the same trace, and appears whole or
+not at all.
 
 Taught in lesson 00.
 """
@@ -20,15 +23,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
+from simdist.trace.event_log import EventLog
 from simdist.trace.facts import plain
-from simdist.trace.records import Span, Trace
+from simdist.trace.flows import recovery_flows, update_flows
+from simdist.trace.records import Span
 
 __all__ = ["events", "to_perfetto"]
 
 Event = dict[str, Any]
 
 
-def to_perfetto(trace: Trace, path: str | os.PathLike[str]) -> None:
+def to_perfetto(trace: EventLog, path: str | os.PathLike[str]) -> None:
     """Write a trace as a JSON file that Perfetto opens.
 
     Args:
@@ -40,6 +45,7 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str]) -> None:
 
     Example:
         >>> import tempfile
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -67,8 +73,8 @@ def _checked_target(target: Path) -> Path:
     return target
 
 
-def events(trace: Trace) -> Iterator[Event]:
-    """The trace events of a log: names first, then spans, instants and counters.
+def events(trace: EventLog) -> Iterator[Event]:
+    """The trace events of a log: names first, then spans and instants, each with its ends of arrows, then counters.
 
     Args:
         trace: the log of a run.
@@ -77,6 +83,7 @@ def events(trace: Trace) -> Iterator[Event]:
         Dicts in the trace-event format; every ``ts`` and ``dur`` is in microseconds.
 
     Example:
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.instant("ps:0", "crash", "crash of ps:0", 0.25)
         >>> [(event["ph"], event.get("ts")) for event in events(trace)]
@@ -88,16 +95,7 @@ def events(trace: Trace) -> Iterator[Event]:
     spans = _spans(trace, tracks)
     yield from tracks.metadata()
     yield from spans
-    for item in trace.instants:
-        yield {
-            **tracks.first(item.lane),
-            "ph": "i",
-            "s": "p" if item.category == "crash" else "t",  # a crash is drawn across the whole process
-            "cat": item.category,
-            "name": item.name,
-            "ts": _microseconds(_nanoseconds(item.time_s)),
-            "args": _arguments(item.facts),
-        }
+    yield from _instants(trace, tracks)
     for item in trace.counters:
         if math.isfinite(item.value):
             yield {
@@ -137,13 +135,52 @@ class _Tracks:
             yield {**place_of, "ph": "M", "name": "thread_sort_index", "args": {"sort_index": place}}
 
 
-def _spans(trace: Trace, tracks: _Tracks) -> list[Event]:
+def _instants(trace: EventLog, tracks: _Tracks) -> Iterator[Event]:
+    arrows = _Arrows("recovery", recovery_flows(trace))
+    for row, item in enumerate(trace.instants):
+        event = {
+            **tracks.first(item.lane),
+            "ph": "i",
+            "s": "p" if item.category == "crash" else "t",  # a crash is drawn across the whole process
+            "cat": item.category,
+            "name": item.name,
+            "ts": _microseconds(_nanoseconds(item.time_s)),
+            "args": _arguments(item.facts),
+        }
+        yield event
+        yield from arrows.at(row, event)
+
+
+class _Arrows:
+    """Flows of one name as pairs of events: ``s`` at the cause, ``f`` at the effect."""
+
+    def __init__(self, name: str, flows: list[tuple[int, int]]) -> None:
+        self.name = name
+        self.ends: dict[int, list[tuple[str, int]]] = {}
+        for number, (cause, effect) in enumerate(flows, start=1):
+            self.ends.setdefault(effect, []).append(("f", number))
+            self.ends.setdefault(cause, []).append(("s", number))
+
+    def at(self, row: int, event: Event) -> Iterator[Event]:
+        """The ends of arrows that belong to the record of a row, which `event` shows."""
+        for phase, number in self.ends.get(row, ()):
+            place = {key: event[key] for key in ("pid", "tid", "ts")}
+            # bp "e": the arrow ends at the enclosing record, and not at the next one.
+            yield {**place, "ph": phase, "cat": "flow", "name": self.name, "id": number, **({"bp": "e"} if phase == "f" else {})}
+
+
+def _spans(trace: EventLog, tracks: _Tracks) -> list[Event]:
     """Complete events, outer before inner, each on the first track of its lane on which it nests."""
     timed = [(_nanoseconds(span.start_s), _nanoseconds(span.end_s), span) for span in trace.spans]
     # Spans are recorded when they end, so of two with equal times the later recorded one is the outer one.
     order = sorted(range(len(timed)), key=lambda row: (timed[row][0], -timed[row][1], -row))
     open_ends: dict[str, list[list[int]]] = {}
-    return [_span_event(*timed[row], tracks, open_ends) for row in order]
+    arrows = _Arrows("update", update_flows(trace))
+    rows: list[Event] = []
+    for row in order:
+        rows.append(_span_event(*timed[row], tracks, open_ends))
+        rows += arrows.at(row, rows[-1])
+    return rows
 
 
 def _span_event(start: int, end: int, span: Span, tracks: _Tracks, open_ends: dict[str, list[list[int]]]) -> Event:

@@ -11,15 +11,14 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from simdist.trace.boxes import Boxes, boxes_by_category
+from simdist.trace.event_log import EventLog
+from simdist.trace.records import Instant
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
-
-if TYPE_CHECKING:
-    from simdist.trace.records import Instant, Trace
 
 __all__ = ["lane_names", "timeline"]
 
@@ -29,7 +28,7 @@ LABEL_ROOM = 0.085  # of the run, that the name of a mark takes
 DOWN_LEVEL = 3
 
 
-def lane_names(trace: Trace) -> list[str]:
+def lane_names(trace: EventLog) -> list[str]:
     """The lanes of a picture: those that were declared, then others in the order in which the log names them.
 
     Args:
@@ -39,20 +38,20 @@ def lane_names(trace: Trace) -> list[str]:
         Names without repetition.
 
     Example:
-        >>> from simdist.trace.records import Trace
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.declare_lane("worker:1")
         >>> trace.span("worker:0", "compute", "step", 0.0, 1.0)
         >>> lane_names(trace)
         ['worker:1', 'worker:0']
     """
-    codes = np.asarray(trace.spans.lane, np.int32)
+    codes = trace.spans.lane
     _, first = np.unique(codes, return_index=True)
     in_spans = [trace.names.texts[codes[index]] for index in np.sort(first)]
     return list(dict.fromkeys([*trace.lanes, *in_spans, *(instant.lane for instant in trace.instants)]))
 
 
-def timeline(trace: Trace, ax: Any = None) -> Any:
+def timeline(trace: EventLog, ax: Any = None) -> Any:
     """Draws the log: one lane per task, virtual time to the right, faults and recoveries as named marks.
 
     Args:
@@ -66,15 +65,13 @@ def timeline(trace: Trace, ax: Any = None) -> Any:
         TypeError: `trace` is not a Trace.
 
     Example:
-        >>> from simdist.trace.records import Trace
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> timeline(trace).axes[0].get_xlabel()
         'virtual time (s)'
     """
-    from simdist.trace.records import Trace
-
-    if not isinstance(trace, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(trace, EventLog):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"timeline: expected a Trace, got {type(trace).__name__}; pass cluster.trace.")
     lanes = lane_names(trace)
     ax = _new_axes(len(lanes)) if ax is None else ax
@@ -104,7 +101,7 @@ def _draw_frame(ax: Any, lanes: list[str], end_s: float) -> None:
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_spans(ax: Any, trace: Trace, lanes: list[str]) -> list[str]:
+def _draw_spans(ax: Any, trace: EventLog, lanes: list[str]) -> list[str]:
     """Adds one collection per category; returns the categories that occur, in the order of the legend."""
     boxes = boxes_by_category(trace, lanes)
     ordered = [name for name in SPAN_STYLES if name in boxes] + [name for name in boxes if name not in SPAN_STYLES]
@@ -131,7 +128,7 @@ def _add_boxes(ax: Any, category: str, boxes: Boxes) -> None:
     ax.add_collection(collection, autolim=False)
 
 
-def _draw_marks(ax: Any, trace: Trace, lanes: list[str]) -> None:
+def _draw_marks(ax: Any, trace: EventLog, lanes: list[str]) -> None:
     row_of_lane = {lane: row for row, lane in enumerate(lanes)}
     by_category: dict[str, list[Instant]] = {}
     for instant in trace.instants:
@@ -154,7 +151,7 @@ def _draw_marks(ax: Any, trace: Trace, lanes: list[str]) -> None:
     _name_marks(ax, trace, row_of_lane)
 
 
-def _name_marks(ax: Any, trace: Trace, row_of_lane: dict[str, int]) -> None:
+def _name_marks(ax: Any, trace: EventLog, row_of_lane: dict[str, int]) -> None:
     """Writes the category beside each mark that has room before the next one of its lane."""
     end_s = trace.end_s()
     room_s = (end_s or 1.0) * LABEL_ROOM
@@ -177,7 +174,7 @@ def _name_marks(ax: Any, trace: Trace, row_of_lane: dict[str, int]) -> None:
         next_s[instant.lane] = instant.time_s
 
 
-def _draw_legend(ax: Any, categories: list[str], trace: Trace) -> None:
+def _draw_legend(ax: Any, categories: list[str], trace: EventLog) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,12 +1,12 @@
-"""A run in numbers: who was busy for how long, what was sent, what failed and how it came back.
+"""A run in numbers: who was busy for how long, what was sent, what had to wait, what failed and how it came back.
 
 A lane is *busy* while at least one span of work covers the moment. Spans of the category ``closure`` do not count
-(a closure contains the work that is done for it, and waiting), nor do those of ``down``.
+(a closure contains the work that is done for it, and waiting), nor do those of ``down``. A task is *utilised* while its
+devices compute: spans of the categories ``compute`` and ``apply``, as a share of the run, averaged over the lanes of the
+task that have any.
 
-A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
-the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
-``retry`` instants up to its restart (or its next crash, or the end of the run) that name the lane in a fact ``task``,
-or name no task.
+Bytes come from the totals ``bytes_sent`` of tasks and ``link_bytes`` of links, the length of queues from the counter
+``queue``; staleness.py, critical_path.py and failures.py say how the rest is found.
 
 Invariants: sums are exactly rounded (math.fsum), so a summary is the same on every machine; a moment that
 never came is None.
@@ -18,32 +18,47 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from simdist.trace.records import Instant, Trace
+from simdist.trace.critical_path import critical_path
+from simdist.trace.event_log import EventLog
+from simdist.trace.failures import Failure, failures
+from simdist.trace.records import task_of
+from simdist.trace.staleness import stale_updates
 
-__all__ = ["format_summary", "summary"]
+__all__ = ["summary", "utilisation_by_task"]
 
 NOT_WORK = ("closure", "down")
-NEVER = "-"
+DEVICE_WORK = ("compute", "apply")
+
+Columns = dict[str, np.ndarray]
 
 
-def summary(trace: Trace) -> dict[str, Any]:
+def summary(trace: EventLog) -> dict[str, Any]:
     """What happened in a run, as plain data.
 
     Args:
         trace: the log of the run.
 
     Returns:
-        A dict with ``seed``, ``duration_s``, ``spans`` and ``instants`` (counts by category), ``lanes`` (for each lane
-        ``busy_s``, ``utilisation`` from 0 to 1, ``seconds`` by category, ``bytes_sent``) and ``failures`` (for each
-        crash ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` from crash to restart,
-        ``retried_closures``). Times are virtual seconds.
+        A dict with ``seed``, ``duration_s``, ``spans`` and ``instants`` (counts by category), and
+
+        - ``lanes``: for each lane ``busy_s``, ``utilisation`` (share of the run in which it was busy, 0 to 1),
+          ``seconds`` by category, ``bytes_sent``;
+        - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
+        - ``links``: bytes by name of the link;
+        - ``staleness``: ``updates``, ``mean``, ``max`` and ``histogram`` (number of updates by staleness);
+        - ``queues``: for each lane with a counter ``queue`` its ``mean`` over time and its ``max``;
+        - ``critical_path``: ``end_s``, ``waited_s``, ``segments`` (how many) and ``seconds`` by category;
+        - ``failures``: for each crash ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` from crash to
+          restart, ``retried_closures``.
+
+        Times are virtual seconds.
 
     Example:
+        >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 3.0)
         >>> trace.span("worker:0", "down", "down", 3.0, 4.0)
@@ -56,13 +71,45 @@ def summary(trace: Trace) -> dict[str, Any]:
         "seed": trace.seed,
         "duration_s": duration_s,
         "lanes": {lane: _lane(trace, lane, columns, duration_s) for lane in _lanes(trace, columns)},
+        "tasks": _tasks(trace, _lanes(trace, columns)),
+        "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.totals.items()) if name == "link_bytes"},
         "spans": dict(sorted(Counter(_texts(trace, columns["category"])).items())),
         "instants": dict(sorted(Counter(item.category for item in trace.instants).items())),
-        "failures": _failures(list(trace.instants)),
+        "staleness": _staleness(stale_updates(trace).staleness),
+        "queues": {lane: _queue(*trace.counters.series(lane, "queue"), duration_s) for lane in trace.counters.lanes_of("queue")},
+        "critical_path": _critical(trace),
+        "failures": [_failure(failure) for failure in failures(list(trace.instants))],
     }
 
 
-def _lanes(trace: Trace, columns: dict[str, np.ndarray]) -> list[str]:
+def utilisation_by_task(trace: EventLog) -> dict[str, float]:
+    """The share of the run in which the devices of each task computed, from 0 to 1.
+
+    Args:
+        trace: the log of the run.
+
+    Returns:
+        Shares by task, of tasks whose devices computed at all, in the order of their lanes.
+
+    Example:
+        >>> from simdist.trace import Trace
+        >>> trace = Trace()
+        >>> trace.span("worker:0/gpu:0", "compute", "step", 0.0, 1.0)
+        >>> trace.span("worker:0/gpu:1", "compute", "step", 0.0, 4.0)
+        >>> utilisation_by_task(trace)
+        {'worker:0': 0.625}
+    """
+    duration_s, columns, codes = trace.end_s(), trace.spans.columns(), trace.names.codes
+    work = np.isin(columns["category"], [codes.get(name, -1) for name in DEVICE_WORK])
+    busy_s: dict[str, list[float]] = {}
+    for lane in _lanes(trace, columns):
+        rows = np.flatnonzero(work & (columns["lane"] == codes.get(lane, -1)))
+        if len(rows):
+            busy_s.setdefault(task_of(lane), []).append(_union_s(columns["start_s"][rows], columns["end_s"][rows]))
+    return {task: math.fsum(parts) / len(parts) / duration_s if duration_s else 0.0 for task, parts in busy_s.items()}
+
+
+def _lanes(trace: EventLog, columns: Columns) -> list[str]:
     """Declared lanes first, in their order, then others as they appear."""
     recorded = dict.fromkeys(_texts(trace, columns["lane"]))
     marked = (item.lane for item in trace.instants)
@@ -70,24 +117,35 @@ def _lanes(trace: Trace, columns: dict[str, np.ndarray]) -> list[str]:
     return list(dict.fromkeys([*trace.lanes, *recorded, *marked, *sending]))
 
 
-def _texts(trace: Trace, codes: np.ndarray) -> list[str]:
+def _texts(trace: EventLog, codes: np.ndarray) -> list[str]:
     return [trace.names.texts[code] for code in codes.tolist()]
 
 
-def _lane(trace: Trace, lane: str, columns: dict[str, np.ndarray], duration_s: float) -> dict[str, Any]:
+def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> dict[str, Any]:
     codes = trace.names.codes
     rows = np.flatnonzero(columns["lane"] == codes.get(lane, -1))
     category, start_s, end_s = columns["category"][rows], columns["start_s"][rows], columns["end_s"][rows]
     work = ~np.isin(category, [codes.get(name, -1) for name in NOT_WORK])
     busy_s = _union_s(start_s[work], end_s[work])
     seconds = {text: math.fsum((end_s - start_s)[category == codes[text]].tolist()) for text in sorted(_texts(trace, np.unique(category)))}
-    sent = trace.totals.get((lane, "bytes_sent"), 0)
     return {
         "busy_s": busy_s,
         "utilisation": busy_s / duration_s if duration_s else 0.0,
         "seconds": seconds,
-        "bytes_sent": int(sent) if float(sent).is_integer() else sent,
+        "bytes_sent": _whole(trace.totals.get((lane, "bytes_sent"), 0)),
     }
+
+
+def _tasks(trace: EventLog, lanes: list[str]) -> dict[str, dict[str, Any]]:
+    utilisation = utilisation_by_task(trace)
+    sent: dict[str, list[float]] = {task_of(lane): [] for lane in lanes}
+    for lane in lanes:
+        sent[task_of(lane)].append(trace.totals.get((lane, "bytes_sent"), 0))
+    return {task: {"utilisation": utilisation.get(task, 0.0), "bytes_sent": _whole(math.fsum(parts))} for task, parts in sent.items()}
+
+
+def _whole(amount: float) -> float:
+    return int(amount) if float(amount).is_integer() else amount
 
 
 def _union_s(start_s: np.ndarray, end_s: np.ndarray) -> float:
@@ -101,104 +159,40 @@ def _union_s(start_s: np.ndarray, end_s: np.ndarray) -> float:
     return math.fsum((reached_s[last] - start_s[new]).tolist())
 
 
-def _failures(instants: Sequence[Instant]) -> list[dict[str, Any]]:
-    crashes = [row for row, item in enumerate(instants) if item.category == "crash"]
-    return [_failure(instants[row], instants[row + 1 :]) for row in crashes]
-
-
-def _failure(crash: Instant, later: Sequence[Instant]) -> dict[str, Any]:
-    crashes = (row for row, item in enumerate(later) if item.category == "crash" and item.lane == crash.lane)
-    later = later[: next(crashes, len(later))]
-    own = [item for item in later if item.lane == crash.lane]
-    restarted_s = _first_s(own, "restart")
+def _staleness(staleness: np.ndarray) -> dict[str, Any]:
+    if not len(staleness):
+        return {"updates": 0, "mean": None, "max": None, "histogram": {}}
+    values, counts = np.unique(staleness, return_counts=True)
+    histogram = dict(zip(values.tolist(), counts.tolist(), strict=True))
     return {
-        "task": crash.lane,
-        "time_s": crash.time_s,
-        "detected_s": _first_s(own, "detect"),
+        "updates": len(staleness),
+        "mean": int(staleness.sum()) / len(staleness),
+        "max": int(staleness.max()),
+        "histogram": histogram,
+    }
+
+
+def _queue(time_s: np.ndarray, length: np.ndarray, duration_s: float) -> dict[str, float]:
+    """Each length counts for as long as it lasted, from the first sample to the end of the run."""
+    lasted_s = np.diff(np.append(time_s, max(duration_s, float(time_s[-1]))))
+    all_s = math.fsum(lasted_s.tolist())
+    mean = math.fsum((length * lasted_s).tolist()) / all_s if all_s else float(length[-1])
+    return {"mean": mean, "max": float(length.max())}
+
+
+def _critical(trace: EventLog) -> dict[str, Any]:
+    path = critical_path(trace)
+    return {"end_s": path.end_s, "waited_s": path.waited_s, "segments": len(path.segments), "seconds": path.seconds}
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    crashed_s = failure.crash.time_s
+    restarted_s = None if failure.restart is None else failure.restart.time_s
+    return {
+        "task": failure.crash.lane,
+        "time_s": crashed_s,
+        "detected_s": None if failure.detect is None else failure.detect.time_s,
         "restarted_s": restarted_s,
-        "recovery_s": None if restarted_s is None else restarted_s - crash.time_s,
-        "retried_closures": _retried(crash.lane, later, math.inf if restarted_s is None else restarted_s),
+        "recovery_s": None if restarted_s is None else restarted_s - crashed_s,
+        "retried_closures": len(failure.retries),
     }
-
-
-def _first_s(instants: Sequence[Instant], category: str) -> float | None:
-    return next((item.time_s for item in instants if item.category == category), None)
-
-
-def _retried(task: str, later: Sequence[Instant], until_s: float) -> int:
-    retries = (item for item in later if item.category == "retry" and item.time_s <= until_s)
-    return sum(str(item.facts.get("task", task)) == task for item in retries)
-
-
-def format_summary(numbers: dict[str, Any]) -> str:
-    """The dict of `summary` as a text of aligned tables.
-
-    Args:
-        numbers: what `summary` returned.
-
-    Returns:
-        Lines for reading, without a newline at the end; times in virtual seconds.
-
-    Example:
-        >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 3.0)
-        >>> print(format_summary(trace.summary()))
-        3.000000 virtual seconds, seed 0
-        spans: compute 1
-        instants: none
-        <BLANKLINE>
-        lane      busy_s    busy     bytes_sent  compute_s
-        worker:0  3.000000  100.0 %  0           3.000000
-    """
-    lines = [
-        f"{_seconds(numbers['duration_s'])} virtual seconds, seed {numbers['seed']}",
-        f"spans: {_counts(numbers['spans'])}",
-        f"instants: {_counts(numbers['instants'])}",
-    ]
-    if numbers["lanes"]:
-        lines += ["", *_lane_table(numbers["lanes"])]
-    if numbers["failures"]:
-        lines += ["", *_failure_table(numbers["failures"])]
-    return "\n".join(lines)
-
-
-def _lane_table(lanes: dict[str, dict[str, Any]]) -> list[str]:
-    categories = sorted({category for lane in lanes.values() for category in lane["seconds"]})
-    header = ["lane", "busy_s", "busy", "bytes_sent", *(f"{category}_s" for category in categories)]
-    rows = [
-        [
-            name,
-            _seconds(lane["busy_s"]),
-            f"{100 * lane['utilisation']:.1f} %",
-            f"{lane['bytes_sent']:,}",
-            *(_seconds(lane["seconds"].get(category)) for category in categories),
-        ]
-        for name, lane in lanes.items()
-    ]
-    return _aligned([header, *rows])
-
-
-def _failure_table(failures: Sequence[dict[str, Any]]) -> list[str]:
-    columns: dict[str, Callable[[Any], str]] = {
-        "task": str,
-        "time_s": _seconds,
-        "detected_s": _seconds,
-        "restarted_s": _seconds,
-        "recovery_s": _seconds,
-        "retried_closures": str,
-    }
-    header = ["crashed", *list(columns)[1:]]
-    return _aligned([header, *([show(failure[key]) for key, show in columns.items()] for failure in failures)])
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{category} {count:,}" for category, count in counts.items()) or "none"
-
-
-def _seconds(value: float | None) -> str:
-    return NEVER if value is None else f"{value:.6f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

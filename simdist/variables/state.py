@@ -57,12 +57,16 @@ class Group:
             UnavailableError: the task that held it has died.
         """
         if self.bundle is None:
-            names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
-            raise UnavailableError(
-                f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
-                "restore a checkpoint."
-            )
+            raise self.lost_error()
         return self.bundle
+
+    def lost_error(self) -> UnavailableError:
+        """What whoever needs this group is told after its task died."""
+        names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
+        return UnavailableError(
+            f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
+            "restore a checkpoint."
+        )
 
 
 class Cell:

@@ -155,6 +155,47 @@ def test_text_is_aligned(text: str) -> None:
         "worker:0   3.000000  100.0 %  1,234,567   3.000000   -",
         "worker:10  1.500000  50.0 %   0           -          1.500000",
         "",
+        "devices computed: worker:0 100.0 %",
+        "critical path: compute 100.0 %, in 1 segment",
+        "",
         "crashed    time_s    detected_s  restarted_s  recovery_s  retried_closures",
         "worker:10  1.500000  -           -            -           0",
     ]
+
+
+def test_utilisation_of_a_task_is_what_its_devices_computed() -> None:
+    trace = Trace()
+    trace.span("worker:0/gpu:0", "compute", "step", 0.0, 1.0)
+    trace.span("worker:0/gpu:1", "compute", "step", 0.0, 3.0)
+    trace.span("worker:0", "read", "read", 3.0, 4.0)
+    trace.span("ps:0", "apply", "sgd", 1.0, 2.0)
+    trace.span("ps:0", "apply", "sgd", 1.5, 2.5)
+    trace.total("worker:0/gpu:0", "bytes_sent", 3)
+    trace.total("worker:0", "bytes_sent", 4)
+    assert trace.summary()["tasks"] == {
+        "worker:0": {"utilisation": 0.5, "bytes_sent": 7},
+        "ps:0": {"utilisation": 0.375, "bytes_sent": 0},
+    }
+
+
+def test_bytes_by_link_come_from_their_totals() -> None:
+    trace = Trace()
+    trace.total("ps:0 -> worker:0", "link_bytes", 2048)
+    trace.total("ps:0", "bytes_sent", 2048)
+    assert trace.summary()["links"] == {"ps:0 -> worker:0": 2048}
+    assert "bytes by link: ps:0 -> worker:0 2,048" in format_summary(trace.summary())
+
+
+def test_queue_is_weighted_with_time() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 5.0)
+    for time_s, length in ((1.0, 4), (1.0, 6), (2.0, 0), (4.0, 3)):
+        trace.counter("chief:0", "queue", time_s, length)
+    assert trace.summary()["queues"] == {"chief:0": {"mean": (6 * 1 + 0 * 2 + 3 * 1) / 4, "max": 6.0}}
+    assert "queue of chief:0: mean 2.25, largest 6" in format_summary(trace.summary())
+
+
+def test_queue_that_was_sampled_once_at_the_end_has_that_length() -> None:
+    trace = Trace()
+    trace.counter("chief:0", "queue", 1.0, 2.0)
+    assert trace.summary()["queues"] == {"chief:0": {"mean": 2.0, "max": 2.0}}

@@ -1,0 +1,130 @@
+"""The numbers of a summary as text for reading: aligned tables and a few lines.
+
+Invariant: equal summaries give equal text; what did not happen takes no line.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["format_summary"]
+
+NEVER = "-"
+
+
+def format_summary(numbers: dict[str, Any]) -> str:
+    """The dict of `summary` as a text of aligned tables.
+
+    Args:
+        numbers: what `summary` returned.
+
+    Returns:
+        Lines for reading, without a newline at the end; times in virtual seconds.
+
+    Example:
+        >>> from simdist.trace import Trace
+        >>> trace = Trace()
+        >>> trace.span("worker:0", "compute", "step", 0.0, 3.0)
+        >>> print(format_summary(trace.summary()))
+        3.000000 virtual seconds, seed 0
+        spans: compute 1
+        instants: none
+        <BLANKLINE>
+        lane      busy_s    busy     bytes_sent  compute_s
+        worker:0  3.000000  100.0 %  0           3.000000
+        <BLANKLINE>
+        devices computed: worker:0 100.0 %
+        critical path: compute 100.0 %, in 1 segment
+    """
+    lines = [
+        f"{_seconds(numbers['duration_s'])} virtual seconds, seed {numbers['seed']}",
+        f"spans: {_counts(numbers['spans'])}",
+        f"instants: {_counts(numbers['instants'])}",
+    ]
+    if numbers["lanes"]:
+        lines += ["", *_lane_table(numbers["lanes"])]
+    if more := [line for show in (_devices, _links, _queues, _staleness, _critical_path) for line in show(numbers)]:
+        lines += ["", *more]
+    if numbers["failures"]:
+        lines += ["", *_failure_table(numbers["failures"])]
+    return "\n".join(lines)
+
+
+def _lane_table(lanes: dict[str, dict[str, Any]]) -> list[str]:
+    categories = sorted({category for lane in lanes.values() for category in lane["seconds"]})
+    header = ["lane", "busy_s", "busy", "bytes_sent", *(f"{category}_s" for category in categories)]
+    rows = [
+        [
+            name,
+            _seconds(lane["busy_s"]),
+            f"{100 * lane['utilisation']:.1f} %",
+            f"{lane['bytes_sent']:,}",
+            *(_seconds(lane["seconds"].get(category)) for category in categories),
+        ]
+        for name, lane in lanes.items()
+    ]
+    return _aligned([header, *rows])
+
+
+def _failure_table(failures: Sequence[dict[str, Any]]) -> list[str]:
+    columns: dict[str, Callable[[Any], str]] = {
+        "task": str,
+        "time_s": _seconds,
+        "detected_s": _seconds,
+        "restarted_s": _seconds,
+        "recovery_s": _seconds,
+        "retried_closures": str,
+    }
+    header = ["crashed", *list(columns)[1:]]
+    return _aligned([header, *([show(failure[key]) for key, show in columns.items()] for failure in failures)])
+
+
+def _devices(numbers: dict[str, Any]) -> list[str]:
+    shares = {task: row["utilisation"] for task, row in numbers["tasks"].items() if row["utilisation"]}
+    return [f"devices computed: {_shares(shares)}"] if shares else []
+
+
+def _links(numbers: dict[str, Any]) -> list[str]:
+    sent = ", ".join(f"{link} {amount:,}" for link, amount in numbers["links"].items())
+    return [f"bytes by link: {sent}"] if sent else []
+
+
+def _queues(numbers: dict[str, Any]) -> list[str]:
+    return [f"queue of {lane}: mean {row['mean']:.2f}, largest {row['max']:g}" for lane, row in numbers["queues"].items()]
+
+
+def _staleness(numbers: dict[str, Any]) -> list[str]:
+    stale = numbers["staleness"]
+    if not stale["updates"]:
+        return []
+    histogram = ", ".join(f"{staleness}: {count:,}" for staleness, count in stale["histogram"].items())
+    return [f"staleness of {stale['updates']:,} updates: mean {stale['mean']:.2f}, largest {stale['max']} ({histogram})"]
+
+
+def _critical_path(numbers: dict[str, Any]) -> list[str]:
+    path = numbers["critical_path"]
+    if not path["end_s"]:
+        return []
+    parts = path["seconds"] | ({"waiting": path["waited_s"]} if path["waited_s"] else {})
+    shares = _shares({name: seconds / path["end_s"] for name, seconds in parts.items()})
+    return [f"critical path: {shares}, in {path['segments']:,} segment{'' if path['segments'] == 1 else 's'}"]
+
+
+def _shares(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items())
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{category} {count:,}" for category, count in counts.items()) or "none"
+
+
+def _seconds(value: float | None) -> str:
+    return NEVER if value is None else f"{value:.6f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
