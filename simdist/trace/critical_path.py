@@ -27,7 +27,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from simdist.trace.records import Span
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
 CONTAINER = "closure"
+
+Key = tuple[float, int]  # a moment of a span and its row
+Part = tuple[int, float, float]  # row, start_s, end_s
 
 
 @dataclass(frozen=True)
@@ -61,24 +65,46 @@ class Segment:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """A chain of segments, earliest first, that reaches from 0 to `end_s` (virtual seconds)."""
+    """A chain of parts of spans that, with the waits between them, reaches from 0 to `end_s`.
 
-    segments: tuple[Segment, ...]
-    end_s: float
+    Attributes:
+        parts: earliest first: row of the span in the log, start and end of the part in virtual seconds.
+        log: where the spans are.
+    """
+
+    parts: tuple[Part, ...]
+    log: EventLog = field(repr=False, compare=False)
+
+    @property
+    def end_s(self) -> float:
+        """The end of the last part, in virtual seconds; 0.0 for an empty path."""
+        return self.parts[-1][2] if self.parts else 0.0
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The parts with their spans, and the wait before each."""
+        waits_s = self._waits_s()
+        rows = zip(self.parts, waits_s, strict=True)
+        return tuple(Segment(self.log.spans[row], start_s, end_s, waited_s) for (row, start_s, end_s), waited_s in rows)
 
     @property
     def waited_s(self) -> float:
         """All waits together, in virtual seconds."""
-        return math.fsum(segment.waited_s for segment in self.segments)
+        return math.fsum(self._waits_s())
 
     @property
     def seconds(self) -> dict[str, float]:
         """Virtual seconds on the path by category, the longest first."""
-        parts: dict[str, list[float]] = {}
-        for segment in self.segments:
-            parts.setdefault(segment.span.category, []).append(segment.duration_s)
-        sums = {category: math.fsum(durations) for category, durations in parts.items()}
+        category, texts = self.log.spans.category, self.log.names.texts
+        durations_s: dict[str, list[float]] = {}
+        for row, start_s, end_s in self.parts:
+            durations_s.setdefault(texts[category[row]], []).append(end_s - start_s)
+        sums = {name: math.fsum(parts) for name, parts in durations_s.items()}
         return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+    def _waits_s(self) -> list[float]:
+        ends_s = [0.0, *(end_s for _, _, end_s in self.parts)]
+        return [start_s - before_s for (_, start_s, _), before_s in zip(self.parts, ends_s, strict=False)]
 
 
 def critical_path(trace: EventLog) -> CriticalPath:
@@ -88,7 +114,7 @@ def critical_path(trace: EventLog) -> CriticalPath:
         trace: the log of the run.
 
     Returns:
-        Segments whose durations and waits add up to the end of the last of these spans; none for a log without any.
+        The path; durations and waits of its segments add up to the end of the last of these spans; none for a log without any.
 
     Example:
         >>> from simdist.trace import Trace
@@ -99,17 +125,7 @@ def critical_path(trace: EventLog) -> CriticalPath:
         >>> [(part.span.category, part.duration_s, part.waited_s) for part in critical_path(trace).segments]
         [('compute', 2.0, 0.0), ('update', 1.0, 0.0), ('apply', 0.5, 0.0), ('update', 0.5, 0.0)]
     """
-    walk = _Walk(trace)
-    segments: list[Segment] = []
-    until_s = 0.0
-    for row, start_s, end_s in reversed(walk.parts()):
-        segments.append(Segment(trace.spans[row], start_s, end_s, start_s - until_s))
-        until_s = end_s
-    return CriticalPath(tuple(segments), until_s)
-
-
-Key = tuple[float, int]  # a moment of a span and its row
-Part = tuple[int, float, float]  # row, start_s, end_s
+    return CriticalPath(tuple(reversed(_Walk(trace).parts())), trace)
 
 
 class _Walk:
@@ -184,8 +200,10 @@ class _Walk:
 
     def _message(self, row: int) -> int | None:
         """The worker's update that was on its way when an apply began, unless the server was busy until then."""
+        if row not in self.worker:
+            return None
         before = self._latest([self.ends[self.lane[row]]], self.start_s[row])
-        if row not in self.worker or (before is not None and self.end_s[before] == self.start_s[row]):
+        if before is not None and self.end_s[before] == self.start_s[row]:
             return None
         updates = self.updates.get(self.worker[row], [])
         index = bisect_right(updates, (self.start_s[row], self.rows)) - 1
@@ -202,9 +220,12 @@ class _Walk:
 
     def _latest(self, sequences: Sequence[Sequence[Key]], until_s: float) -> int | None:
         """The latest-ending span that was over by a moment; of several, the one that was recorded last."""
-        before = (bisect_right(ends, (until_s, self.rows)) - 1 for ends in sequences)
-        found = [ends[index] for ends, index in zip(sequences, before, strict=True) if index >= 0]
-        return max(found)[1] if found else None
+        best: Key | None = None
+        for ends in sequences:
+            index = bisect_right(ends, (until_s, self.rows)) - 1
+            if index >= 0 and (best is None or ends[index] > best):
+                best = ends[index]
+        return None if best is None else best[1]
 
 
 def _leaf_rows(trace: EventLog) -> list[int]:

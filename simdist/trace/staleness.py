@@ -82,7 +82,8 @@ def _read_ends_s(trace: EventLog, columns: dict[str, np.ndarray]) -> np.ndarray:
     """For each row the end of the read that its update stands on, in virtual seconds; NaN where there is none."""
     found = np.full(len(columns["lane"]), np.nan)
     rows, workers = trace.spans.facts.values_of("worker")
-    codes = np.array([trace.names.codes.get(worker, -1) for worker in map(str, workers)], np.int64)
+    known = trace.names.codes
+    codes = np.array([known.get(str(worker), -1) for worker in workers], np.int64)
     for worker in np.unique(codes[codes >= 0]).tolist():
         reads_s = np.sort(columns["end_s"][trace.spans.rows_where(lane=trace.names.texts[worker], category="read")])
         own = rows[codes == worker]
@@ -102,8 +103,8 @@ def _places(ends_s: np.ndarray) -> np.ndarray:
 def _said(trace: EventLog) -> dict[int, int]:
     """The staleness of the rows that say themselves which version was read."""
     facts = trace.spans.facts
-    made = dict(zip(*_pairs(facts.values_of("version")), strict=True))
     read = dict(zip(*_pairs(facts.values_of("read_version")), strict=True))
+    made = dict(zip(*_pairs(facts.values_of("version")), strict=True)) if read else {}
     return {row: int(made[row]) - 1 - int(version) for row, version in read.items() if row in made}
 
 

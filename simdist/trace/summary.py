@@ -118,7 +118,8 @@ def _lanes(trace: EventLog, columns: Columns) -> list[str]:
 
 
 def _texts(trace: EventLog, codes: np.ndarray) -> list[str]:
-    return [trace.names.texts[code] for code in codes.tolist()]
+    texts = trace.names.texts
+    return [texts[code] for code in codes.tolist()]
 
 
 def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def _queue(time_s: np.ndarray, length: np.ndarray, duration_s: float) -> dict[st
 
 def _critical(trace: EventLog) -> dict[str, Any]:
     path = critical_path(trace)
-    return {"end_s": path.end_s, "waited_s": path.waited_s, "segments": len(path.segments), "seconds": path.seconds}
+    return {"end_s": path.end_s, "waited_s": path.waited_s, "segments": len(path.parts), "seconds": path.seconds}
 
 
 def _failure(failure: Failure) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from simdist.trace import Trace
 from simdist.trace.boxes import PARTS, boxes_by_category
 from simdist.trace.plots import lane_names, timeline
-from simdist.trace.records import Trace
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 
 
@@ -175,7 +175,7 @@ def test_importing_plots_does_not_import_matplotlib() -> None:
 
 def test_drawing_does_not_touch_pyplot() -> None:
     code = (
-        "import sys; from simdist.trace.records import Trace; t = Trace(); t.span('w', 'compute', 's', 0.0, 1.0);"
+        "import sys; from simdist.trace import Trace; t = Trace(); t.span('w', 'compute', 's', 0.0, 1.0);"
         "t.timeline(); sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
