@@ -64,6 +64,7 @@ class Plan:
         self.parts = parts
         self.count = count
         self.size_bytes = sum(part.size_bytes for part in parts)
+        self.all_travel = all(part.route and part.size_bytes > 0 for part in parts)
         self.waves: dict[tuple[float, float], list[Part]] = {}
         for part in parts:
             self.waves.setdefault((part.request_s, part.reply_s), []).append(part)
@@ -123,6 +124,11 @@ class Call:
         totals = self.runtime.trace.totals
         for part in parts:
             totals[part.counted] = totals.get(part.counted, 0) + part.size_bytes
+        if not self.plan.all_travel:
+            for route, size_bytes, done, argument in flows:
+                if not route or size_bytes <= 0:
+                    self.clock.after(0.0, done, argument)
+            flows = [flow for flow in flows if flow[0] and flow[1] > 0]
         started = self.runtime.links.start_all(flows)
         self.flows = [*self.flows, *started] if self.flows else started
 

@@ -8,14 +8,16 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
-from simdist.hardware import Device, Network
+from simdist.hardware import Device, Network, Torus
 from simdist.program.ledger import Ledger
 from simdist.runtime.membership import Decision, Membership
 from simdist.runtime.task import Life, Task
+from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
 from simdist.simulation.network import Link, SharedLinks
 from simdist.simulation.streams import derive_seed
@@ -45,9 +47,11 @@ class SimulatedRuntime:
         self.links = SharedLinks(self.clock)
         self.ledger = Ledger(numerics)
         self.trace = Trace(seed=seed)
-        self.tasks = {name: Task(name, device, network.bandwidth) for name, device in devices.items()}
-        for name in self.tasks:
+        self.fabric, self._place = _wired(network, list(devices))
+        self.tasks = {name: Task(name, device) for name, device in devices.items()}
+        for name, task in self.tasks.items():
             self.trace.declare_lane(name)
+            task.begin(self.seed, 0)
         self.chief = next(iter(self.tasks.values()))
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
@@ -75,11 +79,11 @@ class SimulatedRuntime:
 
     def latency(self, source: Task, target: Task) -> float:
         """Seconds until an empty message has arrived."""
-        return 0.0 if source is target else self.network.latency
+        return self.fabric.route(self._place[source.name], self._place[target.name]).latency_s
 
     def route(self, source: Task, target: Task) -> tuple[Link, ...]:
         """The links that bytes travel over."""
-        return () if source is target else (source.outward, target.inward)
+        return self.fabric.route(self._place[source.name], self._place[target.name]).links
 
     def send(self, source: Task, target: Task, num_bytes: float, arrived: Callable[[Any], None], argument: Any = None) -> None:
         """Send a message; `arrived(argument)` is called when it has come, unless one of the two has died on the way."""
@@ -89,12 +93,12 @@ class SimulatedRuntime:
         source, source_life, target, target_life, num_bytes, arrived, argument = message
         if not (source_life.alive and target_life.alive):
             return
-        if num_bytes <= 0 or source is target:
+        route = self.route(source, target) if num_bytes > 0 else ()
+        if not route:
             arrived(argument)
         else:
             self.trace.total(source.name, "bytes_sent", num_bytes)
-            rest = (source, source_life, target, target_life, 0, arrived, argument)
-            self.links.start(self.route(source, target), num_bytes, self._sent, rest)
+            self.links.start(route, num_bytes, self._sent, (source, source_life, target, target_life, 0, arrived, argument))
 
     # -- life and death -------------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class SimulatedRuntime:
         """Start a task's process again, with the next incarnation and an empty memory."""
         if task.alive:
             return
-        task.life = Life(task.incarnation + 1)
+        task.begin(self.seed, task.incarnation + 1)
         task.free_s = self.now
         self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
         self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
@@ -186,3 +190,14 @@ class SimulatedRuntime:
     def close(self) -> None:
         """End all tasks."""
         self.clock.close()
+
+
+def _wired(network: Network, names: list[str]) -> tuple[Fabric, dict[str, str]]:
+    """The fabric that joins the tasks, and the host of each.
+
+    A torus has as many nodes as its shape says: where the notebook's chief is one task too many, it runs on the first node.
+    """
+    hosts = names
+    if isinstance(network.topology, Torus) and math.prod(network.topology.shape) == len(names) - 1:
+        hosts = names[1:]
+    return Fabric(network, hosts), {name: name if name in hosts else hosts[0] for name in names}

@@ -43,8 +43,8 @@ class SimulatedTask:
         self.devices = devices or (task.name,)
         self.clock = runtime.clock
         self.trace = runtime.trace
-        self._read: ReadGroups | None = None  # what this step has read last, and which versions,
-        self._versions: list[int] = []  # to tell how stale its updates are
+        self._read: ReadGroups | None = None  # what this step has read last, and which versions
+        self._versions: list[int] = []
 
     def next_batch(self, iterator: Any) -> Any:
         try:
@@ -172,14 +172,18 @@ class SimulatedTask:
         site = part.site
         (group.bundle,) = self.runtime.ledger.call(site, (group.present(), bundle), None, (), (self.task.name, self.task.steps, end))
         group.version = version = group.version + 1
-        self.trace.span(
-            server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, staleness=self._staleness(group)
-        )
+        read = self._version_read(group)
+        if read is None:
+            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)
+        else:
+            self.trace.span(
+                server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read
+            )
 
-    def _staleness(self, group: Group) -> int:
-        """How many updates of others the group has had between this task's read and its update that was just made."""
+    def _version_read(self, group: Group) -> int | None:
+        """The version of a group that this step has read, to tell how stale its update is; None if it has not."""
         if self._read is not None:
             for (read, _, _), version in zip(self._read.groups, self._versions, strict=True):
                 if read is group:
-                    return group.version - 1 - version
-        return 0
+                    return version
+        return None

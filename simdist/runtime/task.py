@@ -1,4 +1,4 @@
-"""A task of a simulated cluster: a process with a device, a port, a memory and an incarnation.
+"""A task of a simulated cluster: a process with a device, a memory and an incarnation.
 
 States: up -> down -> up with a higher incarnation. Whatever an earlier incarnation still tries (a message, an update)
 has no effect: every effect names the `Life` that it comes from.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from simdist.hardware import Device
 from simdist.program.cost import Cost
 from simdist.simulation.kernel import Fiber
-from simdist.simulation.network import Link
+from simdist.simulation.streams import generator
 
 if TYPE_CHECKING:
     from simdist.runtime.calls import Call, Plan
@@ -33,6 +33,7 @@ class Task:
     """One task.
 
     Attributes:
+        factors: the random factors on the time of what this incarnation computes.
         steps: steps of all its incarnations.
         free_s: when its device has done what it was given.
         slowness: factor on the time of everything that it computes.
@@ -41,12 +42,11 @@ class Task:
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
 
-    def __init__(self, name: str, device: Device, bandwidth_bytes_per_s: float) -> None:
+    def __init__(self, name: str, device: Device) -> None:
         self.name = name
         self.device = device
-        self.outward = Link(f"{name}/out", bandwidth_bytes_per_s)
-        self.inward = Link(f"{name}/in", bandwidth_bytes_per_s)
         self.life = Life(0)
+        self.factors = device.jitter.factors(generator(0, name))
         self.free_s = 0.0
         self.slowness = 1.0
         self.steps = 0
@@ -56,6 +56,11 @@ class Task:
         self.local: dict[Any, Any] = {}
         self.plans: dict[Any, Plan] = {}
         self._seconds: dict[Cost, float] = {}
+
+    def begin(self, seed: int, incarnation: int) -> None:
+        """Start an incarnation, with random streams of its own."""
+        self.life = Life(incarnation)
+        self.factors = self.device.jitter.factors(generator(seed, self.name, incarnation, "jitter"))
 
     @property
     def alive(self) -> bool:
@@ -75,7 +80,7 @@ class Task:
     def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
         """Like `occupy`, for work that takes so long on a task that is not slowed down."""
         start = self.free_s if self.free_s > now else now
-        self.free_s = end = start + seconds * self.slowness
+        self.free_s = end = start + self.factors.apply(seconds) * self.slowness
         return start, end
 
     def __repr__(self) -> str:

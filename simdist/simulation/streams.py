@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["derive_seed", "generator", "quantised"]
+__all__ = ["derive_seed", "generator"]
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
@@ -29,8 +29,3 @@ def derive_seed(seed: int, *purpose: object) -> int:
 def generator(seed: int, *purpose: object) -> np.random.Generator:
     """A numpy generator for one purpose."""
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *purpose)))
-
-
-def quantised(seconds: float) -> float:
-    """A sampled duration in whole nanoseconds, so that the last bit of a logarithm cannot move an event."""
-    return round(seconds * 1e9) * 1e-9
