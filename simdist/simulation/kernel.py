@@ -21,7 +21,6 @@ What may live in this file: time, the loop, who runs. Not: networks, tasks, faul
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from simpy.events import NORMAL
 from simdist.errors import DeadlineExceededError, FailedPreconditionError
 from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
 from simdist.simulation.interrupts import noted_interrupts
+from simdist.simulation.streams import generator
 from simdist.simulation.task_context import TaskContext, active
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
@@ -325,7 +325,7 @@ def _fire(event: Any) -> None:
 
 
 def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
-    draw = random.Random(seed).random
+    draw = generator(seed, "ties").random
     return ((draw(), number) for number in itertools.count())
 
 
