@@ -9,7 +9,7 @@ Invariants:
 - A look computes what it needs and no more, and changes no bit of what is computed later.
 - An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
 - The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
-  kernels on the same inputs, so their bits agree (class E1).
+  kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` nearly so (class E2).
 - With numerics "off" nothing is noted, and asking for a value is an error.
 
 What may live in this file: noting, and when to compute what. Not: how (plans.py), clocks, tasks, strategies.
@@ -32,7 +32,7 @@ from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
 __all__ = ["NUMERICS", "Ledger"]
 
-NUMERICS = ("deferred", "eager", "off", "replay", "loop")
+NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap")
 # Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
 FULL = 8_192
 FULL_BYTES = 1 << 28
@@ -43,7 +43,8 @@ class Ledger:
 
     Args:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
-            by that plan alone), "eager" (at once: the reference), or "off" (timing only).
+            by that plan alone), "vmap" (late, in batched waves: class E2), "eager" (at once: the reference), or "off"
+            (timing only).
 
     Attributes:
         entries: what is pending.

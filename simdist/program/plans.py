@@ -1,4 +1,4 @@
-"""The plans by which entries are computed: one call after the other, or many in one scan.
+"""The plans by which entries are computed: one call after the other, many in one scan, or wave by wave.
 
 XLA does not promise that a computation has the same last bits inside a scan as on its own. Almost all kernels do (they are
 compiled without fused multiply-add); a few reductions are vectorised in another order. So a kernel is tried before it is
@@ -18,6 +18,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.replay import Machine
 from simdist.program.values import BundleType
+from simdist.program.waves import Waves
 
 __all__ = ["Plans"]
 
@@ -31,7 +32,7 @@ class Plans:
     """Computes entries into the register files of a ledger.
 
     Args:
-        numerics: the ledger's word: "replay" and "loop" fix the plan.
+        numerics: the ledger's word: "replay", "loop" and "vmap" fix the plan.
         branches: the ledger's, which grow.
         files: the ledger's, which grow.
 
@@ -44,6 +45,7 @@ class Plans:
         self.branches = branches
         self.files = files
         self.machine = Machine()
+        self._waves = Waves()
         self.proved: set[int] = set()
         self.refuted: set[int] = set()
 
@@ -53,6 +55,8 @@ class Plans:
             return
         if self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM):
             self._replay(entries)
+        elif self.numerics == "vmap":
+            self._waves.run(entries, self.branches, list(self.files.values()))
         else:
             self._loop(entries)
 
@@ -91,7 +95,7 @@ class Plans:
         files = list(self.files.values())
         registers = sorted({register for entry in entries for register in (*entry[2], *entry[3])})
         # Not every register that is only written has been given numbers already.
-        before = {r: files[r >> INDEX_BITS].get(r) for r in registers if _has_numbers(files[r >> INDEX_BITS], r)}
+        before = {r: files[r >> INDEX_BITS].get(r) for r in registers if files[r >> INDEX_BITS].has(r)}
         self._loop(entries)
         called = {r: files[r >> INDEX_BITS].get(r) for r in registers}
         for register, arrays in before.items():
@@ -104,10 +108,6 @@ class Plans:
             self.refuted |= kernels
             for register, arrays in called.items():
                 files[register >> INDEX_BITS].loose[register] = arrays
-
-
-def _has_numbers(file: RegisterFile, register: int) -> bool:
-    return register in file.loose or file.stack is not None
 
 
 def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:

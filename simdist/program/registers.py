@@ -63,6 +63,10 @@ class RegisterFile:
             arrays = tuple(np.array(np.asarray(leaf)[index_of(register)]) for leaf in self.stack)
         return arrays
 
+    def has(self, register: int) -> bool:
+        """Whether there are numbers for a register, be they of an earlier bundle."""
+        return register in self.loose or (bool(self.stack) and index_of(register) < len(self.stack[0]))
+
     @property
     def capacity(self) -> int:
         """Registers of the stack: few different numbers, and at least one that nobody reads."""

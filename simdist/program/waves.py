@@ -1,0 +1,92 @@
+"""Waves: entries that do not wait for each other, as one batched call.
+
+An entry belongs to the first wave in which all its inputs are known. The entries of one wave that call the same kernel are
+stacked, computed by one ``vmap`` of it, and cut apart again. For accelerators, where a thousand small kernels should be a
+few large ones; on a CPU replay is faster, because stacking copies.
+
+Numbers: class E2. A batched kernel may add in another order, so this plan is chosen by name only (``numerics="vmap"``), never
+by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from simdist.program.entry import Branch, Entry
+from simdist.program.kernels import Kernel, compiler_options
+from simdist.program.registers import INDEX_BITS, RegisterFile
+
+__all__ = ["Waves"]
+
+Version = tuple[int, int]  # a register, and how often it had been written before
+
+
+class Waves:
+    """Computes entries wave by wave, and keeps the batched kernels."""
+
+    def __init__(self) -> None:
+        self._batched: dict[int, Any] = {}
+
+    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
+        """Compute all entries; the results are loose in the files."""
+        reads, writes, waves = _arranged(entries)
+        values: dict[Version, tuple[Any, ...]] = {}
+        for wave in waves:
+            for code, places in wave.items():
+                branch = branches[code]
+                arguments = [
+                    [
+                        *(array for version in reads[place] for array in _value(version, values, files)),
+                        *branch.arguments(entries[place][4]),
+                    ]
+                    for place in places
+                ]
+                for place, results in zip(places, self._call(branch.site.kernel, arguments), strict=True):
+                    values.update(zip(writes[place], branch.site.split(results), strict=True))
+        last: dict[int, tuple[Any, ...]] = {}
+        for (register, _), arrays in sorted(values.items(), key=lambda item: item[0]):
+            last[register] = arrays
+        for register, arrays in last.items():
+            files[register >> INDEX_BITS].loose[register] = arrays
+
+    def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
+        if len(arguments) == 1:
+            return [kernel(*arguments[0])]
+        batched = self._batched.get(id(kernel))
+        if batched is None:
+            batched = self._batched[id(kernel)] = jax.jit(jax.vmap(kernel.function), compiler_options=compiler_options())
+        size = 1 << (len(arguments) - 1).bit_length()
+        filled = [*arguments, *[arguments[-1]] * (size - len(arguments))]
+        results = batched(*(jnp.stack(column) for column in zip(*filled, strict=True)))
+        return [tuple(result[lane] for result in results) for lane in range(len(arguments))]
+
+
+def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:
+    """What each entry reads and writes, with registers told apart by their writers; and the waves: places by branch."""
+    count: dict[int, int] = {}
+    level_of: dict[Version, int] = {}
+    reads: list[list[Version]] = []
+    writes: list[list[Version]] = []
+    waves: list[dict[int, list[int]]] = []
+    for place, (_, code, read, written, _, _) in enumerate(entries):
+        reads.append([(register, count.get(register, 0)) for register in read])
+        level = max((level_of.get(version, -1) for version in reads[-1]), default=-1) + 1
+        made: list[Version] = []
+        for register in written:
+            count[register] = count.get(register, 0) + 1
+            made.append((register, count[register]))
+            level_of[made[-1]] = level
+        writes.append(made)
+        while len(waves) <= level:
+            waves.append({})
+        waves[level].setdefault(code, []).append(place)
+    return reads, writes, waves
+
+
+def _value(version: Version, values: dict[Version, tuple[Any, ...]], files: Sequence[RegisterFile]) -> tuple[Any, ...]:
+    found = values.get(version)
+    return found if found is not None else files[version[0] >> INDEX_BITS].get(version[0])

@@ -1,0 +1,153 @@
+"""The ledger against plain numpy: whatever is noted, dropped and looked at, in whatever order, by whatever plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.kernels import kernel_of
+from simdist.program.ledger import Ledger
+from simdist.program.values import Aval, Bundle
+
+AVAL = Aval((3,), "float32")
+PAIR = (AVAL, AVAL)
+ONE = (AVAL,)
+MIX = kernel_of("mix", lambda a, b, c, k: (a * 0.5 + b - c, c * 0.25 + k), [AVAL, AVAL, AVAL, AVAL])
+SPLIT = kernel_of("split", lambda a, b: (a + 1.0, b * 0.5), [AVAL, AVAL])
+
+
+def mixed(a: Any, b: Any, c: Any, k: Any) -> tuple[Any, ...]:
+    half, quarter = np.float32(0.5), np.float32(0.25)
+    return (a * half + b - c, c * quarter + k)
+
+
+class Story:
+    """Bundles of a ledger, with the numbers that numpy says they have."""
+
+    def __init__(self, numerics: str) -> None:
+        self.ledger = Ledger(numerics)
+        self.mix = self.ledger.site(MIX, [PAIR, ONE], [PAIR])
+        self.split = self.ledger.site(SPLIT, [PAIR], [ONE, ONE])
+        rng = np.random.default_rng(0)
+        self.pairs = [self._given(rng, 2), self._given(rng, 2)]
+        self.ones = [self._given(rng, 1), self._given(rng, 1)]
+
+    def _given(self, rng: np.random.Generator, count: int) -> tuple[Bundle, tuple[Any, ...]]:
+        arrays = tuple(rng.random(3).astype(np.float32) for _ in range(count))
+        return Bundle.of(arrays), arrays
+
+    def step(self, kind: str, first: int, second: int) -> None:
+        pair, one = self.pairs[first % len(self.pairs)], self.ones[second % len(self.ones)]
+        if kind == "mix":
+            fed = np.full(3, first + second, np.float32)
+            (made,) = self.ledger.call(self.mix, (pair[0], one[0]), None, (fed,), ("worker:0", 0, 0.0))
+            self.pairs.append((made, mixed(*pair[1], *one[1], fed)))
+        elif kind == "split":
+            left, right = self.ledger.call(self.split, (pair[0],))
+            self.ones += [(left, (pair[1][0] + np.float32(1),)), (right, (pair[1][1] * np.float32(0.5),))]
+        elif kind == "drop":
+            chosen = self.pairs if len(self.pairs) > len(self.ones) else self.ones
+            if len(chosen) > 1:
+                del chosen[first % len(chosen)]
+        elif kind == "look":
+            self.check(*(pair if second % 2 else one))
+        else:
+            self.ledger.flush()
+
+    def check(self, bundle: Bundle, expected: tuple[Any, ...]) -> None:
+        for array, wanted in zip(self.ledger.arrays(bundle), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(array), wanted, rtol=1e-6, atol=1e-6)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["mix", "mix", "split", "drop", "drop", "look", "flush"]), st.integers(0, 50), st.integers(0, 50)), max_size=40
+)
+
+
+@pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap"])
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_any_story_gives_the_numbers_of_numpy(numerics: str, steps: list[tuple[str, int, int]]) -> None:
+    story = Story(numerics)
+    for step in steps:
+        story.step(*step)
+    for bundle, expected in [*story.pairs, *story.ones]:
+        story.check(bundle, expected)
+
+
+@settings(max_examples=5, deadline=None)
+@given(steps=STEPS)
+def test_any_story_gives_the_numbers_of_numpy_by_replay(steps: list[tuple[str, int, int]]) -> None:
+    story = Story("replay")
+    for step in steps:
+        story.step(*step)
+    for bundle, expected in [*story.pairs, *story.ones]:
+        story.check(bundle, expected)
+
+
+def bits(numerics: str, seed: int) -> list[bytes]:
+    rng, story, seen = np.random.default_rng(seed), Story(numerics), list[bytes]()
+    for _ in range(400):
+        kind = str(rng.choice(["mix", "mix", "split", "drop", "drop"]))
+        story.step(kind, int(rng.integers(50)), int(rng.integers(50)))
+    for bundle, _ in [*story.pairs, *story.ones]:
+        seen += [np.asarray(array).tobytes() for array in story.ledger.arrays(bundle)]
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replay_and_loop_have_the_bits_of_eager(seed: int) -> None:
+    assert bits("replay", seed) == bits("eager", seed)
+    assert bits("loop", seed) == bits("eager", seed)
+
+
+def test_look_computes_only_what_it_needs() -> None:
+    story = Story("deferred")
+    for place in range(10):
+        story.step("mix", place % 2, 0)
+    story.ledger.arrays(story.pairs[-1][0])
+    assert story.ledger.computed == 1
+    assert len(story.ledger.entries) == 9
+
+
+def test_results_that_nobody_holds_are_never_computed() -> None:
+    story = Story("deferred")
+    story.step("mix", 0, 0)
+    story.step("split", 2, 0)
+    del story.ones[2:], story.pairs[2:]
+    story.step("mix", 0, 0)
+    story.ledger.flush()
+    assert story.ledger.computed == 1
+
+
+def test_full_ledger_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simdist.program.ledger.FULL", 4)
+    story = Story("deferred")
+    for _ in range(5):
+        story.step("mix", 0, 0)
+    assert story.ledger.computed == 4
+
+
+def test_numerics_off_gives_no_numbers() -> None:
+    story = Story("off")
+    story.step("mix", 0, 0)
+    with pytest.raises(FailedPreconditionError, match='numerics="off"'):
+        story.ledger.arrays(story.pairs[-1][0])
+
+
+def test_unknown_plan_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="'lazy' is not known"):
+        Ledger("lazy")
+
+
+def test_registers_are_used_again() -> None:
+    story = Story("deferred")
+    for _ in range(100):
+        story.step("mix", len(story.pairs) - 1, 0)
+        del story.pairs[-2]
+    assert story.ledger.files[PAIR].size <= 5
