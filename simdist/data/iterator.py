@@ -15,10 +15,10 @@ from collections import deque
 from typing import Any
 
 from simdist.data.batch import Batch
-from simdist.data.table import Signature
 from simdist.data.nodes import Node, Run
 from simdist.data.reorder import shuffles_of
 from simdist.data.streams import MAX_CHUNK, Pull
+from simdist.data.table import Signature
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["DatasetIterator"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
 import jax
 import jax.core
@@ -63,9 +64,10 @@ class StepFunction:
 
     run_here: Callable[[StepFunction, BoundCall], Any] | None = None  # set by the strategies
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], seconds: float | None = None) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self.seconds = seconds
         self.name = getattr(fn, "__name__", "step")
         self.traces = 0
         self._programs: dict[tuple[Any, ...], list[Program]] = {}
@@ -137,7 +139,7 @@ class StepFunction:
             leaves = [next(remaining) if item is None else item[0] for item in fixed]
             return jax.tree_util.tree_unflatten(structures[0], leaves)
 
-        return cut(self.name, closed, tracer.markers, rebuild)
+        return replace(cut(self.name, closed, tracer.markers, rebuild), seconds=self.seconds)
 
 
 _spared: list[bool] = []
@@ -181,18 +183,25 @@ def fits_at_once(program: Program, call: BoundCall) -> bool:
     return not signatures
 
 
-def function(fn: Callable[..., Any]) -> StepFunction:
+@overload
+def function(fn: Callable[..., Any]) -> StepFunction: ...
+@overload
+def function(fn: None = None, *, seconds: float | None = None) -> Callable[[Callable[..., Any]], StepFunction]: ...
+def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = None) -> Any:
     """Make a step of a function: traced once for each signature, run wherever its strategy says.
 
     Args:
         fn: takes iterators, arrays and fixed values; may read and update variables, take batches by ``next(iterator)``, and
             return a structure of arrays.
+        seconds: how long the computation of one step takes on a task's device (updates on servers apart), where that was
+            measured or cannot be known from the program; default: from its operations and the device's figures.
 
     Returns:
-        A `StepFunction`.
+        A `StepFunction`; with `seconds`, a decorator that makes one.
 
     Raises:
         TypeError: not a function.
+        InvalidArgumentError: `seconds` is negative or not finite.
 
     Example:
         >>> import simdist as sd
@@ -204,6 +213,14 @@ def function(fn: Callable[..., Any]) -> StepFunction:
         >>> float(double())
         2.0
     """
+    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
+        raise InvalidArgumentError(f"seconds={seconds!r} must be a number of seconds, 0 or more.")
+    if fn is None:
+        return lambda fn: function(fn) if seconds is None else StepFunction(_callable(fn), seconds)
+    return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)
+
+
+def _callable(fn: Any) -> Callable[..., Any]:
     if not callable(fn):
         raise TypeError(f"@sd.function takes a function; got {type(fn).__name__}.")
-    return fn if isinstance(fn, StepFunction) else StepFunction(fn)
+    return fn

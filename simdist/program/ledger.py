@@ -163,7 +163,9 @@ class Ledger:
         key = (id(site), None if table is None else table.key)
         if key not in self._branch_numbers:
             self._branch_numbers[key] = len(self.branches)
-            self.branches.append(Branch(site, table, tuple(Aval(aval.shape, "int32") if table and n == 0 else aval for n, aval in enumerate(fed))))
+            self.branches.append(
+                Branch(site, table, tuple(Aval(aval.shape, "int32") if table and n == 0 else aval for n, aval in enumerate(fed)))
+            )
         site.branches[table] = self._branch_numbers[key]
         return site.branches[table]
 

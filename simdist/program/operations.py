@@ -147,6 +147,7 @@ class Program:
         operations: in order.
         constants: registers that hold arrays from tracing time.
         avals: shape and dtype of every register.
+        seconds: how long its computation takes, where the user has declared it.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
 
@@ -154,6 +155,7 @@ class Program:
     operations: tuple[Operation, ...]
     constants: dict[Register, Any]
     avals: dict[Register, Aval]
+    seconds: float | None = None
 
     @cached_property
     def signatures(self) -> tuple[tuple[int, Any], ...]:

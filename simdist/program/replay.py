@@ -98,9 +98,9 @@ class _Layout:
         writes = np.tile(np.array(nothing, np.int32), (CHUNK, 1))
         feeds = [np.zeros((CHUNK, *aval.shape), jnp.dtype(aval.dtype)) for aval, _ in self.feeds]
         codes[: len(entries)] = [entry[1] for entry in entries]
-        for code in np.unique(codes[: len(entries)]):
+        for code in np.unique(codes[: len(entries)]).tolist():
             rows = np.flatnonzero(codes == code)
-            chosen = [entries[row] for row in rows]
+            chosen = [entries[row] for row in rows.tolist()]
             site = self.branches[code].site
             if site.reads:
                 reads[rows, : len(site.reads)] = np.array([entry[2] for entry in chosen]) & INDEX_MASK

@@ -86,7 +86,9 @@ class Bundle:
 
     __slots__ = ("arrays", "avals", "file", "made_by", "register")
 
-    def __init__(self, avals: BundleType, arrays: tuple[Any, ...] | None = None, file: Any = None, register: int = -1, made_by: int = -1) -> None:
+    def __init__(
+        self, avals: BundleType, arrays: tuple[Any, ...] | None = None, file: Any = None, register: int = -1, made_by: int = -1
+    ) -> None:
         self.avals = avals
         self.arrays = arrays
         self.file = file

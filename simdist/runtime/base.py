@@ -7,6 +7,7 @@ and through nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from simdist.program.values import Bundle
@@ -30,7 +31,7 @@ class TaskRuntime(Protocol):
         """The present versions of groups, wherever they live."""
         ...
 
-    def run(self, op: Run, inputs: tuple[Bundle, ...], batch: Any, host: tuple[Any, ...]) -> tuple[Bundle, ...]:
+    def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         """Call a kernel on this task's device."""
         ...
 

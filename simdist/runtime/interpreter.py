@@ -7,7 +7,7 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import TaskRuntime
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedProgram, MakeKey, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, LinkedProgram, MakeKey, ReadGroups, Run, TakeBatch
 
 __all__ = ["run_step"]
 
@@ -32,24 +32,22 @@ def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any],
     batches: list[Any] = []
     keys: list[Any] = []
     for op in linked.operations:
-        kind = type(op)
-        if kind is Run:
+        if isinstance(op, Run):
             batch = None if op.batch is None else batches[op.batch]
             host = _host_arrays(op, batches, keys, arguments) if op.host else ()
             outputs = task.run(op, [slots[slot] for slot in op.slots], batch, host)
             for slot, bundle in zip(op.outputs, outputs, strict=True):
                 slots[slot] = bundle
-        elif kind is ReadGroups:
+        elif isinstance(op, ReadGroups):
             for (_, slot, _), bundle in zip(op.groups, task.read(op), strict=True):
                 slots[slot] = bundle
-        elif kind is ApplyAll:
+        elif isinstance(op, ApplyAll):
             task.apply(op, [slots[part.operands] for part in op.parts])
-        elif kind is TakeBatch:
+        elif isinstance(op, TakeBatch):
             batches.append(task.next_batch(iterators[op.iterator]))
-        elif kind is MakeKey:
+        elif isinstance(op, MakeKey):
             keys.append(task.random_key(op.salt))
         else:
-            assert kind is CheckFinite
             task.check(op, slots[op.slot])
     task.step_done()
     return slots[linked.result] if linked.result >= 0 else NOTHING

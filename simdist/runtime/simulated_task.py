@@ -176,9 +176,7 @@ class SimulatedTask:
         if read is None:
             self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)
         else:
-            self.trace.span(
-                server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read
-            )
+            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read)
 
     def _version_read(self, group: Group) -> int | None:
         """The version of a group that this step has read, to tell how stale its update is; None if it has not."""

@@ -74,7 +74,9 @@ class Task:
         """Give the device a program to run; it does one thing after the other. Returns (start, end) in seconds."""
         seconds = self._seconds.get(cost)
         if seconds is None:
-            seconds = self._seconds[cost] = self.device.seconds(cost.flops, cost.bytes_moved)
+            declared = cost.seconds
+            seconds = self.device.seconds(cost.flops, cost.bytes_moved) if declared is None else declared
+            self._seconds[cost] = seconds
         return self.occupy_for(now, seconds)
 
     def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:

@@ -90,7 +90,20 @@ class Fiber:
         finished: opens when it has ended; `result` or `error` is set then.
     """
 
-    __slots__ = ("abandoned", "clock", "context", "dead", "error", "finished", "greenlet", "kills", "lane", "result", "waiting", "waits_for")
+    __slots__ = (
+        "abandoned",
+        "clock",
+        "context",
+        "dead",
+        "error",
+        "finished",
+        "greenlet",
+        "kills",
+        "lane",
+        "result",
+        "waiting",
+        "waits_for",
+    )
 
     def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
         self.clock = clock

@@ -142,12 +142,12 @@ class Clock:
     def _block(self, fiber: Fiber, gate: Any, what: str) -> None:
         assert self._hub is not None
         fiber.waiting, fiber.waits_for = gate, what
-        if type(gate) is Gate and gate.fiber is None:
-            gate.fiber = fiber
-        elif type(gate) is Gate:
-            gate.then(lambda gate: self.wake(fiber, gate))
-        else:
+        if type(gate) is not Gate:
             gate.callbacks.append(lambda event: self.wake(fiber, event))
+        elif gate.fiber is None:
+            gate.fiber = fiber
+        else:
+            gate.then(lambda gate: self.wake(fiber, gate))
         self._hub.switch()
         if fiber.dead:
             self._refuse(fiber)

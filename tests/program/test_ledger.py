@@ -65,7 +65,8 @@ class Story:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["mix", "mix", "split", "drop", "drop", "look", "flush"]), st.integers(0, 50), st.integers(0, 50)), max_size=40
+    st.tuples(st.sampled_from(["mix", "mix", "split", "drop", "drop", "look", "flush"]), st.integers(0, 50), st.integers(0, 50)),
+    max_size=40,
 )
 
 
