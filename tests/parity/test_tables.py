@@ -1,0 +1,100 @@
+"""The tables that a simulated cluster must reproduce: asynchronous SGD's staleness, and the hot spot of a parameter server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.hardware import Device, Exponential, Jitter, LogNormal, Network, NoJitter, Uniform
+from simdist.trace.staleness import stale_updates
+
+FAR_FASTER = Network(bandwidth=1e18, latency=0.0)
+
+
+def staleness(workers: int, jitter: Jitter, steps: int) -> np.ndarray:
+    """How stale each update of an asynchronous run was, when a step takes one second times the jitter."""
+    device = Device(launch_overhead=0.0, jitter=jitter)
+    # The server needs a moment for each update: workers that push together go on one after the other.
+    hardware = {"worker": device, "ps": Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=1e-4)}
+    with sd.Cluster({"worker": workers, "ps": 1}, seed=3, hardware=hardware, network=FAR_FASTER, numerics="off") as cluster:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            v = sd.Variable(0.0, name="v")
+
+        @sd.function(seconds=1.0)
+        def step() -> Any:
+            v.assign_add(v.value * 0.0 + 1.0)
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        for _ in range(steps // 20):
+            coordinator.schedule_steps(step, (), {}, 20)
+        coordinator.join()
+        return stale_updates(cluster.trace).staleness
+
+
+@pytest.mark.parametrize("jitter", [NoJitter(), Exponential(), Uniform(0.5, 1.5), LogNormal(0.5)], ids=lambda jitter: type(jitter).__name__)
+@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+def test_mean_staleness_is_the_number_of_the_other_workers(workers: int, jitter: Jitter) -> None:
+    # The first updates cannot be stale yet, and the last ones run out of company.
+    settled = staleness(workers, jitter, 160 * workers)[10 * workers : -20 * workers]
+    assert settled.mean() == pytest.approx(workers - 1, rel=0.01)
+
+
+def test_fixed_step_times_make_every_update_equally_stale() -> None:
+    assert set(staleness(8, NoJitter(), 800)[8:-8].tolist()) == {7}
+
+
+def test_staleness_of_exponential_step_times_is_geometric() -> None:
+    settled = staleness(8, Exponential(), 24_000)[100:-200]
+    assert (settled == 0).mean() == pytest.approx(1 / 8, rel=0.05)
+    assert (settled == 1).mean() == pytest.approx(7 / 64, rel=0.08)
+
+
+def test_shards_of_one_read_may_have_different_versions() -> None:
+    with sd.Cluster({"worker": 4, "ps": 2}, seed=1, numerics="off", hardware=Device(jitter=Exponential())) as cluster:
+        strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
+        with strategy.scope():
+            v = sd.Variable(np.zeros((50_000, 2), np.float32), name="v")
+
+        @sd.function(seconds=1e-3)
+        def step() -> Any:
+            v.assign_add(v.value * 0.0 + 1.0)
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        for _ in range(200):
+            coordinator.schedule(step)
+        coordinator.join()
+        applied = cluster.trace.spans.where(category="apply")
+        versions: dict[tuple[str, int], dict[str, int]] = {}
+        count: dict[tuple[str, str], int] = {}
+        for span in applied:
+            key = (span.facts["worker"], span.lane)
+            count[key] = count.get(key, 0) + 1
+            versions.setdefault((span.facts["worker"], count[key]), {})[span.lane] = span.facts["read_version"]
+        assert any(len(set(read.values())) > 1 for read in versions.values())
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_a_round_of_reads_and_pushes_takes_as_long_as_the_busiest_port(workers: int) -> None:
+    """T5 for one round: all workers read S bytes and push S bytes at the same moments; N/P of them share a server's port."""
+    size, bandwidth, servers = 8_000_000, 1e9, 2
+    free = Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=0.0)
+    network = Network(bandwidth=bandwidth, latency=0.0)
+    with sd.Cluster({"worker": workers, "ps": servers}, hardware=free, network=network, numerics="off") as cluster:
+        strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(servers))
+        with strategy.scope():
+            v = sd.Variable(np.zeros((size // 4,), np.float32), name="v")
+
+        @sd.function(seconds=0.0)
+        def step() -> Any:
+            v.assign_add(v.value * 0.0 + 1.0)
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        for _ in range(workers):
+            coordinator.schedule(step)
+        coordinator.join()
+        expected = max(2 * size / bandwidth, 2 * workers * size / (servers * bandwidth))
+        assert cluster.now == pytest.approx(expected, rel=1e-9)
