@@ -17,6 +17,7 @@ What may live in this file: noting, and when to compute what. Not: how (plans.py
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -209,8 +210,8 @@ class Ledger:
     def flush(self) -> None:
         """Compute everything that somebody can still reach."""
         entries = self.entries
-        pending = {entry[0] for entry in entries} if self._unread else set[int]()
-        if any(number in pending for number in self._unread):
+        unread = Counter(self._unread)
+        if any(unread[entry[0]] == len(entry[3]) for entry in entries):
             entries = without_dead(entries, self._held())
         self._compute(entries, [])
 

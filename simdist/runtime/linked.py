@@ -28,8 +28,8 @@ class ReadGroups:
     groups: tuple[tuple[Group, Slot, int], ...]
 
     @cached_property
-    def size_bytes(self) -> int:
-        return sum(size for _, _, size in self.groups)
+    def group_ids(self) -> tuple[int, ...]:
+        return tuple(id(group) for group, _, _ in self.groups)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ class SimulatedTask:
         self.devices = devices or (task.name,)
         self.clock = runtime.clock
         self.trace = runtime.trace
-        self._read: ReadGroups | None = None  # what this step has read last, and which versions
-        self._versions: list[int] = []
+        self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
     def next_batch(self, iterator: Any) -> Any:
         try:
@@ -64,9 +63,8 @@ class SimulatedTask:
         plan = self.task.plans.get(op)
         if plan is None:
             plan = self.task.plans[op] = self._plan_read(op)
-        self._read = op
         if not plan.parts:
-            self._versions = [group.version for group, _, _ in op.groups]
+            self._versions_read = {id(group): group.version for group, _, _ in op.groups}
             return [group.present() for group, _, _ in op.groups]
         began = self.clock.env._now
         reading = Reading(self.runtime, self.task, plan)
@@ -76,7 +74,7 @@ class SimulatedTask:
                     reading.found[place], reading.versions[place] = group.present(), group.version
         self.clock.wait(reading.gate, "variables from parameter servers")
         self.trace.span(self.task.name, "read", "read", began, self.clock.env._now, bytes=plan.size_bytes)
-        self._versions = reading.versions
+        self._versions_read = dict(zip(op.group_ids, reading.versions, strict=True))
         return reading.found  # pyright: ignore[reportReturnType]
 
     def _plan_read(self, op: ReadGroups) -> Plan:
@@ -172,16 +170,11 @@ class SimulatedTask:
         site = part.site
         (group.bundle,) = self.runtime.ledger.call(site, (group.present(), bundle), None, (), (self.task.name, self.task.steps, end))
         group.version = version = group.version + 1
-        read = self._version_read(group)
+        read = self._versions_read.get(id(group))
         if read is None:
             self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)
         else:
-            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read)
-
-    def _version_read(self, group: Group) -> int | None:
-        """The version of a group that this step has read, to tell how stale its update is; None if it has not."""
-        if self._read is not None:
-            for (read, _, _), version in zip(self._read.groups, self._versions, strict=True):
-                if read is group:
-                    return version
-        return None
+            # How stale the update is can be told from these two: version - 1 - read_version.
+            self.trace.span(
+                server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read
+            )
