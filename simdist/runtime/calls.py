@@ -168,15 +168,20 @@ class Reading(Call):
             self.clock.after(wave[0].reply_s, self._answer, wave)
 
     def _answer(self, wave: list[Part]) -> None:
-        if self.open:
-            arrived = self._arrived
-            self._send([(part.route, part.size_bytes, arrived, None) for part in wave], wave)
+        if not self.open:
+            return
+        arrived = self._arrived
+        # A server that has crashed since it was asked has forgotten this call.
+        wave = [part for part in wave if self in part.server.calls]
+        self._send([(part.route, part.size_bytes, arrived, part.server) for part in wave], wave)
 
-    def _arrived(self, _: Any) -> None:
-        self.left -= 1
-        if self.left == 0 and self.open:
-            self.close()
-            self.gate.open()
+    def _arrived(self, server: Task) -> None:
+        # From here on a crash of this server does not matter; before, it takes back what was on its way.
+        if server.calls.pop(self, self) is None:
+            self.left -= 1
+            if self.left == 0 and self.open:
+                self.close()
+                self.gate.open()
 
 
 class Pushing(Call):

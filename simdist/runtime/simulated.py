@@ -128,7 +128,8 @@ class SimulatedRuntime:
         task.local.clear()
         for listener in self.lost:
             listener(task)
-        for call in list(task.calls):
+        calls, task.calls = task.calls, {}
+        for call in calls:
             call.lost(task)
         self.clock.after(self.latency(task, self.chief), lambda _: self._decide(self.membership.connection_reset(task.name, incarnation)))
         if restart_after_s is not None:

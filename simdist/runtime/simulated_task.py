@@ -175,6 +175,4 @@ class SimulatedTask:
             self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)
         else:
             # How stale the update is can be told from these two: version - 1 - read_version.
-            self.trace.span(
-                server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read
-            )
+            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read)

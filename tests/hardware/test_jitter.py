@@ -136,11 +136,6 @@ def test_quantised_is_the_nearest_nanosecond(seconds: float, expected: float) ->
     assert quantised(seconds) == expected == quantised(expected)
 
 
-def test_quantised_agrees_with_that_of_the_streams() -> None:
-    for seconds in stream().exponential(0.1, 1_000).tolist():
-        assert quantised(seconds) == pytest.approx(streams.quantised(seconds), rel=1e-15)
-
-
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "message"),
     [
