@@ -52,6 +52,7 @@ class SimulatedRuntime:
         for name, task in self.tasks.items():
             self.trace.declare_lane(name)
             task.begin(self.seed, 0)
+        self.trace.gauges.append(self._gauges)
         self.chief = next(iter(self.tasks.values()))
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
@@ -74,6 +75,13 @@ class SimulatedRuntime:
         if name not in self.tasks:
             raise InvalidArgumentError(f"There is no task {name!r} in this cluster. {did_you_mean(name, self.tasks)}")
         return self.tasks[name]
+
+    def _gauges(self) -> dict[tuple[str, str], float]:
+        """What the links have carried (messages that have arrived), and how many scans the ledger has compiled."""
+        # Not `links.bytes_carried`: to work out what is on its way would round, and looking must change nothing.
+        carried = {(link.name, "link_bytes"): link.bytes_carried for link in self.fabric.links()}
+        sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
+        return {**sums, (self.chief.name, "compilations"): self.ledger.compilations}
 
     # -- messages -------------------------------------------------------------------------------------------------
 

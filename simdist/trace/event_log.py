@@ -11,6 +11,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from simdist.trace.columns import FULL, CounterLog, InstantLog, SpanLog
@@ -28,6 +29,7 @@ class EventLog:
 
     Attributes:
         totals: running sums by (lane, name); hot code may add to them itself.
+        gauges: functions that say how other sums stand; asked only when somebody looks, and no part of the digest.
         value_dependent: whether the course of the run depended on numbers that were computed.
 
     Example:
@@ -45,6 +47,7 @@ class EventLog:
         self.instants = InstantLog()
         self.counters = CounterLog()
         self.totals: dict[tuple[str, str], float] = {}
+        self.gauges: list[Callable[[], Mapping[tuple[str, str], float]]] = []
         self.value_dependent = False
         self._pending_spans = self.spans.pending
         self._pending_counters = self.counters.pending
@@ -84,6 +87,13 @@ class EventLog:
         """Add to a running sum that has no history (bytes sent by a task, updates applied)."""
         key = (lane, name)
         self.totals[key] = self.totals.get(key, 0) + amount
+
+    def sums(self) -> dict[tuple[str, str], float]:
+        """All totals, and what the gauges show now."""
+        sums = dict(self.totals)
+        for gauge in self.gauges:
+            sums.update(gauge())
+        return sums
 
     def end_s(self) -> float:
         """The last moment that was recorded, in virtual seconds; 0.0 for an empty log."""

@@ -72,7 +72,7 @@ def summary(trace: EventLog) -> dict[str, Any]:
         "duration_s": duration_s,
         "lanes": {lane: _lane(trace, lane, columns, duration_s) for lane in _lanes(trace, columns)},
         "tasks": _tasks(trace, _lanes(trace, columns)),
-        "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.totals.items()) if name == "link_bytes"},
+        "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.sums().items()) if name == "link_bytes"},
         "spans": dict(sorted(Counter(_texts(trace, columns["category"])).items())),
         "instants": dict(sorted(Counter(item.category for item in trace.instants).items())),
         "staleness": _staleness(stale_updates(trace).staleness),

@@ -96,7 +96,7 @@ def scalars(trace: EventLog, bins: int = 200) -> Iterator[Scalar]:
         for tag, values in series:
             if not np.isnan(values[index]):
                 yield Scalar(tag, index + 1, end_s, float(values[index]))
-    for (lane, name), amount in sorted(trace.totals.items()):
+    for (lane, name), amount in sorted(trace.sums().items()):
         if name in ("bytes_sent", "link_bytes"):
             yield Scalar(f"{name}/{lane}", bins, trace.end_s(), float(amount))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -49,13 +51,13 @@ def noisy() -> list[object]:
     return [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
 
 
-def train(numerics: str, layers: object, optimizer: str, look: bool = False) -> tuple[str, list[float], bytes]:
+def train(numerics: str, layers: Any, optimizer: Any, look: bool = False) -> tuple[str, list[float], bytes]:
     """Train through a crash; return digest, losses and weights."""
     with sd.Cluster({"worker": 3, "ps": 2}, seed=5, numerics=numerics) as cluster:
         strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
         with strategy.scope():
-            model = keras.Sequential(layers())  # pyright: ignore[reportCallIssue]
-            model.compile(optimizer, "mse", steps_per_execution=4)
+            model = keras.Sequential(layers())
+            model.compile(optimizer if isinstance(optimizer, str) else optimizer(), "mse", steps_per_execution=4)
         cluster.faults.crash("worker:2", after_steps=6, restart_after=0.001)
         x = np.random.default_rng(0).random((64, 4), np.float32)
         dataset = sd.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(64, seed=1).batch(8)
@@ -69,6 +71,93 @@ def train(numerics: str, layers: object, optimizer: str, look: bool = False) -> 
 @pytest.mark.parametrize("plan", ["deferred", "loop", "replay"])
 def test_plan_gives_the_bits_of_eager_through_a_crash(plan: str, layers: object, optimizer: str) -> None:
     assert train(plan, layers, optimizer) == train("eager", layers, optimizer)
+
+
+def linear() -> list[object]:
+    return [keras.Input((4,)), keras.layers.Dense(1)]
+
+
+def convolution() -> list[object]:
+    layers = keras.layers
+    return [keras.Input((4,)), layers.Reshape((2, 2, 1)), layers.Conv2D(4, 2, padding="same"), layers.Flatten(), layers.Dense(1)]
+
+
+def embedding() -> list[object]:
+    layers = keras.layers
+    return [keras.Input((4,)), layers.Rescaling(9.99), layers.Embedding(10, 6), layers.Flatten(), layers.Dense(1)]
+
+
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.05),
+    "momentum": lambda: keras.optimizers.SGD(0.005, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(0.01),
+    "rmsprop": lambda: keras.optimizers.RMSprop(0.01),
+    "clipped adam": lambda: keras.optimizers.Adam(0.01, global_clipnorm=0.5),
+}
+
+
+def train_mirrored(numerics: str, layers: Any, optimizer: Any) -> tuple[list[float], bytes]:
+    with sd.Cluster({"worker": 1}, seed=2, numerics=numerics) as cluster:
+        results: dict[str, Any] = {}
+
+        def main() -> None:
+            with sd.MirroredStrategy(devices=3).scope():
+                model = keras.Sequential(layers())
+                model.compile(optimizer(), "mse")
+            x = np.random.default_rng(0).random((50, 4), np.float32)
+            history = model.fit(x, x.sum(axis=1, keepdims=True), batch_size=12, epochs=2, verbose=0)
+            results["all"] = history.history["loss"], b"".join(np.asarray(w).tobytes() for w in model.get_weights())
+
+        cluster.launch(main).join()
+        return results["all"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("layers", [linear, mlp, convolution, embedding, noisy])
+def test_every_model_and_optimizer_has_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
+    make = OPTIMIZERS[optimizer]
+    assert train("replay", layers, make) == train("eager", layers, make)
+    assert train_mirrored("replay", layers, make) == train_mirrored("eager", layers, make)
+
+
+@pytest.mark.parametrize(("layers", "optimizer"), [(linear, "sgd"), (mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
+def test_waves_give_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> None:
+    digest, losses, weights = train("vmap", layers, OPTIMIZERS[optimizer])
+    expected_digest, expected_losses, expected_weights = train("eager", layers, OPTIMIZERS[optimizer])
+    assert digest == expected_digest
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    np.testing.assert_allclose(np.frombuffer(weights, np.float32), np.frombuffer(expected_weights, np.float32), rtol=1e-4, atol=1e-6)
+
+
+def train_optax(numerics: str) -> bytes:
+    with sd.Cluster({"worker": 3, "ps": 2}, seed=5, numerics=numerics) as cluster:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            w = sd.Variable(np.full((4, 1), 0.1, np.float32), name="w")
+            optimizer = sd.Optimizer(optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.05)))
+
+        @sd.function
+        def step(iterator: Any) -> Any:
+            x, y = next(iterator)
+            loss, gradients = sd.value_and_grad(lambda: ((x @ w.value - y) ** 2).mean(), [w])()
+            optimizer.apply_gradients(zip(gradients, [w], strict=True))
+            return loss
+
+        x = np.random.default_rng(0).random((64, 4), np.float32)
+        data = sd.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(64, seed=1).batch(8).repeat()
+        coordinator = sd.ClusterCoordinator(strategy)
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: data))
+        cluster.faults.crash("worker:2", after_steps=5, restart_after=0.001)
+        values = [coordinator.schedule(step, args=(iterator,)) for _ in range(40)]
+        middle = np.asarray(values[20].fetch()).tobytes()
+        coordinator.join()
+        return middle + np.asarray(w.numpy()).tobytes()
+
+
+@pytest.mark.parametrize("plan", ["deferred", "loop", "replay"])
+def test_optax_chain_with_a_global_norm_has_the_bits_of_eager(plan: str) -> None:
+    assert train_optax(plan) == train_optax("eager")
 
 
 def test_looking_at_weights_changes_no_bit_and_no_time() -> None:
