@@ -16,6 +16,7 @@ from simdist.data import (
     InputOptions,
     Options,
 )
+from simdist.debugging import debug
 from simdist.program.function import function
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.server import Server
@@ -62,6 +63,7 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "check_numerics",
+    "debug",
     "errors",
     "function",
     "get_replica_context",

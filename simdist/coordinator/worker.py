@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from simdist import debugging
 from simdist.coordinator.per_worker import PerWorker
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
@@ -43,6 +44,7 @@ class Reply:
     rebuild: Callable[[list[Any]], Any] | None = None
     plain: Any = None
     error: BaseException | None = None
+    step: int = 0  # of its closure, from 1 on, that ran last
     updates: list[tuple[Apply, Bundle]] = field(default_factory=list[tuple[Apply, Bundle]])
 
     def commit(self, chief: SimulatedTask) -> None:
@@ -94,6 +96,9 @@ class WorkerLoop:
                 self._run(closure, reply)
             except Exception as error:
                 reply.error = error
+                if debugging.is_on():
+                    debugging.report(error, f"closure {number}", task.name, task.incarnation, reply.step, clock.now)
+                    clock.interrupt_driver(error)
             self.runtime.trace.span(task.name, "closure", f"closure {number}", began, clock.now, closure=number)
             self.runtime.send(task, self.runtime.chief, 0, self.replied, reply)
 
@@ -109,7 +114,8 @@ class WorkerLoop:
             call = fn.bind(closure.args, closure.kwargs, self._resolve)
         task = SimulatedTask(self.runtime, self.task, lambda part, bundle: reply.updates.append((part, bundle)))
         linked, layout = None, self.strategy.store.layout
-        for _ in range(closure.repeat):
+        for step in range(closure.repeat):
+            reply.step = step + 1
             if linked is None or linked.version != layout.version or not fits_at_once(linked.program, call):
                 with self.runtime.clock.inside(self.context):
                     linked = self._linked(fn, call)

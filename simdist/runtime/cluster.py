@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simdist import debugging
 from simdist import hardware as models
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -42,7 +43,7 @@ class Cluster:
         hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
         network: bandwidth and latency; default 10-gigabit Ethernet.
         numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), or "off"
-            (timing only).
+            (timing only). Under `sd.debug` "deferred" becomes "eager".
 
     Raises:
         InvalidArgumentError: an unknown word for numerics, or a spec that makes no sense.
@@ -65,11 +66,11 @@ class Cluster:
         self.seed = seed
         self.hardware = hardware if hardware is not None else models.laptop_cpu
         self.network = network if network is not None else models.ethernet_10g
-        self.numerics = numerics
+        self.numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         chief = [] if "chief:0" in names else ["chief:0"]
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
-        self.runtime = SimulatedRuntime(devices, self.network, seed, numerics)
+        self.runtime = SimulatedRuntime(devices, self.network, seed, self.numerics)
         self.faults = Faults(self.runtime, self, self.runtime.clock.after_daemon, self.runtime.after_step)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from simdist import debugging
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
@@ -61,6 +62,8 @@ class Run:
         if incarnation != task.incarnation:
             return
         error = fiber.error
+        if error is not None and not isinstance(error, TaskKilled):
+            debugging.report(error, "its main", task.name, incarnation, 0, self.runtime.now)
         if error is None:
             self.results[task.name] = fiber.result
             self._finish(task)

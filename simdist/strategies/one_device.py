@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simdist import debugging
 from simdist.errors import OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.values import Bundle
@@ -41,7 +42,12 @@ class LocalStrategy(Strategy):
         if linked is None or linked.version != self.store.layout.version:
             linked = self.linked[id(program)] = link(program, self.store.layout, self.runtime.ledger)
         task = SimulatedTask(self.runtime, self.runtime.tasks[self.home], devices=self.devices)
-        return linked, run_step(linked, task, call.iterators, call.arrays)
+        try:
+            return linked, run_step(linked, task, call.iterators, call.arrays)
+        except Exception as error:
+            here = self.runtime.tasks[self.home]
+            debugging.report(error, f"step {here.steps} of {fn.name}", self.home, here.incarnation, 0, self.runtime.now)
+            raise
 
     @property
     def devices(self) -> list[str]:
