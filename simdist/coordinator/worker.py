@@ -141,4 +141,5 @@ class WorkerLoop:
         linked = known.get(id(program))
         if linked is None or linked.version != self.strategy.store.layout.version:
             linked = known[id(program)] = link(program, self.strategy.store.layout, self.runtime.ledger)
+        linked.require_memory(self.task.memory)
         return linked

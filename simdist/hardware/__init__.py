@@ -21,6 +21,7 @@ from simdist.hardware.calibrate import calibrate
 from simdist.hardware.devices import Device, Hardware, device_for
 from simdist.hardware.jitter import Exponential, Factors, Jitter, LogNormal, NoJitter, TwoPoint, Uniform, quantised
 from simdist.hardware.links import Link
+from simdist.hardware.memory import MemoryAccount
 from simdist.hardware.networks import Network, Override
 from simdist.hardware.presets import (
     a100,
@@ -53,6 +54,7 @@ __all__ = [
     "Jitter",
     "Link",
     "LogNormal",
+    "MemoryAccount",
     "Network",
     "NoJitter",
     "Override",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from simdist.hardware import MemoryAccount
 from simdist.program.cost import Cost
 from simdist.program.entry import Site
 from simdist.program.operations import Program
@@ -92,7 +93,14 @@ LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | ApplyAll | CheckFinit
 
 @dataclass(frozen=True, eq=False)
 class LinkedProgram:
-    """A program with its places. `version` is that of the layout that it was linked against."""
+    """A program with its places.
+
+    Attributes:
+        version: of the layout that it was linked against.
+        peak_bytes: memory that a step needs where it runs: what it reads and makes, its batches, and the intermediate values of
+            its largest kernel.
+        read_bytes: the part of it that it reads from each task: where the step runs on that task, it needs no copy.
+    """
 
     program: Program
     operations: tuple[LinkedOperation, ...]
@@ -101,3 +109,14 @@ class LinkedProgram:
     rebuild: Callable[[list[Any]], Any]
     num_slots: int
     version: int
+    peak_bytes: int
+    read_bytes: dict[str, int]
+
+    def require_memory(self, memory: MemoryAccount, devices: int = 1) -> None:
+        """Make sure that a step fits into a task's memory, beside what is there already.
+
+        Raises:
+            ResourceExhaustedError: it does not.
+        """
+        needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
+        memory.require(f"a step of {self.program.name} (what it reads, its batch and its intermediate values)", needed // devices)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from simdist.program.cost import Cost, cost_of
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.ledger import Ledger
+from simdist.program.memory import temporaries_bytes
 from simdist.program.operations import (
     AllReduce,
     Argument,
@@ -157,7 +158,21 @@ class _Linker:
             rebuild,
             self.num_slots,
             self.layout.version,
+            self._peak_bytes(),
+            self._read_bytes(),
         )
+
+    def _peak_bytes(self) -> int:
+        held = num_bytes([aval for avals in (*self.slot_avals.values(), *self.batch_avals) for aval in avals])
+        return held + max((temporaries_bytes(op.site.kernel) for op in self.operations if isinstance(op, Run)), default=0)
+
+    def _read_bytes(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for op in self.operations:
+            if isinstance(op, ReadGroups):
+                for group, slot, _ in op.groups:
+                    sizes[group.task] = sizes.get(group.task, 0) + num_bytes(self.slot_avals[slot])
+        return sizes
 
     def _slot(self, avals: tuple[Aval, ...]) -> Slot:
         self.slot_avals[self.num_slots] = avals

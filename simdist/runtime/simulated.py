@@ -134,6 +134,7 @@ class SimulatedRuntime:
         task.life.alive, task.down_since_s = False, now
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
+        task.memory.clear()
         for listener in self.lost:
             listener(task)
         calls, task.calls = task.calls, {}
@@ -168,6 +169,14 @@ class SimulatedRuntime:
         """Tell the chief that this incarnation is there."""
         incarnation = task.incarnation
         self.send(task, self.chief, 0, lambda _: self._decide(self.membership.heartbeat(task.name, incarnation, self.now)))
+
+    def hold(self, task: str, name: str, size_bytes: int) -> None:
+        """Bytes of a variable or a slot that lie on a task from now on; negative: that are gone."""
+        memory = self.tasks[task].memory
+        if size_bytes >= 0:
+            memory.allocate(name, size_bytes)
+        else:
+            memory.release(name, -size_bytes)
 
     # -- detection ------------------------------------------------------------------------------------------------
 

@@ -26,11 +26,12 @@ class Store:
     Args:
         ledger: computes what is looked at.
         observed: called at each look, with the name of what was looked at.
+        hold: called with task, name and bytes of whatever is stored.
     """
 
-    def __init__(self, ledger: Ledger, observed: Callable[[str], None]) -> None:
+    def __init__(self, ledger: Ledger, observed: Callable[[str], None], hold: Callable[[str, str, int], None]) -> None:
         self.ledger = ledger
-        self.layout = Layout()
+        self.layout = Layout(hold)
         self.observed = observed
 
     def look(self, variable: Any) -> Any:

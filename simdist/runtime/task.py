@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simdist.hardware import Device
+from simdist.hardware import Device, MemoryAccount
 from simdist.program.cost import Cost
 from simdist.simulation.kernel import Fiber
 from simdist.simulation.streams import generator
@@ -38,6 +38,7 @@ class Task:
         free_s: when its device has done what it was given.
         slowness: factor on the time of everything that it computes.
         calls: requests in flight that it made or has to answer.
+        memory: who holds its device's memory.
         plans: the routes and latencies of the operations that it has run.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
@@ -55,6 +56,7 @@ class Task:
         self.calls: dict[Call, None] = {}
         self.local: dict[Any, Any] = {}
         self.plans: dict[Any, Plan] = {}
+        self.memory = MemoryAccount(device.memory, name)
         self._seconds: dict[Cost, float] = {}
 
     def begin(self, seed: int, incarnation: int) -> None:

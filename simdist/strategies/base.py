@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from simdist.data import InputContext, seeds
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.store import Store
@@ -53,7 +53,7 @@ class Strategy:
     def __init__(self, cluster: Cluster | None) -> None:
         self.cluster = cluster if cluster is not None else Cluster({"worker": 1})
         self.runtime = self.cluster.runtime
-        self.store = Store(self.runtime.ledger, self._observed)
+        self.store = Store(self.runtime.ledger, self._observed, self.runtime.hold)
         self.variables: list[Variable] = []
         self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
@@ -100,7 +100,13 @@ class Strategy:
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
-        variable.placement = self.place(variable, value)
+        layout = self.store.layout
+        before = len(layout.groups)
+        try:
+            variable.placement = self.place(variable, value)
+        except ResourceExhaustedError:
+            layout.take_back(before)
+            raise
         self.variables.append(variable)
         for record in variable.placements():
             facts = {"shard": record.shard, "rows": [record.row_start, record.row_stop], "bytes": record.size_bytes}

@@ -41,6 +41,7 @@ class LocalStrategy(Strategy):
         linked = self.linked.get(id(program))
         if linked is None or linked.version != self.store.layout.version:
             linked = self.linked[id(program)] = link(program, self.store.layout, self.runtime.ledger)
+        linked.require_memory(self.runtime.tasks[self.home].memory, max(1, len(self.devices)))
         task = SimulatedTask(self.runtime, self.runtime.tasks[self.home], devices=self.devices)
         try:
             return linked, run_step(linked, task, call.iterators, call.arrays)

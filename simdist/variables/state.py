@@ -11,7 +11,7 @@ and whoever reads it gets `UnavailableError`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,14 +97,24 @@ class Cell:
 
 
 class Layout:
-    """All groups of one strategy. A change of who belongs to which group makes linked programs out of date."""
+    """All groups of one strategy. A change of who belongs to which group makes linked programs out of date.
 
-    def __init__(self) -> None:
+    Args:
+        hold: is told of each cell that is stored: (task, name, bytes), with negative bytes when it goes.
+    """
+
+    def __init__(self, hold: Callable[[str, str, int], None] = lambda task, name, size_bytes: None) -> None:
         self.groups: list[Group] = []
         self.version = 0
+        self.hold = hold
 
     def add(self, cell: Cell, array: Any) -> None:
-        """Store a new cell, in a group of its own."""
+        """Store a new cell, in a group of its own.
+
+        Raises:
+            ResourceExhaustedError: its task has not enough memory.
+        """
+        self.hold(cell.task, cell.name, cell.aval.size_bytes)
         self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
         self.version += 1
 
@@ -135,6 +145,14 @@ class Layout:
                 kept = arrays_of(old.present())
                 self.add_group(old.task, rest, [kept[cell.position] for cell in rest])
         return self.add_group(first.task, cells, arrays)
+
+    def take_back(self, first: int) -> None:
+        """Drop the groups from number `first` on: what they belong to could not be made."""
+        for group in self.groups[first:]:
+            for cell in group.cells:
+                self.hold(cell.task, cell.name, -cell.aval.size_bytes)
+        del self.groups[first:]
+        self.version += 1
 
     def lose(self, task: str) -> None:
         """The task has died, and its memory with it."""
