@@ -34,7 +34,7 @@ def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.Captu
 
 def test_unknown_benchmark_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "nothing"]) == 2
-    assert "async_linear" in capsys.readouterr().err
+    assert "async_workers" in capsys.readouterr().err
 
 
 @pytest.mark.slow

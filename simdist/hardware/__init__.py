@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from simdist.hardware.calibrate import calibrate
 from simdist.hardware.devices import Device, Hardware, device_for
+from simdist.hardware.disks import DiskModel, hdd, nvme, ssd
 from simdist.hardware.jitter import Exponential, Factors, Jitter, LogNormal, NoJitter, TwoPoint, Uniform, quantised
 from simdist.hardware.links import Link
 from simdist.hardware.memory import MemoryAccount
@@ -47,6 +48,7 @@ from simdist.hardware.topology import FlatSwitch, Racks, Topology, Torus
 
 __all__ = [
     "Device",
+    "DiskModel",
     "Exponential",
     "Factors",
     "FlatSwitch",
@@ -73,14 +75,17 @@ __all__ = [
     "ethernet_25g",
     "ethernet_100g",
     "h100",
+    "hdd",
     "infiniband_hdr",
     "laptop",
     "laptop_cpu",
     "nvlink3",
+    "nvme",
     "nvlink4",
     "pcie4",
     "quantised",
     "server_cpu",
+    "ssd",
     "tpu_v4_core",
     "tpu_v4_slice",
     "v100",

@@ -1,0 +1,135 @@
+"""Asynchronous workers on 2 parameter servers, ten steps a closure: simdist against a bare loop of the same jitted functions.
+
+Two models: linear (10 -> 1, 11 parameters) and an MLP of 4.8 k parameters (64-64-10), batches of 32, SGD. Each case runs in a
+process of its own, so that its peak memory is its own. The bare loop computes the same gradients and updates without any
+cluster: no schedule, no time, no network.
+
+Run: ``python -m simdist bench async_workers``, or this file with ``--quick`` for a small sample.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from typing import Any
+
+import jax
+import numpy as np
+
+import simdist as sd
+from simdist import keras
+
+ROWS, BATCH, PACK = 640, 32, 10
+MODELS = {"linear": (10, 1), "4.8 k": (64, 64, 10)}
+
+
+def data(widths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [640, first width] and targets [640, last width]."""
+    x = np.random.default_rng(0).random((ROWS, widths[0])).astype(np.float32)
+    return x, np.repeat(x.sum(axis=1, keepdims=True), widths[-1], axis=1)
+
+
+def parameters(widths: tuple[int, ...]) -> list[np.ndarray]:
+    """Weights and biases, layer by layer."""
+    rng, arrays = np.random.default_rng(1), list[np.ndarray]()
+    for rows, columns in pairwise(widths):
+        arrays += [rng.normal(0, 0.1, (rows, columns)).astype(np.float32), np.zeros(columns, np.float32)]
+    return arrays
+
+
+def loss(values: list[Any], x: Any, y: Any) -> Any:
+    """Mean squared error of a network with ReLU between its layers."""
+    for w, b in zip(values[::2], values[1::2], strict=True):
+        x = jax.nn.relu(x @ w + b) if w is not values[-2] else x @ w + b
+    return ((x - y) ** 2).mean()
+
+
+def simulated(model: str, workers: int, numerics: str, steps: int) -> dict[str, float]:
+    """Worker-steps a second after a first run that compiles, and what the process held at most."""
+    widths = MODELS[model]
+    x, y = data(widths)
+    cluster = sd.Cluster({"worker": workers, "ps": 2}, numerics=numerics)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variables = [sd.Variable(value, name=f"v{number}") for number, value in enumerate(parameters(widths))]
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.05))
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        features, targets = next(iterator)
+        value, gradients = sd.value_and_grad(lambda: loss([v.value for v in variables], features, targets), variables)()
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return value
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    rows = sd.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=0).repeat().batch(BATCH)
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: rows))
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count // PACK):
+            coordinator.schedule_steps(step, (iterator,), {}, PACK)
+        coordinator.join()
+        if numerics != "off":
+            variables[0].numpy()
+        return time.perf_counter() - began
+
+    first_s = run(max(9_000, 2 * PACK * workers) if numerics != "off" else 2 * PACK * workers)
+    rate = max(steps / run(steps) for _ in range(3))
+    return {"rate": rate, "first_s": first_s, "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+
+
+def bare(model: str, steps: int) -> dict[str, float]:
+    """Steps a second of a Python loop of the jitted gradient and the jitted update."""
+    widths = MODELS[model]
+    x, y = data(widths)
+    gradient = jax.jit(jax.value_and_grad(loss))
+    update = jax.jit(lambda p, g: jax.tree_util.tree_map(lambda a, b: a - 0.05 * b, p, g))
+    order = np.random.default_rng(0).integers(0, ROWS, (steps, BATCH))
+    rates: list[float] = []
+    for _ in range(3):
+        values: Any = parameters(widths)
+        began = time.perf_counter()
+        for rows in order:
+            _, gradients = gradient(values, x[rows], y[rows])
+            values = update(values, gradients)
+        jax.block_until_ready(values)
+        rates.append(steps / (time.perf_counter() - began))
+    return {"rate": max(rates)}
+
+
+def in_a_process(*case: Any) -> dict[str, float]:
+    """Measure one case in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--case", json.dumps(case)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(workers: list[int], steps: int) -> None:
+    """Print all cases."""
+    for model in MODELS:
+        loop = in_a_process("bare", model, steps)["rate"]
+        print(
+            f"{f'{model}, worker-steps/s (bare loop: {loop:,.0f})':<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}"
+        )
+        for count in workers:
+            timing, numbers = (in_a_process("simulated", model, count, numerics, steps) for numerics in ("off", "deferred"))
+            ratio = numbers["rate"] / timing["rate"]
+            print(
+                f"{f'{count:,} workers':<46} {timing['rate']:>12,.0f} {numbers['rate']:>10,.0f} {ratio:>6.2f} "
+                f"{numbers['rate'] / loop:>7.2f} {numbers['peak_gb']:>5.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    if "--case" in sys.argv:
+        kind, *arguments = json.loads(sys.argv[-1])
+        print(json.dumps({"simulated": simulated, "bare": bare}[kind](*arguments)))
+    elif "--quick" in sys.argv:
+        table([3], 1_000)
+    else:
+        table([3, 10, 30, 100, 300, 1_000], 20_000)
