@@ -113,7 +113,8 @@ def table(workers: list[int], steps: int) -> None:
     for model in MODELS:
         loop = in_a_process("bare", model, steps)["rate"]
         print(
-            f"{f'{model}, worker-steps/s (bare loop: {loop:,.0f})':<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}"
+            title = f"{model}, worker-steps/s (bare loop: {loop:,.0f})"
+            print(f"{title:<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}")
         )
         for count in workers:
             timing, numbers = (in_a_process("simulated", model, count, numerics, steps) for numerics in ("off", "deferred"))
