@@ -112,10 +112,8 @@ def table(workers: list[int], steps: int) -> None:
     """Print all cases."""
     for model in MODELS:
         loop = in_a_process("bare", model, steps)["rate"]
-        print(
-            title = f"{model}, worker-steps/s (bare loop: {loop:,.0f})"
-            print(f"{title:<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}")
-        )
+        title = f"{model}, worker-steps/s (bare loop: {loop:,.0f})"
+        print(f"{title:<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}", flush=True)
         for count in workers:
             timing, numbers = (in_a_process("simulated", model, count, numerics, steps) for numerics in ("off", "deferred"))
             ratio = numbers["rate"] / timing["rate"]
