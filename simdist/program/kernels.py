@@ -20,12 +20,16 @@ __all__ = ["Kernel", "compiler_options", "kernel_of"]
 
 
 def compiler_options() -> dict[str, str]:
-    """How every kernel is compiled: on CPUs without fused multiply-add.
+    """How every kernel is compiled: on CPUs without fusion and without fused multiply-add.
 
-    Which product of a*b + c*d is fused depends on what else is in the loop, so with it one kernel would have other last
-    bits in a scan than on its own, and on other processors.
+    Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction, depends on what stands
+    around them; a reduction that is fused with what feeds it adds in another order. So with them one kernel would have
+    other last bits in a scan than on its own, and on other processors.
     """
-    return {"xla_cpu_max_isa": "AVX"} if jax.default_backend() == "cpu" and platform.machine() in ("x86_64", "AMD64") else {}
+    if jax.default_backend() != "cpu":
+        return {}
+    options = {"xla_disable_hlo_passes": "fusion"}
+    return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options
 
 
 _kernels: dict[tuple[str, str], Kernel] = {}
