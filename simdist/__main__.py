@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import os
-import platform
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from simdist.doctor import examine, missing
 from simdist.errors import SimdistError
 
 __all__ = ["main"]
-
-PARTS = ("numpy", "jax", "simpy", "greenlet", "optax", "keras", "jupyterlab", "anywidget", "matplotlib", "sklearn", "pandas", "ray")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,15 +71,9 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors")
-    for part in PARTS:
-        name = {"sklearn": "scikit-learn"}.get(part, part)
-        found = importlib.util.find_spec(part) is not None
-        print(f"{name:<14} {importlib.metadata.version(name) if found else 'missing (optional; see the extras in pyproject.toml)'}")
-    import jax
-
-    print(f"numbers are computed on: {jax.default_backend()} ({', '.join(map(str, jax.devices()))})")
-    return 0
+    for line in examine():
+        print(line)
+    return 0 if not missing() else 1
 
 
 if __name__ == "__main__":

@@ -14,13 +14,6 @@ from simdist.__main__ import main
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_doctor_names_parts_and_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 0
-    printed = capsys.readouterr().out
-    assert "greenlet" in printed
-    assert "numbers are computed on: cpu" in printed
-
-
 def test_run_without_a_file_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "no/such/program.py"]) == 2
     assert "There is no program" in capsys.readouterr().err

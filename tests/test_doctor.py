@@ -1,0 +1,43 @@
+"""The doctor: what it says of this machine, and of one where something is missing or wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from simdist import doctor
+from simdist.__main__ import main
+
+
+def test_doctor_names_parts_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "greenlet" in printed
+    assert "numbers are computed by JAX on: cpu (cpu:0)" in printed
+    assert "xla_disable_hlo_passes=fusion" in printed
+    assert "a tiny cluster ran: v=9" in printed and "twice the same" in printed
+
+
+def test_doctor_says_the_same_twice() -> None:
+    ours = [line for line in doctor.examine() if "free on disk" not in line]
+    assert ours == [line for line in doctor.examine() if "free on disk" not in line]
+
+
+def test_missing_part_that_is_needed_is_named_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(doctor.NEEDED, "no_such_package", "nothing")
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "no_such_package MISSING" in printed
+    assert "a tiny cluster" not in printed
+
+
+def test_another_backend_of_keras_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert any("KERAS_BACKEND=tensorflow, but simdist.keras needs jax" in line for line in doctor.examine())
+
+
+def test_cluster_that_cannot_run_is_a_diagnosis_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise RuntimeError("no clock")
+
+    monkeypatch.setattr(doctor, "_tiny_run", broken)
+    assert list(doctor.examine())[-1] == "a tiny cluster failed: RuntimeError: no clock"
