@@ -42,8 +42,9 @@ class Cluster:
         seed: of all random streams; default 0.
         hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
         network: bandwidth and latency; default 10-gigabit Ethernet.
-        numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), or "off"
-            (timing only). Under `sd.debug` "deferred" becomes "eager".
+        numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), "replay" or
+            "loop" (late, by that plan alone; the same bits), "vmap" (late, in batches for accelerators; nearly the same
+            numbers, class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
 
     Raises:
         InvalidArgumentError: an unknown word for numerics, or a spec that makes no sense.

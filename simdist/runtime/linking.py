@@ -46,6 +46,7 @@ from simdist.runtime.linked import (
     Slot,
     TakeBatch,
 )
+from simdist.runtime.updating import assigning, cells_by_task, join_groups
 from simdist.variables.state import Cell, Group, Layout
 
 __all__ = ["link"]
@@ -63,27 +64,8 @@ def link(program: Program, layout: Layout, ledger: Ledger) -> LinkedProgram:
     """
     for op in program.operations:
         if isinstance(op, Update):
-            _join_groups(op, layout, ledger.arrays)
+            join_groups(op, layout, ledger.arrays)
     return _Linker(program, layout, ledger).link()
-
-
-def cells_by_task(op: Update) -> dict[str, list[tuple[int, Cell]]]:
-    """The cells that an update changes on each task, with the number of their variable."""
-    cells: dict[str, list[tuple[int, Cell]]] = {}
-    for number, variable in enumerate(op.variables):
-        for cell in variable.placement.cells:
-            cells.setdefault(cell.task, []).append((number, cell))
-    return cells
-
-
-def _join_groups(op: Update, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
-    for task, cells in cells_by_task(op).items():
-        own = [cell for _, cell in cells]
-        if isinstance(op.rule, str):
-            if len({id(cell.group) for cell in own}) > 1:
-                layout.join(own, arrays_of)
-        else:
-            op.rule.join(task, op.variables, cells, layout, arrays_of)
 
 
 @dataclass
@@ -348,7 +330,7 @@ class _Linker:
             positions = [cell.position for _, cell in cells]
             operand_avals = self.slot_avals[slot]
             if isinstance(op.rule, str):
-                kernel = _assigning(op.rule, group, positions, operand_avals)
+                kernel = assigning(op.rule, group, positions, operand_avals)
             else:
                 kernel = op.rule.kernel(group, operand_avals)
             state = tuple(cell.aval for cell in group.cells)
@@ -359,15 +341,3 @@ class _Linker:
 
 def _piece(array: Any, rows: tuple[int, int] | None) -> Any:
     return array if rows is None else array[rows[0] : rows[1]]
-
-
-def _assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:
-    num_cells = len(group.cells)
-
-    def run(*arrays: Any) -> list[Any]:
-        state, operands = list(arrays[:num_cells]), arrays[num_cells:]
-        for position, operand in zip(positions, operands, strict=True):
-            state[position] = operand if rule == "assign" else state[position] + operand
-        return state
-
-    return kernel_of(rule, run, [*(cell.aval for cell in group.cells), *operand_avals])

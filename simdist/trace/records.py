@@ -11,7 +11,6 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,10 +96,3 @@ class Names:
 
     def _known(self, column: Sequence[str]) -> np.ndarray:
         return np.fromiter(map(self.codes.__getitem__, column), np.int32, len(column))
-
-
-def __getattr__(name: str) -> Any:
-    """`Trace`, for code that still imports it from here; it lives in trace.py, which stands on this file."""
-    if name == "Trace":
-        return importlib.import_module("simdist.trace.trace").Trace
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,11 +99,3 @@ def test_trace_switched_off_keeps_instants_only() -> None:
 
 def test_repr_is_one_line_without_addresses(trace: Trace) -> None:
     assert repr(trace) == "Trace(3 spans, 1 instants, 2.500000 virtual seconds)"
-
-
-def test_trace_can_still_be_imported_from_records() -> None:
-    from simdist.trace import records
-
-    assert records.Trace is Trace
-    with pytest.raises(AttributeError, match="no attribute 'Trails'"):
-        _ = records.Trails

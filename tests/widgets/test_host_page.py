@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import simdist_widgets as sw
-from simdist.trace.records import Trace
+from simdist.trace import Trace
 
 
 def export(tmp_path: Path, *sections: tuple[str, Any]) -> str:

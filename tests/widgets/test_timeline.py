@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import simdist_widgets as sw
-from simdist.trace.records import Trace
+from simdist.trace import Trace
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.trace.records import Trace
+from simdist.trace import Trace
 from simdist_widgets import trace_bytes
 from simdist_widgets.trace_bytes import encode, pack
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import traitlets
 
+from simdist.trace import Trace
 from simdist.trace.plots import timeline
-from simdist.trace.records import Trace
 from simdist_widgets.base import STATIC, BaseWidget
 from simdist_widgets.trace_bytes import encode
 

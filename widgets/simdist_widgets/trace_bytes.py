@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from simdist.trace import Trace
 from simdist.trace.plots import lane_names
-from simdist.trace.records import Trace
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 
 MOST_FACTS = 100_000

@@ -1,0 +1,49 @@
+"""What an update changes: which cells on each task, in which groups, and by which kernel where the rule is a plain one.
+
+An optimizer brings rules of its own (`simdist.variables.optimizer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.operations import Update
+from simdist.program.values import Aval, Bundle
+from simdist.variables.state import Cell, Group, Layout
+
+__all__ = ["assigning", "cells_by_task", "join_groups"]
+
+
+def cells_by_task(op: Update) -> dict[str, list[tuple[int, Cell]]]:
+    """The cells that an update changes on each task, with the number of their variable."""
+    cells: dict[str, list[tuple[int, Cell]]] = {}
+    for number, variable in enumerate(op.variables):
+        for cell in variable.placement.cells:
+            cells.setdefault(cell.task, []).append((number, cell))
+    return cells
+
+
+def join_groups(op: Update, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
+    """Make one group of the cells that an update changes together, on each task."""
+    for task, cells in cells_by_task(op).items():
+        own = [cell for _, cell in cells]
+        if isinstance(op.rule, str):
+            if len({id(cell.group) for cell in own}) > 1:
+                layout.join(own, arrays_of)
+        else:
+            op.rule.join(task, op.variables, cells, layout, arrays_of)
+
+
+def assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:
+    """The kernel of a plain assignment or increment to some cells of a group."""
+    num_cells = len(group.cells)
+
+    def run(*arrays: Any) -> list[Any]:
+        state, operands = list(arrays[:num_cells]), arrays[num_cells:]
+        for position, operand in zip(positions, operands, strict=True):
+            state[position] = operand if rule == "assign" else state[position] + operand
+        return state
+
+    return kernel_of(rule, run, [*(cell.aval for cell in group.cells), *operand_avals])
