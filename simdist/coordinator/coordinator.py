@@ -19,6 +19,7 @@ from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.worker import Reply, WorkerLoop
 from simdist.errors import CancelledError, InvalidArgumentError
+from simdist.program.values import snapshot
 from simdist.runtime.membership import Decision as Seen
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -103,6 +104,7 @@ class ClusterCoordinator:
         """Like `schedule`, with several steps in one closure; gives the result of the last."""
         if any(isinstance(leaf, RemoteValue) for leaf in jax.tree_util.tree_leaves((args, kwargs))):
             raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
+        args, kwargs = jax.tree_util.tree_map(snapshot, (args, kwargs))
         number = self.scheduled
         self.scheduled += 1
         result = Result(self.runtime.clock, self.runtime.ledger, number)

@@ -23,7 +23,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.operations import Program
 from simdist.program.tracing import Tracer, active_tracer
-from simdist.program.values import aval_of
+from simdist.program.values import aval_of, snapshot
 
 __all__ = ["BoundCall", "StepFunction", "fits_at_once", "function"]
 
@@ -81,7 +81,7 @@ class StepFunction:
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any], resolve: Callable[[Any], Any] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
         leaves, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
-        leaves = [resolve(leaf) for leaf in leaves]
+        leaves = [snapshot(resolve(leaf)) for leaf in leaves]
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
         fixed = tuple(("iterator",) if hasattr(leaf, "next_batch") else aval_of(leaf) if _is_array(leaf) else leaf for leaf in leaves)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Aval", "Bundle", "BundleType", "aval_of", "num_bytes"]
+__all__ = ["Aval", "Bundle", "BundleType", "aval_of", "num_bytes", "snapshot"]
 
 
 class Aval:
@@ -66,6 +66,11 @@ def aval_of(array: Any) -> Aval:
     if not hasattr(array, "dtype"):
         array = np.asarray(array)
     return Aval(tuple(array.shape), str(array.dtype))
+
+
+def snapshot(value: Any) -> Any:
+    """A value that its owner cannot change any more: numbers are computed late, and must be those of now."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def num_bytes(avals: Sequence[Aval]) -> int:

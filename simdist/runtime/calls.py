@@ -200,14 +200,15 @@ class Pushing(Call):
     def _begin(self, wave: list[Part]) -> None:
         if not self.open:
             return
-        received, flows = self._received, list[Any]()
+        received, flows, sent = self._received, list[Any](), list[Part]()
         for part in wave:
             life = part.server.life
             if life.alive:
                 flows.append((part.route, part.size_bytes, received, (part, life)))
+                sent.append(part)
             else:
                 self.refused(part)
-        self._send(flows, wave)
+        self._send(flows, sent)
 
     def _received(self, arrived: tuple[Part, Life]) -> None:
         part, life = arrived

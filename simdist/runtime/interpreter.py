@@ -11,7 +11,7 @@ from simdist.runtime.linked import ApplyAll, LinkedProgram, MakeKey, ReadGroups,
 
 __all__ = ["run_step"]
 
-NOTHING = Bundle(())
+NOTHING = Bundle((), ())
 
 
 def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any], arguments: tuple[Any, ...]) -> Bundle:

@@ -14,6 +14,7 @@ import numpy as np
 
 from simdist.program.kernels import kernel_of
 from simdist.program.ledger import Ledger
+from simdist.program.values import snapshot
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import Placement
 
@@ -57,7 +58,7 @@ class Store:
 
     def update(self, rule: str, variables: Sequence[Any], operands: Sequence[Any]) -> None:
         """Assign to variables, or add to them, at once."""
-        for variable, operand in zip(variables, operands, strict=True):
+        for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
             for number, cell in enumerate(placement.cells):
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]

@@ -59,8 +59,8 @@ def test_missing_file_is_named_with_those_that_exist() -> None:
     disk = disk_of()
     disk.write("model", b"1")
     for operation in (disk.read, disk.fsync, disk.delete):
-        with pytest.raises(NotFoundError, match=r"'modle'.*there are: model"):
-            operation("modle")
+        with pytest.raises(NotFoundError, match=r"'model.bin'.*there are: model"):
+            operation("model.bin")
     with pytest.raises(InvalidArgumentError, match="needs a name"):
         disk.write("", b"")
 
