@@ -69,7 +69,10 @@ def aval_of(array: Any) -> Aval:
 
 
 def snapshot(value: Any) -> Any:
-    """A value that its owner cannot change any more: numbers are computed late, and must be those of now."""
+    """A value that its owner cannot change any more: numbers are computed late, and must be those of now.
+
+    To be called before an array becomes one of JAX: on a CPU that may be the same memory.
+    """
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

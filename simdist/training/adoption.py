@@ -21,6 +21,7 @@ from keras.src.random import seed_generator
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program import tracing
+from simdist.program.values import snapshot
 from simdist.simulation.task_context import current_seed
 from simdist.strategies import context
 from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
@@ -48,7 +49,7 @@ class AdoptedVariable(keras.Variable):
             )
         own = self.__dict__.get("simdist_variable")
         if own is not None:
-            own.placement.store.update("assign", [own], [jnp.asarray(value, own.dtype)])
+            own.placement.store.update("assign", [own], [jnp.asarray(snapshot(value), own.dtype)])
         else:
             self._adopt(value)
 

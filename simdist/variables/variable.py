@@ -18,6 +18,7 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
+from simdist.program.values import snapshot
 from simdist.variables.state import Cell, PlacementRecord
 
 __all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
@@ -139,7 +140,7 @@ class Variable(VariableHandle):
     def _update(self, rule: str, operand: Any) -> None:
         import jax.numpy as jnp
 
-        operand = jnp.asarray(getattr(operand, "value", operand), self.dtype)
+        operand = jnp.asarray(snapshot(getattr(operand, "value", operand)), self.dtype)
         if rule == "add":
             operand = jnp.broadcast_to(operand, self.shape)
         if tuple(operand.shape) != self.shape:
@@ -218,7 +219,7 @@ def canonical(value: Any, dtype: Any = None) -> Any:
     import jax
     import jax.numpy as jnp
 
-    value = getattr(value, "value", value)
+    value = snapshot(getattr(value, "value", value))
     if dtype is None and not isinstance(value, jax.Array):
         value = np.asarray(value)
         dtype = jax.dtypes.canonicalize_dtype(value.dtype)
