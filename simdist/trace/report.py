@@ -12,6 +12,9 @@ from typing import Any
 
 __all__ = ["format_summary"]
 
+# Of a large cluster a line names the largest only.
+NAMES_IN_A_LINE = 16
+
 NEVER = "-"
 
 
@@ -84,12 +87,24 @@ def _failure_table(failures: Sequence[dict[str, Any]]) -> list[str]:
 
 def _devices(numbers: dict[str, Any]) -> list[str]:
     shares = {task: row["utilisation"] for task, row in numbers["tasks"].items() if row["utilisation"]}
-    return [f"devices computed: {_shares(shares)}"] if shares else []
+    return [f"devices computed: {_shares(_most(shares))}{_others(shares)}"] if shares else []
 
 
 def _links(numbers: dict[str, Any]) -> list[str]:
-    sent = ", ".join(f"{link} {amount:,}" for link, amount in numbers["links"].items())
-    return [f"bytes by link: {sent}"] if sent else []
+    links = numbers["links"]
+    sent = ", ".join(f"{link} {amount:,}" for link, amount in _most(links).items())
+    return [f"bytes by link: {sent}{_others(links)}"] if sent else []
+
+
+def _most(values: dict[str, Any]) -> dict[str, Any]:
+    """All of a few values, and of many the largest, in the order in which they came."""
+    largest = sorted(values, key=lambda name: -values[name])[:NAMES_IN_A_LINE]
+    return {name: value for name, value in values.items() if name in largest}
+
+
+def _others(values: dict[str, Any]) -> str:
+    left = len(values) - NAMES_IN_A_LINE
+    return f", and {left} others" if left > 0 else ""
 
 
 def _queues(numbers: dict[str, Any]) -> list[str]:

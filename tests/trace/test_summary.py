@@ -199,3 +199,13 @@ def test_queue_that_was_sampled_once_at_the_end_has_that_length() -> None:
     trace = Trace()
     trace.counter("chief:0", "queue", 1.0, 2.0)
     assert trace.summary()["queues"] == {"chief:0": {"mean": 2.0, "max": 2.0}}
+
+
+def test_report_of_a_large_cluster_names_the_busiest_and_counts_the_others() -> None:
+    trace = Trace()
+    for number in range(40):
+        trace.span(f"worker:{number}", "compute", "step", 0.0, 1.0 + number)
+    line = next(line for line in format_summary(trace.summary()).splitlines() if line.startswith("devices computed"))
+    assert line.count("%") == 16
+    assert "worker:39 100.0 %" in line and "worker:0 " not in line
+    assert line.endswith("and 24 others")
