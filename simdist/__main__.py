@@ -65,9 +65,11 @@ def _bench(options: argparse.Namespace) -> int:
     if unknown or not known:
         print(f"No benchmark {', '.join(unknown) or 'at all'}; there are: {', '.join(known) or 'none (not a checkout)'}.", file=sys.stderr)
         return 2
-    for name in options.names or known:
-        subprocess.check_call([sys.executable, str(known[name])])
-    return 0
+    failed = [name for name in options.names or known if subprocess.call([sys.executable, str(known[name])])]
+    if failed:
+        print(f"Did not run here: {', '.join(failed)} (see the message above).", file=sys.stderr)
+    # Without names, one that needs something that is not installed is no failure.
+    return 1 if failed and options.names else 0
 
 
 def _doctor(options: argparse.Namespace) -> int:
