@@ -1,0 +1,106 @@
+"""Packing: a few large collectives instead of many small ones.
+
+A step pays its latency however little it carries, so small gradients are laid end to end and reduced together. But what is
+packed must wait for its last gradient. Gradients are therefore packed in reverse order: the last layer's are
+ready first, and its pack can be on its way while the first layers are still being computed.
+
+The rule of `group_by_size` is TensorFlow's: a pack is closed once it has *exceeded* the limit, so packs are as
+large as the limit or larger. With a limit of 0 there is no packing by size.
+
+Taught in lesson 03.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["group_by_size", "pack_gradients", "split_in_packs"]
+
+
+def group_by_size(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
+    """Which tensors go together, in the order in which they are given.
+
+    Args:
+        sizes_bytes: bytes of each tensor.
+        bytes_per_pack: a new pack begins after one that has more bytes than this; 0: everything in one pack.
+
+    Returns:
+        For each pack the positions of its tensors; without tensors no pack.
+
+    Raises:
+        InvalidArgumentError: a negative limit.
+
+    Example:
+        >>> group_by_size([128, 32, 800, 4], bytes_per_pack=200)
+        [[0, 1, 2], [3]]
+        >>> group_by_size([4, 4, 4], bytes_per_pack=4)
+        [[0, 1], [2]]
+    """
+    if bytes_per_pack < 0:
+        raise InvalidArgumentError(f"bytes_per_pack={bytes_per_pack} is negative; give 0 (everything in one pack) or more.")
+    packs: list[list[int]] = []
+    packed_bytes = 0
+    for position, size_bytes in enumerate(sizes_bytes):
+        if not packs or packed_bytes > bytes_per_pack > 0:
+            packs.append([])
+            packed_bytes = 0
+        packs[-1].append(position)
+        packed_bytes += size_bytes
+    return packs
+
+
+def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_per_pack: int = 0) -> list[list[int]]:
+    """Which gradients are reduced together: the last one first, and each pack of one dtype.
+
+    Args:
+        sizes_bytes: bytes of each gradient, in the order of the variables. Leave sparse ones out: they are never packed.
+        dtypes: of each gradient.
+        bytes_per_pack: as in `group_by_size`; 0, the default: one pack for each dtype.
+
+    Returns:
+        For each pack the positions of its gradients; dtypes in the order in which they first come up from the back.
+
+    Raises:
+        InvalidArgumentError: a negative limit, or not one dtype for each gradient.
+
+    Example:
+        >>> pack_gradients([400, 40, 4], ["float32", "float32", "float16"])
+        [[2], [1, 0]]
+        >>> pack_gradients([400, 40, 4], ["float32"] * 3, bytes_per_pack=40)
+        [[2, 1], [0]]
+    """
+    if len(dtypes) != len(sizes_bytes):
+        raise InvalidArgumentError(f"Give one dtype for each gradient; got {len(dtypes)} for {len(sizes_bytes)}.")
+    by_dtype: dict[object, list[int]] = {}
+    for position in reversed(range(len(sizes_bytes))):
+        by_dtype.setdefault(dtypes[position], []).append(position)
+    return [
+        [positions[place] for place in pack]
+        for positions in by_dtype.values()
+        for pack in group_by_size([sizes_bytes[position] for position in positions], bytes_per_pack)
+    ]
+
+
+def split_in_packs(total_elements: int, num_packs: int) -> list[int]:
+    """How many elements each part has when everything, laid end to end, is cut in so many parts.
+
+    Args:
+        total_elements: of all tensors together.
+        num_packs: parts.
+
+    Returns:
+        Each part's elements: the total divided by the number of parts and rounded down; the last one takes what is left.
+
+    Raises:
+        InvalidArgumentError: less than one part, or less than 0 elements.
+
+    Example:
+        >>> split_in_packs(10, 4)
+        [2, 2, 2, 4]
+    """
+    if num_packs < 1 or total_elements < 0:
+        raise InvalidArgumentError(f"Cannot cut {total_elements} elements in {num_packs} packs; give 0 or more elements, 1 or more packs.")
+    each = total_elements // num_packs
+    return [each] * (num_packs - 1) + [total_elements - each * (num_packs - 1)]
