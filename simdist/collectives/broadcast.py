@@ -1,7 +1,7 @@
 """Broadcast: what rank 0 has, everybody gets.
 
-A binomial tree: whoever has the data sends it on, so that the number of those who have it doubles in each step. The first
-half of the journey is the longest: rank 0 sends to the middle first, and to its neighbour last.
+A binomial tree: whoever has the data sends it on, so that the number of those who have it doubles in each step. Rank 0
+sends to the rank in the middle first, and to its neighbour last.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.2.
 

@@ -37,8 +37,8 @@ def bus_bandwidth(kind: str, num_ranks: int, size_bytes: float, seconds: float) 
         InvalidArgumentError: another kind, less than one rank, or a time that is not positive.
 
     Example:
-        >>> bus_bandwidth("all_reduce", num_ranks=8, size_bytes=1e9, seconds=0.175)
-        10000000000.0
+        >>> bus_bandwidth("all_reduce", num_ranks=8, size_bytes=1e9, seconds=0.25)
+        7000000000.0
     """
     if kind not in TIMES_ALL_OTHERS:
         raise InvalidArgumentError(f"There is no bus bandwidth of {kind!r}. {did_you_mean(kind, TIMES_ALL_OTHERS)}")
