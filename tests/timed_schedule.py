@@ -24,7 +24,7 @@ class TimedSchedule:
         self.latency_s = latency_s
         self.left: list[Counter[int]] = [Counter() for _ in ranks]
         self.waiting: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
-        for transfer in schedule.transfers:
+        for transfer in schedule.transfers:  # in the order of their steps, and so are the keys of `left`
             for rank in (transfer.source, transfer.target):
                 self.left[rank][transfer.step] += 1
                 self.waiting[rank, transfer.step].append(transfer)
@@ -41,14 +41,16 @@ class TimedSchedule:
         return self.clock.now
 
     def _take_part(self, rank: int) -> None:
-        step = min(self.left[rank], default=None)
-        if step is None:
-            return
-        for transfer in self.waiting[rank, step]:
-            both = min(self.left[transfer.source]) == step == min(self.left[transfer.target])
+        step = self._step_of(rank)
+        for transfer in self.waiting.get((rank, step), []):
+            both = self._step_of(transfer.source) == step == self._step_of(transfer.target)
             if both and transfer not in self.started:
                 self.started.add(transfer)
                 self.clock.after(self.latency_s, self._flow, transfer)
+
+    def _step_of(self, rank: int) -> int:
+        """The step that a rank takes part in; -1 when it is done."""
+        return next(iter(self.left[rank]), -1)
 
     def _flow(self, transfer: Transfer) -> None:
         route = (self.outs[transfer.source], self.ins[transfer.target])
