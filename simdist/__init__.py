@@ -18,20 +18,21 @@ from simdist.data import (
 )
 from simdist.debugging import debug
 from simdist.program.function import function
+from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.server import Server
-from simdist.strategies.base import ReduceOp
+from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.context import get_replica_context, get_strategy, has_strategy
 from simdist.strategies.mirrored import MirroredStrategy
 from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.strategies.per_replica import PerReplica
 from simdist.variables.checks import check_numerics
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
 from simdist.variables.sharded import ShardedVariable
-from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.variable import Variable
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """From a traced step to a program: the jaxpr is cut at its markers.
 
-Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, reductions) and
+Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, exchanges) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
 result of an equation of stage s belongs to stage s + 1; an update comes after earlier updates, and a read after the
 updates of its variable. Equations that need nothing (constants, iotas) are repeated in each stage that uses them, so
@@ -14,12 +14,13 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.program.exchange import EXCHANGE
 from simdist.program.kernels import kernel_of
 from simdist.program.operations import (
-    AllReduce,
     Argument,
     Check,
     Compute,
+    Meet,
     Next,
     Operation,
     Program,
@@ -35,7 +36,7 @@ from simdist.program.values import Aval
 __all__ = ["cut"]
 
 Var = Any
-MARKER = "simdist_marker"
+MARKERS = ("simdist_marker", EXCHANGE)
 
 
 def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Callable[[list[Any]], Any]) -> Program:
@@ -68,8 +69,8 @@ class _Cutter:
     def program(self, rebuild: Callable[[list[Any]], Any]) -> Program:
         by_stage: dict[int, list[Any]] = {}
         for eqn in self.jaxpr.eqns:
-            if eqn.primitive.name == MARKER:
-                by_stage.setdefault(self.marker_stage[eqn.params["number"]], []).append(eqn)
+            if eqn.primitive.name in MARKERS:
+                by_stage.setdefault(self.marker_stage[id(eqn)], []).append(eqn)
         results = [self._result(var) for var in self.jaxpr.outvars]
         operations: list[Operation] = []
         last = max([*by_stage, *self.stage.values(), 0])
@@ -82,27 +83,34 @@ class _Cutter:
     # -- stages ---------------------------------------------------------------------------------------------------
 
     def _find_stages(self) -> None:
-        last_update, updated = 0, dict[int, int]()
+        last_update, last_exchange, updated = 0, 0, dict[int, int]()
         for eqn in self.jaxpr.eqns:
             operands = [v for v in eqn.invars if not isinstance(v, jex_core.Literal)]
-            if eqn.primitive.name != MARKER:
+            if eqn.primitive.name not in MARKERS:
                 known = [self.stage[v] for v in operands if v in self.stage]
                 for var in eqn.outvars:
                     self.producer[var] = eqn
                     if known:
                         self.stage[var] = max(known)
                 continue
-            marker = self.markers[eqn.params["number"]]
             stage = max((self.stage.get(v, 0) + (v in self.producer) for v in operands), default=0)
-            if marker.kind == "read":
+            marker = self._marker(eqn)
+            if marker is None:
+                # Replicas meet in the order that they wrote down, whatever else each of them does.
+                stage = last_exchange = max(stage, last_exchange)
+            elif marker.kind == "read":
                 stage = updated.get(id(marker.details["variable"]), 0)
             elif marker.kind in ("update", "check"):
                 stage = last_update = max(stage, last_update)
                 for variable in marker.details.get("variables", ()):
                     updated[id(variable)] = stage
-            self.marker_stage[eqn.params["number"]] = stage
+            self.marker_stage[id(eqn)] = stage
             for var in eqn.outvars:
                 self.stage[var] = stage
+
+    def _marker(self, eqn: Any) -> Marker | None:
+        """What a marker stands for; None for an exchange, which says so itself."""
+        return None if eqn.primitive.name == EXCHANGE else self.markers[eqn.params["number"]]
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
@@ -122,7 +130,7 @@ class _Cutter:
             used.update(v for eqn in eqns for v in eqn.invars if not isinstance(v, jex_core.Literal))
         used.update(v for v in self.jaxpr.outvars if not isinstance(v, jex_core.Literal))
         for eqn in self.jaxpr.eqns:
-            if eqn.primitive.name != MARKER and max((self.stage.get(v, 0) for v in eqn.outvars), default=0) > stage:
+            if eqn.primitive.name not in MARKERS and max((self.stage.get(v, 0) for v in eqn.outvars), default=0) > stage:
                 used.update(v for v in eqn.invars if not isinstance(v, jex_core.Literal) and v in self.stage)
         return [v for v in self.producer if v in used and self.stage.get(v, 0) == stage]
 
@@ -147,9 +155,11 @@ class _Cutter:
     # -- operations -----------------------------------------------------------------------------------------------
 
     def _operation(self, eqn: Any) -> Operation:
-        marker = self.markers[eqn.params["number"]]
-        details, operands = marker.details, tuple(self._result(v) for v in eqn.invars)
-        outputs = tuple(map(self._register, eqn.outvars))
+        operands, outputs = tuple(self._result(v) for v in eqn.invars), tuple(map(self._register, eqn.outvars))
+        marker = self._marker(eqn)
+        if marker is None:
+            return Meet(eqn.params["exchange"], operands, outputs)
+        details = marker.details
         match marker.kind:
             case "next":
                 return Next(details["iterator"], details["signature"], outputs)
@@ -161,8 +171,6 @@ class _Cutter:
                 return RandomKey(details["salt"], outputs[0])
             case "update":
                 return Update(details["rule"], details["variables"], operands)
-            case "all_reduce":
-                return AllReduce(details["reduce"], operands, outputs)
             case "check":
                 return Check(details["message"], operands[0])
             case kind:

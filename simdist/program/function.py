@@ -22,24 +22,36 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.operations import Program
+from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of, snapshot
 
-__all__ = ["BoundCall", "StepFunction", "fits_at_once", "function"]
+__all__ = ["BoundCall", "StepFunction", "fits", "fits_at_once", "function"]
 
 
 class TracedIterator:
-    """Stands for an iterator argument while a step is traced."""
+    """Stands for an iterator argument while a step is traced.
 
-    def __init__(self, tracer: Tracer, number: int) -> None:
+    Args:
+        distributed: whether each replica takes a part of each element.
+    """
+
+    def __init__(self, tracer: Tracer, number: int, distributed: bool = False) -> None:
         self.tracer = tracer
         self.number = number
+        self.distributed = distributed
 
     def __iter__(self) -> TracedIterator:
         return self
 
     def __next__(self) -> Any:
-        return self.tracer.next_batch(self.number)
+        if self.distributed and self.tracer.in_replica:
+            raise InvalidArgumentError(
+                "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
+                "strategy.run(fn, args=(next(iterator),))."
+            )
+        batch = self.tracer.next_batch(self.number)
+        return spread(batch) if self.distributed else batch
 
     get_next = __next__
 
@@ -49,11 +61,13 @@ class BoundCall:
     """The arguments of one call, sorted: iterators, arrays, and all that is fixed.
 
     Attributes:
+        own: for each leaf, whether it is the value of one replica, where others have others.
         key: what must be equal for two calls to be able to share a program, batches apart.
     """
 
     structure: Any
     leaves: tuple[Any, ...]
+    own: tuple[bool, ...]
     iterators: tuple[Any, ...]
     arrays: tuple[Any, ...]
     key: tuple[Any, ...]
@@ -62,13 +76,14 @@ class BoundCall:
 class StepFunction:
     """A step under ``@sd.function``. Calling it runs it under the strategy in scope."""
 
-    run_here: Callable[[StepFunction, BoundCall], Any] | None = None  # set by the strategies
+    run_here: Callable[[StepFunction, Sequence[Any], dict[str, Any]], Any] | None = None  # set by the strategies
+    strategy: Any = None  # the one that it has turned to when it was called outside of every scope
 
-    def __init__(self, fn: Callable[..., Any], seconds: float | None = None) -> None:
+    def __init__(self, fn: Callable[..., Any], seconds: float | None = None, name: str = "") -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.seconds = seconds
-        self.name = getattr(fn, "__name__", "step")
+        self.name = name or getattr(fn, "__name__", "step")
         self.traces = 0
         self._programs: dict[tuple[Any, ...], list[Program]] = {}
 
@@ -76,12 +91,13 @@ class StepFunction:
         if active_tracer() is not None:
             return self.fn(*args, **kwargs)
         assert StepFunction.run_here is not None
-        return StepFunction.run_here(self, self.bind(args, kwargs))
+        return StepFunction.run_here(self, args, kwargs)
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any], resolve: Callable[[Any], Any] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
-        leaves, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
-        leaves = [snapshot(resolve(leaf)) for leaf in leaves]
+        given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
+        leaves = [snapshot(resolve(leaf)) for leaf in given]
+        own = tuple([getattr(leaf, "is_per_replica", False) for leaf in given])
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
         fixed = tuple(("iterator",) if hasattr(leaf, "next_batch") else aval_of(leaf) if _is_array(leaf) else leaf for leaf in leaves)
@@ -92,7 +108,7 @@ class StepFunction:
                 f"{self.name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
                 "numbers or text, or close over the object."
             ) from None
-        return BoundCall(structure, tuple(leaves), iterators, arrays, (structure, fixed))
+        return BoundCall(structure, tuple(leaves), own, iterators, arrays, (structure, own, fixed))
 
     def program(self, call: BoundCall, context: Any = None) -> Program:
         """The program of a call: one that was traced before with the same signature, or a new one.
@@ -106,40 +122,70 @@ class StepFunction:
         """
         known = self._programs.setdefault((context, *call.key), [])
         for program in known:
-            if _fits(program, call):
+            if fits(program, call):
                 return program
-        self.traces += 1
-        program = self._trace(call)
+        program = self.trace(call)
         known.append(program)
-        _spare_the_collector()
         return program
 
-    def _trace(self, call: BoundCall) -> Program:
-        tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place))
-        fixed: list[Any] = []
+    def trace(self, call: BoundCall, rank: int = 0, num_replicas: int = 1, agreed: Sequence[Any] = (), options: Any = None) -> Program:
+        """Run the step's Python once, as a replica (see `Tracer`)."""
+        self.traces += 1
+        tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place), rank, num_replicas, agreed, options)
+        kept = _Results()
         structures: list[Any] = []
 
         def step() -> list[Any]:
             arrays = iter(tracer.mark("argument", [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
             numbers = iter(range(len(call.iterators)))
             leaves = [
-                TracedIterator(tracer, next(numbers)) if hasattr(leaf, "next_batch") else next(arrays) if _is_array(leaf) else leaf
-                for leaf in call.leaves
+                TracedIterator(tracer, next(numbers), own)
+                if hasattr(leaf, "next_batch")
+                else _given(tracer, next(arrays) if _is_array(leaf) else leaf, own)
+                for leaf, own in zip(call.leaves, call.own, strict=True)
             ]
             args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
             results, structure = jax.tree_util.tree_flatten(self.fn(*args, **kwargs), is_leaf=lambda x: x is None)
             structures.append(structure)
-            fixed.extend(None if _is_array(result) else (result,) for result in results)
-            return [result for result in results if _is_array(result)]
+            return kept.sort(results)
 
         closed = tracer.trace(step)
 
-        def rebuild(arrays: list[Any]) -> Any:
-            remaining = iter(arrays)
-            leaves = [next(remaining) if item is None else item[0] for item in fixed]
-            return jax.tree_util.tree_unflatten(structures[0], leaves)
+        program = replace(
+            cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),
+            seconds=self.seconds,
+            exchanges=tuple(tracer.exchanges),
+            rank=rank if tracer.asked_rank else None,
+        )
+        _spare_the_collector()
+        return program
 
-        return replace(cut(self.name, closed, tracer.markers, rebuild), seconds=self.seconds)
+
+class _Results:
+    """What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Any] = []
+
+    def sort(self, results: Sequence[Any]) -> list[Any]:
+        """Keep what is no array; give the arrays."""
+        arrays: list[Any] = []
+        for result in results:
+            own = isinstance(result, PerReplica)
+            parts, structure = jax.tree_util.tree_flatten(result.own) if isinstance(result, OwnValue) else ([result], None)
+            self.leaves.append((own, structure, [None if _is_array(part) else (part,) for part in parts]))
+            arrays += [part for part in parts if _is_array(part)]
+        return arrays
+
+    def put_back(self, arrays: list[Any]) -> list[Any]:
+        """The leaves, with these arrays; what is of one replica is an `OwnResult`."""
+        remaining = iter(arrays)
+        leaves: list[Any] = []
+        for own, structure, parts in self.leaves:
+            values = [next(remaining) if part is None else part[0] for part in parts]
+            value = values[0] if structure is None else jax.tree_util.tree_unflatten(structure, values)
+            leaves.append(OwnResult(value) if own else value)
+        return leaves
 
 
 _spared: list[bool] = []
@@ -155,11 +201,18 @@ def _spare_the_collector() -> None:
         gc.set_threshold(max(50_000, gc.get_threshold()[0]), *gc.get_threshold()[1:])
 
 
+def _given(tracer: Tracer, value: Any, own: bool) -> Any:
+    if not own or tracer.num_replicas == 1:
+        return value
+    tracer.knows_itself = tracer.knows_itself or not _is_array(value)
+    return OwnValue(tracer, value)
+
+
 def _is_array(value: Any) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.core.Tracer))
 
 
-def _fits(program: Program, call: BoundCall) -> bool:
+def fits(program: Program, call: BoundCall) -> bool:
     """Whether the next batches of the call's iterators have the signatures that the program was traced with.
 
     Raises:

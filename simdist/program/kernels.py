@@ -1,6 +1,6 @@
 """Compiled computations, one for each structure: the same step written in ten mains is one kernel.
 
-A kernel is a jaxpr without constants (they are inputs), found again by its text. All plans of the ledger run the same
+A kernel is a jaxpr, found again by its text and its constants (tables of indices; what a step closes over is an input). All plans of the ledger run the same
 kernels, which is why their bits agree (class E1).
 """
 
@@ -32,7 +32,7 @@ def compiler_options() -> dict[str, str]:
     return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options
 
 
-_kernels: dict[tuple[str, str], Kernel] = {}
+_kernels: dict[tuple[Any, ...], Kernel] = {}
 
 
 class Kernel:
@@ -67,14 +67,12 @@ def kernel_of(name: str, function: Callable[..., Sequence[Any]], in_avals: Seque
 
     Args:
         name: what it is, for people.
-        function: takes arrays of `in_avals`, returns a sequence of arrays; closes over no arrays.
+        function: takes arrays of `in_avals`, returns a sequence of arrays.
         in_avals: shapes and dtypes of the inputs.
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     closed = jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs)
-    if closed.consts:
-        raise ValueError(f"the kernel {name!r} closes over {len(closed.consts)} arrays; pass them as inputs")
-    key = (name, str(closed.jaxpr))
+    key = (name, str(closed.jaxpr), tuple((str(np.asarray(const).dtype), np.asarray(const).tobytes()) for const in closed.consts))
     kernel = _kernels.get(key)
     if kernel is None:
         kernel = _kernels[key] = Kernel(name, closed)

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from simdist.program.exchange import Exchange
 from simdist.program.kernels import Kernel
 from simdist.program.values import Aval
 
 __all__ = [
-    "AllReduce",
     "Argument",
     "Check",
     "Compute",
+    "Meet",
     "Next",
     "Operation",
     "Program",
@@ -40,18 +41,20 @@ class VariableHandle:
         name: for people.
         shape, dtype: of the whole variable, however it is sharded.
         placement: where its value lives; belongs to the strategy that made it.
-        summed: whether the increments of all replicas count, or those of one speak for all.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     placement: Any
-    summed: bool = False
 
     @property
     def aval(self) -> Aval:
         return Aval(self.shape, self.dtype)
+
+    def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
+        """What a replica's assignment or increment becomes where several replicas make it at the same time."""
+        return operand
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,10 @@ class Update:
 
 
 @dataclass(frozen=True)
-class AllReduce:
-    """Combine one value of every replica; all replicas get the result."""
+class Meet:
+    """Exchange one or more arrays with the other replicas."""
 
-    reduce: str
+    exchange: Exchange
     operands: tuple[Register, ...]
     outputs: tuple[Register, ...]
 
@@ -135,7 +138,7 @@ class Return:
     rebuild: Callable[[list[Any]], Any]
 
 
-Operation = Next | Argument | Read | RandomKey | Compute | Update | AllReduce | Check | Return
+Operation = Next | Argument | Read | RandomKey | Compute | Update | Meet | Check | Return
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +151,8 @@ class Program:
         constants: registers that hold arrays from tracing time.
         avals: shape and dtype of every register.
         seconds: how long its computation takes, where the user has declared it.
+        exchanges: what its replica meets the others for, in order.
+        rank: the only replica that it is for; None where it is the same for all of its kind.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
 
@@ -156,6 +161,8 @@ class Program:
     constants: dict[Register, Any]
     avals: dict[Register, Aval]
     seconds: float | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    rank: int | None = None
 
     @cached_property
     def signatures(self) -> tuple[tuple[int, Any], ...]:

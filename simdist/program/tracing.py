@@ -19,8 +19,9 @@ import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.exchange import Exchange, bind_exchange
 from simdist.program.operations import VariableHandle
-from simdist.program.values import Aval
+from simdist.program.values import Aval, aval_of
 
 __all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_tracing", "is_under_a_trace"]
 
@@ -47,20 +48,44 @@ class Marker:
 
 
 class Tracer:
-    """Collects the markers of one step.
+    """Collects the markers of one step, as one of its replicas runs it.
 
     Args:
         batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
+        rank: the replica whose place is taken; what it traces holds for all of its kind unless it asks for `rank`.
+        num_replicas: how many take the step together.
+        agreed: what each replica gives to each exchange, where that is known from an earlier trace: avals by exchange and rank.
+        options: what the strategy wants of the exchange of gradients.
+
+    Attributes:
+        exchanges: what the replica meets the others for, in order.
+        asked_rank: whether the step asked which replica it is.
+        knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
+        in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
+        global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
     """
 
-    def __init__(self, batch_of: Callable[[int, int], Any] | None = None) -> None:
+    def __init__(
+        self,
+        batch_of: Callable[[int, int], Any] | None = None,
+        rank: int = 0,
+        num_replicas: int = 1,
+        agreed: Sequence[Sequence[tuple[Aval, ...]]] = (),
+        options: Any = None,
+    ) -> None:
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
         self.overlays: list[Overlay] = []
-        self.seeds: dict[tuple[int, int], Any] = {}
-        self.replica = 0  # whose turn it is, where several replicas are traced side by side
-        self.leading = True  # whether that is the replica that speaks for all
+        self.seeds: dict[int, Any] = {}
+        self._rank = rank
+        self.num_replicas = num_replicas
+        self.agreed = agreed
+        self.options = options
+        self.exchanges: list[Exchange] = []
+        self.asked_rank = self.knows_itself = False
+        self.in_replica = False
+        self.global_rows: dict[int, int] = {}
         self._outer: Any = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -105,6 +130,8 @@ class Tracer:
         batch = self.batch_of(iterator, place)
         self.taken[iterator] = place + 1
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
+        if hasattr(batch, "global_rows"):
+            self.global_rows[batch.num_rows] = batch.global_rows
         leaves = self.mark("next", [], avals, iterator=iterator, signature=batch.signature)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
@@ -119,27 +146,60 @@ class Tracer:
         return value
 
     def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
-        """Change variables; inside `value_and_grad` the change is carried out to the step.
-
-        What all replicas change in the same way is written down once; sums take the part of each replica.
-        """
-        if not self.leading and not all(variable.summed for variable in variables):
-            return
+        """Change variables; inside `value_and_grad` the change is carried out to the step."""
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
+        if isinstance(rule, str) and self.num_replicas > 1:
+            operands = [variable.aggregated(self, rule, operand) for variable, operand in zip(variables, operands, strict=True)]
         self.mark("update", operands, [], rule=rule, variables=tuple(variables))
 
     def random_key(self, generator: VariableHandle) -> Any:
-        """The state of a Keras seed generator: a fresh key for each step, then counted within the step."""
-        key = (id(generator), self.replica)
-        if key not in self.seeds:
-            self.seeds[key] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
-        return self.seeds[key]
+        """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
+        if id(generator) not in self.seeds:
+            self.seeds[id(generator)] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
+        return self.seeds[id(generator)]
 
     def set_random_key(self, generator: VariableHandle, value: Any) -> None:
         """A Keras seed generator counts on, within this step only."""
-        self.seeds[id(generator), self.replica] = value
+        self.seeds[id(generator)] = value
+
+    # -- replicas -------------------------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """Which replica this is. Whoever asks gets a trace for this replica alone."""
+        self.asked_rank = self.knows_itself = True
+        return self._rank
+
+    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "") -> list[Any]:
+        """Exchange arrays with the other replicas (see `simdist.program.exchange`).
+
+        Returns:
+            For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
+        """
+        values = [jax.numpy.asarray(value) for value in values]
+        gathers = kind == "all_gather"
+        if not values or self.num_replicas == 1:
+            return [values] * self.num_replicas if gathers else values
+        own = tuple(aval_of(value) for value in values)
+        number = len(self.exchanges)
+        theirs = self.agreed[number] if number < len(self.agreed) else [own] * self.num_replicas
+        outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
+        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label)
+        self.exchanges.append(exchange)
+        results = bind_exchange(exchange, self._in_step(values))
+        if not gathers:
+            return results
+        each = iter(results)
+        return [[next(each) for _ in avals] for avals in theirs]
+
+    def _in_step(self, values: Sequence[Any]) -> list[Any]:
+        """Constants become values of the step, so that the exchange is written down and not carried out."""
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return list(values)
+        with jex_core.set_current_trace(self._outer):
+            return [value + jax.numpy.zeros((), value.dtype) for value in values]
 
     @contextmanager
     def overlay(self, values: dict[int, Any]) -> Iterator[Overlay]:

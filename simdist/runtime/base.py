@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, ReadGroups, Run
+from simdist.runtime.linked import ApplyAll, CheckFinite, Meeting, ReadGroups, Run
 
 __all__ = ["TaskRuntime"]
 
@@ -33,6 +33,10 @@ class TaskRuntime(Protocol):
 
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         """Call a kernel on this task's device."""
+        ...
+
+    def meet(self, op: Meeting, operands: Bundle) -> Bundle:
+        """Exchange arrays with the other replicas of the step; done when this replica has what it gets."""
         ...
 
     def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:

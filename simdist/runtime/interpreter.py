@@ -7,7 +7,7 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import TaskRuntime
-from simdist.runtime.linked import ApplyAll, LinkedProgram, MakeKey, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, LinkedProgram, MakeKey, Meeting, ReadGroups, Run, TakeBatch
 
 __all__ = ["run_step"]
 
@@ -43,6 +43,8 @@ def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any],
                 slots[slot] = bundle
         elif isinstance(op, ApplyAll):
             task.apply(op, [slots[part.operands] for part in op.parts])
+        elif isinstance(op, Meeting):
+            slots[op.output] = task.meet(op, slots[op.operands])
         elif isinstance(op, TakeBatch):
             batches.append(task.next_batch(iterators[op.iterator]))
         elif isinstance(op, MakeKey):

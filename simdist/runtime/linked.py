@@ -13,11 +13,12 @@ from typing import Any
 from simdist.hardware import MemoryAccount
 from simdist.program.cost import Cost
 from simdist.program.entry import Site
+from simdist.program.exchange import Exchange
 from simdist.program.operations import Program
 from simdist.program.values import Bundle
 from simdist.variables.state import Group
 
-__all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram", "MakeKey", "ReadGroups", "Run", "Slot", "TakeBatch"]
+__all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram", "MakeKey", "Meeting", "ReadGroups", "Run", "Slot", "TakeBatch"]
 
 Slot = int
 
@@ -59,7 +60,15 @@ class Run:
     batch: int | None
     host: tuple[tuple[str, int], ...]  # ("batch", n): leaves of a further batch; ("key", n); ("argument", n)
     outputs: tuple[Slot, ...]
-    all_reduce_bytes: int | None = None  # set for a reduction over the devices of the task: what each of them gives
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """Exchange the bundle of a slot with the other replicas; what comes out goes to another slot."""
+
+    exchange: Exchange
+    operands: Slot
+    output: Slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +97,7 @@ class CheckFinite:
     message: str
 
 
-LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | ApplyAll | CheckFinite
+LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | Meeting | ApplyAll | CheckFinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +121,11 @@ class LinkedProgram:
     peak_bytes: int
     read_bytes: dict[str, int]
 
-    def require_memory(self, memory: MemoryAccount, devices: int = 1) -> None:
+    def require_memory(self, memory: MemoryAccount) -> None:
         """Make sure that a step fits into a task's memory, beside what is there already.
 
         Raises:
             ResourceExhaustedError: it does not.
         """
         needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
-        memory.require(f"a step of {self.program.name} (what it reads, its batch and its intermediate values)", needed // devices)
+        memory.require(f"a step of {self.program.name} (what it reads, its batch and its intermediate values)", needed)

@@ -22,10 +22,10 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.ledger import Ledger
 from simdist.program.memory import temporaries_bytes
 from simdist.program.operations import (
-    AllReduce,
     Argument,
     Check,
     Compute,
+    Meet,
     Next,
     Program,
     RandomKey,
@@ -41,31 +41,38 @@ from simdist.runtime.linked import (
     LinkedOperation,
     LinkedProgram,
     MakeKey,
+    Meeting,
     ReadGroups,
     Run,
     Slot,
     TakeBatch,
 )
-from simdist.runtime.updating import assigning, cells_by_task, join_groups
+from simdist.runtime.updating import assigning, cells_by_owner, join_groups
 from simdist.variables.state import Cell, Group, Layout
 
-__all__ = ["link"]
+__all__ = ["link", "prepare"]
 
 Register = int
 
 
-def link(program: Program, layout: Layout, ledger: Ledger) -> LinkedProgram:
+def link(program: Program, layout: Layout, ledger: Ledger, replica: int = 0) -> LinkedProgram:
     """Link a program against a layout, whose groups are joined where the program's updates ask for it.
 
     Args:
         program: what was traced.
         layout: the groups of the strategy.
         ledger: will compute it; gives the arrays of groups that must be joined anew.
+        replica: who runs it, by its place among the replicas that are driven here.
     """
+    prepare(program, layout, ledger, replica)
+    return _Linker(program, layout, ledger, replica).link()
+
+
+def prepare(program: Program, layout: Layout, ledger: Ledger, replica: int) -> None:
+    """Join the groups that the program's updates ask for."""
     for op in program.operations:
         if isinstance(op, Update):
-            join_groups(op, layout, ledger.arrays)
-    return _Linker(program, layout, ledger).link()
+            join_groups(op, replica, layout, ledger.arrays)
 
 
 @dataclass
@@ -77,8 +84,9 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout, ledger: Ledger) -> None:
+    def __init__(self, program: Program, layout: Layout, ledger: Ledger, replica: int) -> None:
         self.program = program
+        self.replica = replica
         self.layout = layout
         self.ledger = ledger
         self.num_slots = 0
@@ -123,8 +131,8 @@ class _Linker:
                     self._compute(op, operations[place + 1 :])
                 case Update():
                     self._update(op)
-                case AllReduce():
-                    self._all_reduce(op, operations[place + 1 :])
+                case Meet():
+                    self._meet(op)
                 case Check():
                     self.operations.append(CheckFinite(self._pack([(op.operand, None)]), op.message))
                 case Return():
@@ -153,7 +161,8 @@ class _Linker:
         for op in self.operations:
             if isinstance(op, ReadGroups):
                 for group, slot, _ in op.groups:
-                    sizes[group.task] = sizes.get(group.task, 0) + num_bytes(self.slot_avals[slot])
+                    for place in group.places:
+                        sizes[place] = sizes.get(place, 0) + num_bytes(self.slot_avals[slot])
         return sizes
 
     def _slot(self, avals: tuple[Aval, ...]) -> Slot:
@@ -167,7 +176,7 @@ class _Linker:
         wanted: dict[int, tuple[Group, Slot, int]] = {}
         for op in reads:
             placement: Any = op.variable.placement
-            cells: list[Cell] = placement.cells if placement.spread == "shards" else placement.cells[:1]
+            cells: list[Cell] = placement.read_by(self.replica)
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
                 group = cell.group
@@ -191,38 +200,26 @@ class _Linker:
 
     def _compute(self, op: Compute, later: Sequence[Any]) -> None:
         """Link a kernel: its results are cut into one bundle for each consumer."""
-        self._produce(op.kernel.function, op.inputs, list(op.outputs), later, None)
+        self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
 
-    def _all_reduce(self, op: AllReduce, later: Sequence[Any]) -> None:
-        """Add the replicas' values in the order of the ring that starts at replica 0."""
-        count = len(op.outputs)
-        replicas = len(op.operands) // count
+    def _meet(self, op: Meet) -> None:
+        """What comes out of an exchange is one bundle, as it came."""
+        operands = self._pack([(register, None) for register in op.operands])
+        slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
+        self.operations.append(Meeting(op.exchange, operands, slot))
+        self.packed[tuple((register, None) for register in op.outputs)] = slot
+        for position, register in enumerate(op.outputs):
+            self.source[register] = [("slot", slot, position)]
 
-        def combine(*arrays: Any) -> list[Any]:
-            totals = list(arrays[:count])
-            for replica in range(1, replicas):
-                totals = [a + b for a, b in zip(totals, arrays[replica * count : (replica + 1) * count], strict=True)]
-            return [total / replicas for total in totals] if op.reduce == "mean" else totals
-
-        size = num_bytes([self.program.avals[register] for register in op.outputs])
-        self._produce(combine, op.operands, list(op.outputs), later, size)
-
-    def _produce(
-        self,
-        function: Callable[..., Any],
-        inputs: Sequence[Register],
-        outputs: list[Register],
-        later: Sequence[Any],
-        reduced: int | None,
-    ) -> None:
+    def _produce(self, function: Callable[..., Any], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Any]) -> None:
         made = set(outputs)
         bundles: list[_Bundled] = []
         for consumer in later:
             for pieces in self._consumed(consumer):
                 mine = [piece for piece in pieces if piece[0] in made]
-                if mine and (isinstance(consumer, (Compute, AllReduce)) or len(mine) == len(pieces)):
+                if mine and (isinstance(consumer, Compute) or len(mine) == len(pieces)):
                     bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
-        self._run(function, inputs, outputs, bundles, reduced)
+        self._run(function, inputs, outputs, bundles)
         for bundle in bundles:
             self.packed[tuple(bundle.pieces)] = bundle.slot
             for position, (register, rows) in enumerate(bundle.pieces):
@@ -233,10 +230,10 @@ class _Linker:
         match op:
             case Compute():
                 return [[(register, None) for register in op.inputs]]
-            case AllReduce():
+            case Meet():
                 return [[(register, None) for register in op.operands]]
             case Update():
-                return [self._operand_pieces(op, cells) for cells in cells_by_task(op).values()]
+                return [self._operand_pieces(op, cells) for cells in cells_by_owner(op, self.replica).values()]
             case Check():
                 return [[(op.operand, None)]]
             case Return():
@@ -274,7 +271,6 @@ class _Linker:
         inputs: Sequence[Register],
         results: list[Register],
         bundles: list[_Bundled],
-        reduced: int | None = None,
     ) -> None:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
@@ -301,7 +297,7 @@ class _Linker:
         first = others[0][1] if others and others[0][0] == "batch" else None
         host = tuple(others if first is None else others[1:])
         outputs = tuple(bundle.slot for bundle in bundles)
-        self.operations.append(Run(site, self._cost(kernel), tuple(slots), first, host, outputs, reduced))
+        self.operations.append(Run(site, self._cost(kernel), tuple(slots), first, host, outputs))
 
     def _cost(self, kernel: Kernel) -> Cost:
         """What a kernel costs; a declared time is that of the first one, and the others come with it."""
@@ -324,7 +320,7 @@ class _Linker:
 
     def _update(self, op: Update) -> None:
         parts: list[Apply] = []
-        for cells in cells_by_task(op).values():
+        for cells in cells_by_owner(op, self.replica).values():
             group = cells[0][1].group
             slot = self._pack(self._operand_pieces(op, cells))
             positions = [cell.position for _, cell in cells]

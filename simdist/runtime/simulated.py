@@ -16,8 +16,9 @@ from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network, Torus
 from simdist.program.ledger import Ledger
 from simdist.runtime.membership import Decision, Membership
+from simdist.runtime.processor import Processor
 from simdist.runtime.task import Life, Task
-from simdist.simulation.fabric import Fabric
+from simdist.simulation.fabric import Fabric, Route
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
 from simdist.simulation.network import Link, SharedLinks
 from simdist.simulation.streams import derive_seed
@@ -85,6 +86,10 @@ class SimulatedRuntime:
 
     # -- messages -------------------------------------------------------------------------------------------------
 
+    def between(self, source: str, target: str) -> Route:
+        """The way between two places: tasks or devices."""
+        return self.fabric.route(self._place.get(source, source), self._place.get(target, target))
+
     def latency(self, source: Task, target: Task) -> float:
         """Seconds until an empty message has arrived."""
         return self.fabric.route(self._place[source.name], self._place[target.name]).latency_s
@@ -134,7 +139,8 @@ class SimulatedRuntime:
         task.life.alive, task.down_since_s = False, now
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
-        task.memory.clear()
+        for processor in task.processors.values():
+            processor.memory.clear()
         for listener in self.lost:
             listener(task)
         calls, task.calls = task.calls, {}
@@ -157,8 +163,7 @@ class SimulatedRuntime:
         """Start a task's process again, with the next incarnation and an empty memory."""
         if task.alive:
             return
-        task.begin(self.seed, task.incarnation + 1)
-        task.free_s = self.now
+        task.begin(self.seed, task.incarnation + 1, self.now)
         self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
         self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
         if task.name in self.mains:
@@ -170,9 +175,21 @@ class SimulatedRuntime:
         incarnation = task.incarnation
         self.send(task, self.chief, 0, lambda _: self._decide(self.membership.heartbeat(task.name, incarnation, self.now)))
 
-    def hold(self, task: str, name: str, size_bytes: int) -> None:
-        """Bytes of a variable or a slot that lie on a task from now on; negative: that are gone."""
-        memory = self.tasks[task].memory
+    def add_device(self, place: str, device: Device | None = None) -> Processor:
+        """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
+        task = self.task(place.partition("/")[0])
+        if place != task.name and place not in task.processors:
+            self.fabric.add_device(self._place[task.name], place)
+            self.trace.declare_lane(place)
+        return task.add_processor(place, device or task.device, self.seed)
+
+    def processor(self, place: str) -> Processor:
+        """The processor of a place."""
+        return self.tasks[place.partition("/")[0]].processors[place]
+
+    def hold(self, place: str, name: str, size_bytes: int) -> None:
+        """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone."""
+        memory = self.processor(place).memory
         if size_bytes >= 0:
             memory.allocate(name, size_bytes)
         else:

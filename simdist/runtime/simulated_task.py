@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from simdist.errors import InvalidArgumentError, OutOfRangeError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
 from simdist.runtime.calls import Part, Plan, Pushing, Reading
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
+from simdist.runtime.processor import Processor
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
 from simdist.simulation.streams import derive_seed
@@ -27,7 +28,7 @@ class SimulatedTask:
         task: where the program runs.
         with_reply: where given, updates of the chief's variables are handed to it instead of being sent: they travel with
             the reply of the closure, and count only if the closure completes.
-        devices: lanes of the task's devices, which share each kernel evenly; empty for one device on the task's own lane.
+        processor: which of the task's computes; default its own.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class SimulatedTask:
         runtime: SimulatedRuntime,
         task: Task,
         with_reply: Callable[[Apply, Bundle], None] | None = None,
-        devices: Sequence[str] = (),
+        processor: Processor | None = None,
     ) -> None:
         self.runtime = runtime
         self.task = task
         self.with_reply = with_reply
-        self.devices = devices or (task.name,)
+        self.processor = processor or task.processor
+        self.place = self.processor.place
         self.clock = runtime.clock
         self.trace = runtime.trace
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
@@ -98,21 +100,15 @@ class SimulatedTask:
 
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         now = self.clock.env._now
-        if op.all_reduce_bytes is not None:
-            category, (start, end) = "collective", self.task.occupy_for(now, self._ring_seconds(op.all_reduce_bytes))
-        else:
-            category, (start, end) = "compute", self.task.occupy(now, op.cost.share(len(self.devices)))
+        start, end = self.processor.occupy(now, op.cost)
         self.clock.sleep(end - now)
-        for lane in self.devices:
-            self.trace.span(lane, category, op.site.kernel.name, start, end)
+        self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
         return self.runtime.ledger.call(op.site, inputs, batch, host, (self.task.name, self.task.steps, end))
 
-    def _ring_seconds(self, size_bytes: int) -> float:
-        """2 (n - 1) steps, each with the latency and an n-th of the bytes; full-duplex links are not shared."""
-        network, n = self.runtime.network, len(self.devices)
-        for lane in self.devices:
-            self.trace.total(lane, "bytes_sent", 2 * (n - 1) / n * size_bytes)
-        return 2 * (n - 1) * (network.intra_host_latency + size_bytes / n / network.intra_host_bandwidth)
+    def meet(self, op: Meeting, operands: Bundle) -> Bundle:
+        raise FailedPreconditionError(
+            f"{self.task.name} was to meet other replicas ({op.exchange}), but its strategy has one replica for each step."
+        )
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
         if self.runtime.ledger.numerics == "off":

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from simdist.program.kernels import kernel_of
 from simdist.program.ledger import Ledger
 from simdist.program.values import snapshot
+from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import Placement
 
@@ -27,11 +27,15 @@ class Store:
     Args:
         ledger: computes what is looked at.
         observed: called at each look, with the name of what was looked at.
-        hold: called with task, name and bytes of whatever is stored.
+        hold: called with place, name and bytes of whatever is stored.
+        strategy: whose variables they are.
     """
 
-    def __init__(self, ledger: Ledger, observed: Callable[[str], None], hold: Callable[[str, str, int], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, observed: Callable[[str], None], hold: Callable[[str, str, int], None], strategy: Any = None
+    ) -> None:
         self.ledger = ledger
+        self.strategy = strategy
         self.layout = Layout(hold)
         self.observed = observed
 
@@ -50,8 +54,15 @@ class Store:
             return np.concatenate([np.asarray(array) for array in arrays], axis=0)
         if placement.combine == "first":
             return arrays[0]
+        if placement.combine == "none":
+            raise no_combination(variable)
         total = sum(np.asarray(array) for array in arrays)
         return total / len(arrays) if placement.combine == "mean" else total
+
+    def cell_value(self, variable: Any, cell: Cell) -> Any:
+        """The present value of one cell of a variable."""
+        self.observed(variable.name)
+        return self._array(cell)
 
     def _array(self, cell: Cell) -> Any:
         return self.ledger.arrays(cell.group.present())[cell.position]
@@ -60,12 +71,12 @@ class Store:
         """Assign to variables, or add to them, at once."""
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
+            summed = placement.spread == "replicas" and placement.combine == "sum"
+            if summed and rule == "add":
+                raise increment_of_sum(variable)
             for number, cell in enumerate(placement.cells):
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
-                if placement.spread == "replicas" and number and placement.combine == "sum":
-                    # The sum of the replicas is what was assigned: the first one holds it.
-                    part = jnp.zeros_like(part)
-                self._change(rule, cell, part)
+                self._change(rule, cell, _share(part, number, len(placement.cells)) if summed else part)
 
     def _change(self, rule: str, cell: Cell, operand: Any) -> None:
         group = cell.group
@@ -81,3 +92,11 @@ class Store:
         site = self.ledger.site(kernel, [avals], [avals])
         (group.bundle,) = self.ledger.call(site, (group.present(),), None, (operand,), f"{rule} {cell.name}")
         group.version += 1
+
+
+def _share(value: Any, replica: int, num_replicas: int) -> Any:
+    """What a replica holds of a value that is the sum of all: an equal part, of whole numbers with the rest at the first."""
+    if np.issubdtype(np.dtype(value.dtype), np.integer):
+        part = value // num_replicas
+        return part + value % num_replicas if replica == 0 else part
+    return value / num_replicas

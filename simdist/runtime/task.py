@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from simdist.hardware import Device, MemoryAccount
-from simdist.program.cost import Cost
+from simdist.runtime.processor import Processor
 from simdist.simulation.kernel import Fiber
-from simdist.simulation.streams import generator
 
 if TYPE_CHECKING:
     from simdist.runtime.calls import Call, Plan
@@ -33,12 +32,11 @@ class Task:
     """One task.
 
     Attributes:
-        factors: the random factors on the time of what this incarnation computes.
+        processor: its own one; its device has the figures.
+        processors: all of them, by place.
         steps: steps of all its incarnations.
-        free_s: when its device has done what it was given.
         slowness: factor on the time of everything that it computes.
         calls: requests in flight that it made or has to answer.
-        memory: who holds its device's memory.
         plans: the routes and latencies of the operations that it has run.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
@@ -47,8 +45,6 @@ class Task:
         self.name = name
         self.device = device
         self.life = Life(0)
-        self.factors = device.jitter.factors(generator(0, name))
-        self.free_s = 0.0
         self.slowness = 1.0
         self.steps = 0
         self.down_since_s = 0.0
@@ -56,13 +52,28 @@ class Task:
         self.calls: dict[Call, None] = {}
         self.local: dict[Any, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.memory = MemoryAccount(device.memory, name)
-        self._seconds: dict[Cost, float] = {}
+        self.processor = Processor(name, device, self)
+        self.processors = {name: self.processor}
+        self.occupy = self.processor.occupy
 
-    def begin(self, seed: int, incarnation: int) -> None:
+    def begin(self, seed: int, incarnation: int, now: float = 0.0) -> None:
         """Start an incarnation, with random streams of its own."""
         self.life = Life(incarnation)
-        self.factors = self.device.jitter.factors(generator(seed, self.name, incarnation, "jitter"))
+        for processor in self.processors.values():
+            processor.begin(seed, incarnation)
+            processor.free_s = now
+
+    def add_processor(self, place: str, device: Device, seed: int) -> Processor:
+        """One more processor, or the one that has this name already."""
+        if place not in self.processors:
+            self.processors[place] = Processor(place, device, self)
+            self.processors[place].begin(seed, self.incarnation)
+        return self.processors[place]
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """Who holds the memory of its own processor."""
+        return self.processor.memory
 
     @property
     def alive(self) -> bool:
@@ -71,21 +82,6 @@ class Task:
     @property
     def incarnation(self) -> int:
         return self.life.incarnation
-
-    def occupy(self, now: float, cost: Cost) -> tuple[float, float]:
-        """Give the device a program to run; it does one thing after the other. Returns (start, end) in seconds."""
-        seconds = self._seconds.get(cost)
-        if seconds is None:
-            declared = cost.seconds
-            seconds = self.device.seconds(cost.flops, cost.bytes_moved) if declared is None else declared
-            self._seconds[cost] = seconds
-        return self.occupy_for(now, seconds)
-
-    def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
-        """Like `occupy`, for work that takes so long on a task that is not slowed down."""
-        start = self.free_s if self.free_s > now else now
-        self.free_s = end = start + self.factors.apply(seconds) * self.slowness
-        return start, end
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, {'up' if self.alive else 'down'}, incarnation {self.incarnation})"

@@ -1,4 +1,4 @@
-"""What an update changes: which cells on each task, in which groups, and by which kernel where the rule is a plain one.
+"""What an update changes: which cells of each owner, in which groups, and by which kernel where the rule is a plain one.
 
 An optimizer brings rules of its own (`simdist.variables.optimizer`).
 """
@@ -11,29 +11,29 @@ from typing import Any
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
 from simdist.program.values import Aval, Bundle
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 
-__all__ = ["assigning", "cells_by_task", "join_groups"]
+__all__ = ["assigning", "cells_by_owner", "join_groups"]
 
 
-def cells_by_task(op: Update) -> dict[str, list[tuple[int, Cell]]]:
-    """The cells that an update changes on each task, with the number of their variable."""
-    cells: dict[str, list[tuple[int, Cell]]] = {}
+def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
+    """The cells that an update by one replica changes, with the number of their variable; by task, its own ones apart."""
+    cells: dict[Owner, list[tuple[int, Cell]]] = {}
     for number, variable in enumerate(op.variables):
-        for cell in variable.placement.cells:
-            cells.setdefault(cell.task, []).append((number, cell))
+        for cell in variable.placement.changed_by(replica):
+            cells.setdefault(owner_of(cell), []).append((number, cell))
     return cells
 
 
-def join_groups(op: Update, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
-    """Make one group of the cells that an update changes together, on each task."""
-    for task, cells in cells_by_task(op).items():
+def join_groups(op: Update, replica: int, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
+    """Make one group of the cells that an update changes together, for each owner."""
+    for owner, cells in cells_by_owner(op, replica).items():
         own = [cell for _, cell in cells]
         if isinstance(op.rule, str):
             if len({id(cell.group) for cell in own}) > 1:
                 layout.join(own, arrays_of)
         else:
-            op.rule.join(task, op.variables, cells, layout, arrays_of)
+            op.rule.join(owner, op.variables, cells, layout, arrays_of)
 
 
 def assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:

@@ -88,6 +88,23 @@ class Fabric:
         self._latency_s = {name: link.latency for name, link in figures.items()}
         self._routes: dict[tuple[str, str], Route] = {}
 
+    def add_device(self, host: str, device: str) -> None:
+        """One more device inside a host; its links have the figures of the network inside hosts.
+
+        Args:
+            host: a host of the fabric.
+            device: its name; begins with the host's and a slash.
+
+        Raises:
+            InvalidArgumentError: the host is unknown, or the name is taken or does not begin with the host's.
+        """
+        if host not in self.hosts:
+            raise _unknown("host", host, self.hosts)
+        for _, link in self._inside(self.hosts.index(host), [device]):
+            if link.name not in self._links:
+                self._links[link.name] = Link(link.name, link.bandwidth)
+                self._latency_s[link.name] = link.latency
+
     def route(self, source: str, target: str) -> Route:
         """The way from one place to another; the same object each time.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.tracing import active_tracer
 from simdist.simulation.task_context import active_context
 
-__all__ = ["ReplicaContext", "get_replica_context", "get_strategy", "has_strategy", "scope_hooks"]
+__all__ = ["ReplicaContext", "TakeOver", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "scope_hooks"]
 
 # What else must happen while a scope is open; Keras' adoption of variables registers itself here.
 scope_hooks: list[Callable[[Any], AbstractContextManager[Any]]] = []
@@ -21,22 +22,140 @@ _make_default: list[Callable[[], Any]] = []
 class ReplicaContext:
     """What code knows that runs for one replica.
 
-    Attributes:
-        replica_id_in_sync_group: 0 to n-1.
-        num_replicas_in_sync: n.
+    Args:
+        strategy: whose replica it is.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> strategy.run(lambda: sd.get_replica_context().replica_id_in_sync_group)
+        PerReplica(0, 1)
     """
 
-    def __init__(self, strategy: Any, replica_id: Any = 0) -> None:
+    def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
-        self.replica_id_in_sync_group = replica_id
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """0 to n - 1. A step that asks is traced once for each replica."""
+        tracer = active_tracer()
+        return 0 if tracer is None or tracer.num_replicas == 1 else tracer.rank
 
     @property
     def num_replicas_in_sync(self) -> int:
+        """How many replicas take a step together."""
         return self.strategy.num_replicas_in_sync
 
-    def all_reduce(self, op: Any, value: Any) -> Any:
-        """Combine the values of all replicas."""
-        return self.strategy.all_reduce_in_replica(op, value)
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The device of this replica."""
+        return (self.strategy.extended.worker_devices[self.replica_id_in_sync_group],)
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """The sum or the mean of the values of all replicas.
+
+        Args:
+            reduce_op: SUM or MEAN, or its name.
+            value: a structure of arrays, of the same shapes on every replica.
+            options: `CommunicationOptions` for this call.
+
+        Raises:
+            InvalidArgumentError: another operation, or the replicas give different shapes.
+        """
+        return self.strategy.all_reduce_in_replica(reduce_op, value, options)
+
+    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+        """The values of all replicas, one after the other along an axis.
+
+        Args:
+            value: a structure of arrays; lengths along the axis may differ.
+            axis: from 0; negative counts from the end.
+
+        Raises:
+            InvalidArgumentError: a scalar, or an axis that is not there.
+        """
+        return self.strategy.all_gather_in_replica(value, axis, options)
+
+    def merge_call(self, merge_fn: Callable[..., Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Call a function once across the replicas: ``merge_fn(strategy, *args)`` gets each argument as a `PerReplica`.
+
+        Returns:
+            What it returned; of a `PerReplica`, the value of this replica.
+        """
+        return self.strategy.merge_in_replica(merge_fn, args, kwargs or {})
+
+    def global_batch_size(self, own_rows: int) -> int:
+        """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset."""
+        tracer = active_tracer()
+        known = {} if tracer is None else tracer.global_rows
+        return known.get(own_rows, own_rows * self.num_replicas_in_sync)
+
+
+class TakeOver(Exception):
+    """A step that was begun under the default strategy turns to another one, which should run it."""
+
+    def __init__(self, strategy: Any) -> None:
+        super().__init__(strategy)
+        self.strategy = strategy
+
+
+@contextmanager
+def stepping(strategy: Any) -> Iterator[None]:
+    """A step is traced for this strategy."""
+    here = active_context().locals
+    outer, here["stepping"] = here.get("stepping"), strategy
+    try:
+        yield
+    finally:
+        here["stepping"] = outer
+
+
+def require_stepping(strategy: Any) -> None:
+    """Make sure that the step which is being traced runs under this strategy.
+
+    Raises:
+        TakeOver: it runs under the default one, and can begin again.
+        FailedPreconditionError: it runs under another one.
+    """
+    now = active_context().locals.get("stepping")
+    if active_tracer() is None or now is None or now is strategy:
+        return
+    if has_strategy():
+        raise FailedPreconditionError(
+            f"{type(strategy).__name__}.run was called in a step of {type(now).__name__}, whose scope is open. Call the step outside of "
+            "that scope, or make the model in the scope of the strategy that runs it."
+        )
+    raise TakeOver(strategy)
+
+
+@contextmanager
+def replica(strategy: Any) -> Iterator[None]:
+    """Code inside runs for one replica."""
+    with _side(ReplicaContext(strategy), True):
+        yield
+
+
+@contextmanager
+def across_replicas() -> Iterator[None]:
+    """Code inside runs across the replicas, though a replica called it."""
+    with _side(None, False):
+        yield
+
+
+@contextmanager
+def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
+    contexts = active_context().locals.setdefault("replica_contexts", [])
+    tracer = active_tracer()
+    outer = tracer is not None and tracer.in_replica
+    contexts.append(entry)
+    if tracer is not None:
+        tracer.in_replica = in_replica
+    try:
+        yield
+    finally:
+        contexts.pop()
+        if tracer is not None:
+            tracer.in_replica = outer
 
 
 def has_strategy() -> bool:
@@ -45,7 +164,10 @@ def has_strategy() -> bool:
 
 
 def get_strategy() -> Any:
-    """The strategy whose scope is open, or the default one: one replica, on this machine."""
+    """The strategy whose scope is open, or in whose step code runs; else the default one: one replica, on this machine."""
+    contexts = active_context().locals.get("replica_contexts")
+    if contexts and contexts[-1] is not None:
+        return contexts[-1].strategy
     stack = active_context().strategies
     if stack:
         return stack[-1]
@@ -64,12 +186,19 @@ def get_replica_context() -> ReplicaContext | None:
     contexts = active_context().locals.get("replica_contexts")
     if contexts:
         return contexts[-1]
-    if has_strategy() and active_tracer() is None:
-        return None
-    return None if has_strategy() else ReplicaContext(get_strategy())
+    here = active_context().locals.get("stepping")
+    return None if has_strategy() or here is not None else ReplicaContext(get_strategy())
+
+
+def in_cross_replica_context() -> bool:
+    """Whether code runs across the replicas of a strategy: in its scope, but not inside `run`."""
+    return get_replica_context() is None
 
 
 def require_cross_replica(what: str) -> None:
     """Raise unless code runs across replicas."""
-    if active_context().locals.get("replica_contexts"):
+    contexts = active_context().locals.get("replica_contexts")
+    if contexts and contexts[-1] is not None:
         raise FailedPreconditionError(f"{what} was called inside strategy.run; call it outside, across the replicas.")
+
+

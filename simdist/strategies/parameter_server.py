@@ -24,7 +24,8 @@ from simdist.strategies.base import Strategy
 from simdist.variables.partitioners import checked_partitions, row_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable, VariableAggregation, VariableSynchronization
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.variable import Placement, Variable
 
 __all__ = ["ParameterServerStrategy"]
 

@@ -40,6 +40,7 @@ SPAN_STYLES = {
     "update": SpanStyle("#009e73"),
     "apply": SpanStyle("#5fc9a8"),
     "collective": SpanStyle("#cc79a7"),
+    "wait": SpanStyle("#d9d9d9", level=0),
     "down": SpanStyle("#d1423f", level=3),
 }
 MARK_STYLES = {

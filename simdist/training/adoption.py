@@ -24,7 +24,8 @@ from simdist.program import tracing
 from simdist.program.values import snapshot
 from simdist.simulation.task_context import current_seed
 from simdist.strategies import context
-from simdist.variables.variable import Variable, VariableAggregation, VariableSynchronization
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "install"]
 
@@ -54,19 +55,10 @@ class AdoptedVariable(keras.Variable):
             self._adopt(value)
 
     def _adopt(self, value: Any) -> None:
-        summed = self._aggregation == "sum" and not self._trainable
-        aggregation = VariableAggregation(self._aggregation)
+        synchronization, aggregation = _roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
         with self._strategy.scope():
             own = Variable(
-                jnp.asarray(value),
-                name=self.path,
-                trainable=self._trainable,
-                synchronization=VariableSynchronization.ON_READ if summed else VariableSynchronization.AUTO,
-                aggregation=aggregation
-                if np.issubdtype(np.asarray(value).dtype, np.floating) or summed
-                else VariableAggregation.NONE
-                if aggregation is VariableAggregation.MEAN
-                else aggregation,
+                jnp.asarray(value), name=self.path, trainable=self._trainable, synchronization=synchronization, aggregation=aggregation
             )
         own.keras_variable = self  # pyright: ignore[reportAttributeAccessIssue]
         self.simdist_variable = own
@@ -82,7 +74,7 @@ class AdoptedVariable(keras.Variable):
         tracer = tracing.active_tracer()
         if own is None or tracer is None:
             return super().value
-        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else tracer.read(own))
+        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
 
     def numpy(self) -> np.ndarray:
         """The present value, as a numpy array."""
@@ -122,6 +114,26 @@ class AdoptedVariable(keras.Variable):
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value, where it lives."""
         return self.assign_add(-jnp.asarray(value))
+
+
+def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:
+    """How a Keras variable behaves where there are several replicas.
+
+    What is trained, and the optimizer's own, changes on all replicas alike. Metrics are summed when they are read. Other state
+    of layers (moving averages) is each replica's own, and their mean when it is read, as in Keras on TensorFlow.
+    """
+    on_read, auto = VariableSynchronization.ON_READ, VariableSynchronization.AUTO
+    if variable._trainable:
+        return auto, VariableAggregation.MEAN if floating else VariableAggregation.ONLY_FIRST_REPLICA
+    match variable._aggregation:
+        case "sum":
+            return on_read, VariableAggregation.SUM
+        case "mean":
+            return on_read, VariableAggregation.MEAN if floating else VariableAggregation.ONLY_FIRST_REPLICA
+        case "only_first_replica":
+            return auto, VariableAggregation.ONLY_FIRST_REPLICA
+        case _:
+            return (on_read, VariableAggregation.MEAN) if floating else (auto, VariableAggregation.ONLY_FIRST_REPLICA)
 
 
 class _StepScope(stateless_scope.StatelessScope):

@@ -22,7 +22,8 @@ from simdist.data import Dataset, DatasetCreator
 from simdist.errors import InvalidArgumentError
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.step import SplitIterator, build, train_step_of
+from simdist.strategies.distributed import DistributedDataset, DistributedIterator
+from simdist.training.step import build, train_step_of
 
 __all__ = ["evaluate", "fit", "predict"]
 
@@ -78,7 +79,7 @@ def fit(
 
 
 def _dataset(x: Any, y: Any, sample_weight: Any, batch_size: int | None, shuffle: bool) -> Any:
-    if isinstance(x, (Dataset, DatasetCreator, DistributedFromFunction)):
+    if isinstance(x, (Dataset, DatasetCreator, DistributedFromFunction, DistributedDataset)):
         if y is not None:
             raise InvalidArgumentError("y was given together with a dataset, whose elements hold their targets already. Leave y out.")
         return x
@@ -122,39 +123,35 @@ def _check_loss(logs: dict[str, Any], epoch: int, callbacks: Sequence[Any]) -> N
 
 
 class _LocalSteps:
-    """Steps on one task, one after the other."""
+    """Steps on the replicas of a synchronous strategy, one after the other."""
 
     def __init__(self, model: Any, source: Any) -> None:
         self.model = model
         self.strategy = model.simdist_strategy
-        if not isinstance(source, Dataset):
-            raise InvalidArgumentError(
-                f"Under {type(self.strategy).__name__}, fit takes an sd.Dataset or arrays; got {type(source).__name__}."
-            )
         self.source = source
         self.iterator = self._fresh()
-        build(model, self.iterator.peek(0))
+        build(model, self.iterator.sample())
         self.step = train_step_of(model)
 
-    def _fresh(self) -> SplitIterator:
-        return SplitIterator(iter(self.source), self.strategy.num_replicas_in_sync)
+    def _fresh(self) -> DistributedIterator:
+        if isinstance(self.source, DistributedDataset):
+            return iter(self.source)
+        if isinstance(self.source, DatasetCreator):
+            return iter(self.strategy.distribute_datasets_from_function(self.source))
+        return iter(self.strategy.distribute_dataset(self.source))
 
     def epoch(self, steps: int | None, callbacks: Any) -> None:
-        whole = self.source.cardinality() == steps or steps is None
-        if whole:
+        if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
             self.iterator = self._fresh()
         done = 0
         while steps is None or done < steps:
-            try:
-                self.iterator.begin_step()
-            except StopIteration:
+            if not self.iterator.has_next():
                 if steps is not None:
                     warnings.warn(f"The dataset ran out after {done} of {steps} steps; training stops here.", stacklevel=4)
                     self.model.stop_training = True
                 return
             callbacks.on_train_batch_begin(done)
-            call = self.step.bind((self.iterator, self.iterator.sizes), {})
-            self.strategy.run_step(self.step, call)
+            self.strategy.step(self.step, (self.iterator,), {})
             callbacks.on_train_batch_end(done, {})
             done += 1
 
@@ -191,7 +188,7 @@ class _CoordinatedSteps:
         done = 0
         while done < steps:
             count = min(per_closure, steps - done)
-            self.coordinator.schedule_steps(self.step, (self.iterator, None), {}, count)
+            self.coordinator.schedule_steps(self.step, (self.iterator,), {}, count)
             done += count
         self.coordinator.join()
 

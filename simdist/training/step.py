@@ -1,43 +1,19 @@
-"""One training step of a Keras model, as a step function; and what it needs: a built model, and split batches."""
+"""One training step of a Keras model, as a step function; and the model that it needs, built."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
-from simdist.data import replica_batch_sizes
 from simdist.program.function import StepFunction
 from simdist.strategies.context import get_replica_context
-from simdist.strategies.mirrored import MirroredStrategy
-from simdist.strategies.per_replica import PerReplica
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["SplitIterator", "build", "train_step_of"]
-
-
-class SplitIterator:
-    """An iterator whose elements come in parts, one for each replica that gets any rows."""
-
-    def __init__(self, iterator: Any, num_replicas: int) -> None:
-        self.iterator = iterator
-        self.num_replicas = num_replicas
-        self.parts: list[Any] = []
-        self.sizes: tuple[int, ...] = ()
-
-    def begin_step(self) -> None:
-        """Take the next element and split it; `sizes` are the rows of its parts."""
-        batch = self.iterator.next_batch()
-        self.sizes = tuple(size for size in replica_batch_sizes(batch.num_rows, self.num_replicas) if size)
-        self.parts = batch.split(self.sizes) if len(self.sizes) > 1 else [batch]
-
-    def peek(self, place: int) -> Any:
-        return self.parts[place] if self.parts else self.iterator.peek(place)
-
-    def next_batch(self) -> Any:
-        return self.parts.pop(0)
+__all__ = ["build", "train_step_of"]
 
 
 def build(model: Any, batch: Any) -> None:
@@ -69,32 +45,30 @@ def train_step_of(model: Any) -> StepFunction:
         return known[1]
     optimizer, strategy = Optimizer(model.optimizer), model.simdist_strategy
 
-    def replica_step(data: Any, weight: float) -> None:
+    def replica_step(data: Any) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
+        rows = jax.tree_util.tree_leaves(x)[0].shape[0]
+        context = get_replica_context()
+        weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
+        variables = model.trainable_variables
 
         def compute_loss() -> tuple[Any, Any]:
             y_pred = model(x, training=True)
             loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
             return loss * weight if weight != 1.0 else loss, (loss, y_pred)
 
-        (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, model.trainable_variables, has_aux=True)()
-        context = get_replica_context()
-        reduce = None if context is None else (lambda values: context.all_reduce("sum", values))
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True), reduce)
-        rows = jax.tree_util.tree_leaves(x)[0].shape[0]
-        model._loss_tracker.update_state(loss, sample_weight=rows)
-        if model._compile_metrics is not None:
-            model._compile_metrics.update_state(y, y_pred, sample_weight)
+        if rows:
+            (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            model._loss_tracker.update_state(loss, sample_weight=rows)
+            if model._compile_metrics is not None:
+                model._compile_metrics.update_state(y, y_pred, sample_weight)
+        else:
+            # A replica without rows meets the others with nothing: the mean over no rows would be no number.
+            optimizer.apply_gradients((jnp.zeros(variable.shape, variable.dtype), variable) for variable in variables)
 
-    def train_step(iterator: Any, sizes: tuple[int, ...] | None) -> None:
-        if sizes is None or len(sizes) == 1:
-            strategy.run_replicas(replica_step, (next(iterator), 1.0), {}, [0]) if isinstance(strategy, MirroredStrategy) else strategy.run(
-                replica_step, args=(next(iterator), 1.0)
-            )
-            return
-        parts = PerReplica([next(iterator) for _ in sizes])
-        weights = PerReplica([size / sum(sizes) for size in sizes])
-        strategy.run_replicas(replica_step, (parts, weights), {}, range(len(sizes)))
+    def train_step(iterator: Any) -> None:
+        strategy.run(replica_step, args=(next(iterator),))
 
     step = StepFunction(train_step)
     model._simdist_train_step = (model.optimizer, step)

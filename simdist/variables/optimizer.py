@@ -21,8 +21,9 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
+from simdist.variables.gradient_sum import summed_over_replicas
 from simdist.variables.shadow import Shadow, keras_shadow, optax_shadow
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.variable import Variable
 
 __all__ = ["Optimizer", "OptimizerRule"]
@@ -39,23 +40,23 @@ class OptimizerRule:
     def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         self.optimizer = optimizer
         self.names = [variable.name for variable in variables]
-        self.shadows: dict[str, Shadow] = {}
+        self.shadows: dict[Owner, Shadow] = {}
 
     def __repr__(self) -> str:
         return f"OptimizerRule({type(self.optimizer).__name__})"
 
     def join(
         self,
-        task: str,
+        owner: Owner,
         variables: Sequence[Any],
         cells: list[tuple[int, Cell]],
         layout: Layout,
         arrays_of: Callable[..., Any],
     ) -> None:
-        """Give the cells of one task the optimizer's state, in one group with them."""
+        """Give the cells of one owner the optimizer's state, in one group with them."""
         own = [cell for _, cell in cells]
-        if task in self.shadows:
-            layout.join([*own, *self.shadows[task].cells], arrays_of)
+        if owner in self.shadows:
+            layout.join([*own, *self.shadows[owner].cells], arrays_of)
             return
         sharded = any(cell.rows is not None for cell in own)
         make = keras_shadow if hasattr(self.optimizer, "update_step") else optax_shadow
@@ -65,7 +66,7 @@ class OptimizerRule:
                 f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
                 "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
             )
-        self.shadows[task] = shadow
+        self.shadows[owner] = shadow
         for cell, array in zip(shadow.cells, shadow.initial, strict=True):
             layout.add(cell, array)
         layout.join([*own, *shadow.cells], arrays_of)
@@ -73,7 +74,7 @@ class OptimizerRule:
 
     def kernel(self, group: Group, operand_avals: Sequence[Aval]) -> Kernel:
         """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays."""
-        shadow, num_cells = self.shadows[group.task], len(operand_avals)
+        shadow, num_cells = self.shadows[owner_of(group.cells[0])], len(operand_avals)
 
         def run(*arrays: Any) -> list[Any]:
             size = len(group.cells)
@@ -119,12 +120,14 @@ class Optimizer:
         self._rules: dict[tuple[int, ...], OptimizerRule] = {}
         self._variables: list[Variable] = []
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], reduce: Callable[[list[Any]], list[Any]] | None = None) -> None:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], skip_gradients_aggregation: bool = False) -> None:
         """Update variables by their gradients; in a step, an operation of the program.
+
+        Called by a replica, it first adds up the gradients of all replicas.
 
         Args:
             grads_and_vars: pairs (gradient, variable); a gradient of None leaves its variable alone.
-            reduce: combines the gradients of the replicas first; the strategy's, where there are several.
+            skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:
             FailedPreconditionError: called outside a step.
@@ -135,8 +138,8 @@ class Optimizer:
         pairs = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars if gradient is not None]
         variables = [variable for _, variable in pairs]
         gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
-        if reduce is not None:
-            gradients = reduce(gradients)
+        if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
+            gradients = summed_over_replicas(tracer, gradients)
         key = tuple(map(id, variables))
         if key not in self._rules:
             self._rules[key] = OptimizerRule(self.wrapped, variables)

@@ -47,13 +47,11 @@ def keras_shadow(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Shadow:
         optimizer: the user's.
         cells: (variable, cell) pairs of one task.
     """
-    task = cells[0][1].task
     shadow = _apart(lambda: _built_copy(optimizer, cells))
     state = list(shadow.variables)
     own = [_own_value(optimizer, position) for position in range(len(optimizer.variables))]
     initial = [jnp.asarray(own[i] if i < len(own) and i < 2 else v.value) for i, v in enumerate(state)]
-    kind = "slot"
-    state_cells = [Cell(f"{optimizer.name}/{v.name}", aval_of(a), task, kind=kind) for v, a in zip(state, initial, strict=True)]
+    state_cells = [_slot(f"{optimizer.name}/{v.name}", a, cells[0][1]) for v, a in zip(state, initial, strict=True)]
 
     def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         return shadow.stateless_apply(list(old), list(gradients), list(values))
@@ -69,6 +67,11 @@ def keras_shadow(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Shadow:
             placement.cells = [state_cells[number]] if first else [*placement.cells, state_cells[number]]
 
     return Shadow(state_cells, initial, apply, publish)
+
+
+def _slot(name: str, value: Any, beside: Cell) -> Cell:
+    """A cell of an optimizer's state that lies where the cell of a variable does."""
+    return Cell(name, aval_of(value), beside.task, kind="slot", places=beside.places, replica=beside.replica)
 
 
 def _own_value(optimizer: Any, position: int) -> Any:
@@ -117,11 +120,10 @@ def _built_copy(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Any:
 
 def optax_shadow(transformation: Any, cells: list[tuple[Any, Cell]]) -> Shadow:
     """Shadow an Optax transformation for some cells."""
-    task = cells[0][1].task
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
     leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    state_cells = [Cell(f"optimizer/{i}", aval_of(leaf), task, kind="slot") for i, leaf in enumerate(leaves)]
+    state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1]) for i, leaf in enumerate(leaves)]
 
     def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         state = jax.tree_util.tree_unflatten(structure, list(old))

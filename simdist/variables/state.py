@@ -18,7 +18,12 @@ from typing import Any
 from simdist.errors import UnavailableError
 from simdist.program.values import Aval, Bundle
 
-__all__ = ["Cell", "Group", "Layout", "PlacementRecord"]
+__all__ = ["Cell", "Group", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
+
+
+def task_of(place: str) -> str:
+    """The task of a place: ``worker:0`` of ``worker:0/gpu:1``."""
+    return place.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,16 @@ class PlacementRecord:
 
 
 class Group:
-    """Arrays of one task that change together. `bundle` is the present version; None after the task lost it."""
+    """Arrays of one task, or of several that hold equal copies, which change together.
 
-    __slots__ = ("bundle", "cells", "task", "version")
+    `bundle` is the present version; None after all that held it have died.
+    """
+
+    __slots__ = ("bundle", "cells", "places", "task", "version")
 
     def __init__(self, task: str, cells: Sequence[Cell], bundle: Bundle) -> None:
         self.task = task
+        self.places = tuple(cells[0].places)
         self.cells = list(cells)
         self.bundle: Bundle | None = bundle
         self.version = 0
@@ -60,6 +69,12 @@ class Group:
             raise self.lost_error()
         return self.bundle
 
+    def lose(self, task: str) -> None:
+        """A task has died, and its copy with it."""
+        self.places = tuple(place for place in self.places if task_of(place) != task)
+        if not self.places:
+            self.bundle = None
+
     def lost_error(self) -> UnavailableError:
         """What whoever needs this group is told after its task died."""
         names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
@@ -74,17 +89,30 @@ class Cell:
 
     Attributes:
         name: of the variable.
-        task: where it lives.
+        task: where it lives; of several copies, where the first one does.
+        places: the devices that hold it: a task, or one of its devices (``worker:0/gpu:1``); more than one for equal copies.
+        replica: whose own value it is, by the place of the replica among those that are driven here; None where it is no replica's own.
         rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
     """
 
-    __slots__ = ("aval", "group", "kind", "name", "position", "rows", "task")
+    __slots__ = ("aval", "group", "kind", "name", "places", "position", "replica", "rows", "task")
 
-    def __init__(self, name: str, aval: Aval, task: str, rows: tuple[int, int] | None = None, kind: str = "parameter") -> None:
+    def __init__(
+        self,
+        name: str,
+        aval: Aval,
+        task: str,
+        rows: tuple[int, int] | None = None,
+        kind: str = "parameter",
+        places: Sequence[str] = (),
+        replica: int | None = None,
+    ) -> None:
         self.name = name
         self.aval = aval
         self.task = task
+        self.places = tuple(places) or (task,)
+        self.replica = replica
         self.rows = rows
         self.kind = kind
         self.group: Group
@@ -96,11 +124,20 @@ class Cell:
         return PlacementRecord(self.name, shape, dtype, 0, 1, self.task, 0, rows, self.aval.size_bytes, self.kind)
 
 
+# Who changes a cell: a task, and where replicas have values of their own, which of them.
+Owner = tuple[str, int | None]
+
+
+def owner_of(cell: Cell) -> Owner:
+    """Who changes a cell."""
+    return cell.task, cell.replica
+
+
 class Layout:
     """All groups of one strategy. A change of who belongs to which group makes linked programs out of date.
 
     Args:
-        hold: is told of each cell that is stored: (task, name, bytes), with negative bytes when it goes.
+        hold: is told of each cell that is stored: (place, name, bytes), with negative bytes when it goes.
     """
 
     def __init__(self, hold: Callable[[str, str, int], None] = lambda task, name, size_bytes: None) -> None:
@@ -114,9 +151,15 @@ class Layout:
         Raises:
             ResourceExhaustedError: its task has not enough memory.
         """
-        self.hold(cell.task, cell.name, cell.aval.size_bytes)
+        self.hold_all([cell], 1)
         self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
         self.version += 1
+
+    def hold_all(self, cells: Sequence[Cell], sign: int) -> None:
+        """Count the memory of cells on the devices that hold them, or with -1 give it back."""
+        for cell in cells:
+            for place in cell.places:
+                self.hold(place, cell.name, sign * cell.aval.size_bytes)
 
     def add_group(self, task: str, cells: Sequence[Cell], arrays: Sequence[Any]) -> Group:
         """Store new cells that belong together."""
@@ -149,16 +192,14 @@ class Layout:
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""
         for group in self.groups[first:]:
-            for cell in group.cells:
-                self.hold(cell.task, cell.name, -cell.aval.size_bytes)
+            self.hold_all(group.cells, -1)
         del self.groups[first:]
         self.version += 1
 
     def lose(self, task: str) -> None:
         """The task has died, and its memory with it."""
         for group in self.groups:
-            if group.task == task:
-                group.bundle = None
+            group.lose(task)
 
     def cells(self) -> list[Cell]:
         return list(itertools.chain.from_iterable(group.cells for group in self.groups))

@@ -10,7 +10,6 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -19,27 +18,15 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import snapshot
+from simdist.variables.aggregation import (
+    VariableAggregation,
+    VariableSynchronization,
+    combined_read,
+    replica_write,
+)
 from simdist.variables.state import Cell, PlacementRecord
 
 __all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
-
-
-class VariableAggregation(Enum):
-    """How the replicas' values become one when a variable is updated, or read."""
-
-    NONE = "none"
-    SUM = "sum"
-    MEAN = "mean"
-    ONLY_FIRST_REPLICA = "only_first_replica"
-
-
-class VariableSynchronization(Enum):
-    """When the copies of a variable are brought together."""
-
-    AUTO = "auto"
-    NONE = "none"
-    ON_WRITE = "on_write"
-    ON_READ = "on_read"
 
 
 class Placement:
@@ -48,15 +35,34 @@ class Placement:
     Attributes:
         cells: its shards in order of rows; or its copies.
         spread: "shards" (the value is their concatenation), "copies" (all equal), or "replicas" (one each, own values).
-        combine: for replicas, what a read from outside gives: "sum", "mean" or "first".
+        combine: for replicas, what a read from outside gives: "sum", "mean", "first" or "none" (an error).
         store: what can assign and look: the strategy's store.
+        separate: gives each replica a copy of its own, that may differ from the others.
     """
 
-    def __init__(self, cells: Sequence[Cell], store: Any, spread: str = "shards", combine: str = "first") -> None:
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        store: Any,
+        spread: str = "shards",
+        combine: str = "first",
+        separate: Callable[[Any], None] = lambda variable: None,
+    ) -> None:
         self.cells = list(cells)
         self.store = store
         self.spread = spread
         self.combine = combine
+        self.separate = separate
+
+    def read_by(self, replica: int) -> list[Cell]:
+        """The cells that one replica reads, by its place among those that are driven here."""
+        if self.spread == "shards":
+            return self.cells
+        return [self.cells[replica if self.spread == "replicas" else 0]]
+
+    def changed_by(self, replica: int) -> list[Cell]:
+        """The cells that one replica changes: its own, and those that belong to no replica."""
+        return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
 class Variable(VariableHandle):
@@ -100,7 +106,6 @@ class Variable(VariableHandle):
         self.synchronization = synchronization
         self.aggregation = aggregation
         self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
-        self.summed = synchronization is VariableSynchronization.ON_READ or aggregation is VariableAggregation.SUM
         value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
         if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
             raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")
@@ -113,9 +118,13 @@ class Variable(VariableHandle):
     def value(self) -> Any:
         """The present value: a placeholder while a step is traced, otherwise an array."""
         tracer = active_tracer()
-        if tracer is not None:
-            return tracer.read(self)
-        return self.placement.store.look(self)
+        return self.placement.store.look(self) if tracer is None else self.traced_value(tracer)
+
+    def traced_value(self, tracer: Any) -> Any:
+        """The value at this place of a step that is being traced."""
+        value = tracer.read(self)
+        across = tracer.num_replicas > 1 and not tracer.in_replica
+        return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
 
     def numpy(self) -> np.ndarray:
         """The present value as a numpy array. Takes no virtual time."""
@@ -140,6 +149,7 @@ class Variable(VariableHandle):
     def _update(self, rule: str, operand: Any) -> None:
         import jax.numpy as jnp
 
+        self._require_sensible(rule, operand)
         operand = jnp.asarray(snapshot(getattr(operand, "value", operand)), self.dtype)
         if rule == "add":
             operand = jnp.broadcast_to(operand, self.shape)
@@ -153,22 +163,35 @@ class Variable(VariableHandle):
         else:
             self.placement.store.update(rule, [self], [operand])
 
+    def _require_sensible(self, rule: str, operand: Any) -> None:
+        tracer = active_tracer()
+        summed = self.aggregation is VariableAggregation.SUM and self.synchronization is not VariableSynchronization.ON_READ
+        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and summed and isinstance(operand, (int, float)):
+            raise InvalidArgumentError(
+                f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
+                f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."
+            )
+
+    def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
+        return replica_write(tracer, self, rule, operand)
+
     # -- facts ----------------------------------------------------------------------------------------------------
 
     @property
     def device(self) -> str:
         """The task (or tasks, with commas between them) on which the value lies."""
-        return ",".join(dict.fromkeys(cell.task for cell in self.placement.cells))
+        return ",".join(dict.fromkeys(place for cell in self.placement.cells for place in cell.places))
 
     def placements(self) -> list[PlacementRecord]:
-        """Where each piece lies; one record a cell."""
-        cells = self.placement.cells
-        return [self._record(cell, shard, len(cells)) for shard, cell in enumerate(cells)]
+        """Where each piece lies; one record for each cell and each place that has a copy of it."""
+        cells, sharded = self.placement.cells, self.placement.spread == "shards"
+        numbered = enumerate(cells) if sharded else ((0, cell) for cell in cells)
+        return [self._record(cell, shard, len(cells) if sharded else 1, place) for shard, cell in numbered for place in cell.places]
 
-    def _record(self, cell: Cell, shard: int, num_shards: int) -> PlacementRecord:
+    def _record(self, cell: Cell, shard: int, num_shards: int, place: str) -> PlacementRecord:
         rows = cell.rows or (0, self.shape[0] if self.shape else 1)
         size = cell.aval.size_bytes
-        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, cell.task, *rows, size, cell.kind)
+        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, place, *rows, size, cell.kind)
 
     def __jax_array__(self) -> Any:
         return self.value

@@ -1,0 +1,112 @@
+"""Where replicas meet: a marker that JAX can differentiate.
+
+An exchange (all-reduce, all-gather, ...) stands in the jaxpr of a step like the other markers, but it is linear in what it
+is given, so it may stand inside a differentiated function: synchronised batch normalisation does. The derivative of a sum
+over replicas is a sum over replicas.
+
+What is exchanged together is one operation: `operands` of one replica, and `outputs` as each replica gets them.
+
+    all_reduce      k arrays -> their k sums over the replicas
+    all_gather      k arrays -> n x k arrays, those of replica 0 first
+    broadcast       k arrays -> those of replica 0
+    reduce_scatter  n x k arrays -> k sums: of what all replicas have for this one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+from jax.interpreters import ad, batching
+
+from simdist.program.values import Aval, num_bytes
+
+__all__ = ["EXCHANGE", "Exchange", "bind_exchange"]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What is exchanged, and how.
+
+    Args:
+        kind: one of the four above.
+        operands: what this replica gives.
+        outputs: what it gets.
+        num_replicas: members.
+        options: what the strategy wants: packing, algorithm; None for its default.
+        label: what it is for, in traces: "gradients", "variables", ...
+    """
+
+    kind: str
+    operands: tuple[Aval, ...]
+    outputs: tuple[Aval, ...]
+    num_replicas: int
+    options: Any = None
+    label: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What each replica gives."""
+        return num_bytes(self.operands)
+
+    def agrees_with(self, other: Exchange) -> bool:
+        """Whether two replicas can meet in these: the same kind, and the same shapes where they are added."""
+        same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
+        if not same or len(self.operands) != len(other.operands):
+            return False
+        if self.kind == "all_gather":
+            return self.outputs == other.outputs
+        return self.operands == other.operands
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{aval.dtype}{list(aval.shape)}" for aval in self.operands[:4])
+        return f"{self.kind} of {shapes}{', ...' if len(self.operands) > 4 else ''}"
+
+
+EXCHANGE = "simdist_exchange"
+_exchange = jex_core.Primitive(EXCHANGE)
+_exchange.multiple_results = True
+
+
+@_exchange.def_abstract_eval
+def _avals(*_: Any, exchange: Exchange) -> list[Any]:
+    return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in exchange.outputs]
+
+
+def bind_exchange(exchange: Exchange, operands: Sequence[Any]) -> list[Any]:
+    """Put an exchange into the trace that the operands belong to."""
+    return list(_exchange.bind(*operands, exchange=exchange))
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
+    results = _exchange.bind(*primals, exchange=exchange)
+    if all(type(tangent) is ad.Zero for tangent in tangents):
+        return results, [ad.Zero.from_primal_value(result) for result in results]
+    given = [ad.instantiate_zeros(tangent) for tangent in tangents]
+    return results, _exchange.bind(*given, exchange=replace(exchange, label="derivative"))
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, exchange: Exchange) -> list[Any]:
+    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    if exchange.kind == "all_reduce":
+        return _exchange.bind(*given, exchange=exchange)
+    if exchange.kind == "all_gather":
+        return _exchange.bind(*given, exchange=replace(exchange, kind="reduce_scatter", operands=exchange.outputs, outputs=exchange.operands))
+    raise NotImplementedError(f"A {exchange.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
+
+
+def _batched(operands: Sequence[Any], dims: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
+    if exchange.kind != "all_reduce":
+        raise NotImplementedError(f"A {exchange.kind} between replicas cannot stand inside jax.vmap; use it outside.")
+    size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not batching.not_mapped)
+    moved = [batching.bdim_at_front(operand, dim, size) for operand, dim in zip(operands, dims, strict=True)]
+    avals = tuple(Aval((size, *aval.shape), aval.dtype) for aval in exchange.operands)
+    return _exchange.bind(*moved, exchange=replace(exchange, operands=avals, outputs=avals)), [0] * len(avals)
+
+
+ad.primitive_jvps[_exchange] = _jvp
+ad.primitive_transposes[_exchange] = _transpose
+batching.primitive_batchers[_exchange] = _batched

@@ -1,0 +1,113 @@
+"""The programs of replicas that take one step together: traced once for all that are alike.
+
+Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
+shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
+is gets a program for each. Traces of one step must meet in the same exchanges: what each gives to a gather is worked out by
+tracing again with what the others were found to give.
+
+Invariant: the programs of one edition agree in all their exchanges.
+
+Source of the term: Darema et al., A Single-Program-Multiple-Data computational model for EPEX/FORTRAN, 1988.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.function import BoundCall, StepFunction, fits, fits_at_once
+from simdist.program.operations import Program
+from simdist.program.values import Aval
+
+__all__ = ["Editions"]
+
+
+class Editions:
+    """The programs of one step function under one strategy.
+
+    Args:
+        fn: the step.
+        num_replicas: how many take the step together, over all tasks.
+        first_rank: of the replicas that are traced here; the others are traced by the tasks that drive them.
+        options: what the strategy wants of the exchange of gradients.
+    """
+
+    def __init__(self, fn: StepFunction, num_replicas: int, first_rank: int = 0, options: Any = None) -> None:
+        self.fn = fn
+        self.num_replicas = num_replicas
+        self.first_rank = first_rank
+        self.options = options
+        self._known: dict[tuple[Any, ...], list[list[Program]]] = {}
+
+    def programs(self, calls: Sequence[BoundCall]) -> list[Program]:
+        """The program of each replica, for what its iterators give next.
+
+        Args:
+            calls: of the replicas that are driven here, in the order of their ranks.
+
+        Raises:
+            InvalidArgumentError: the replicas would not meet.
+            StopIteration: an iterator has not enough elements left.
+        """
+        known = self._known.setdefault(tuple([call.key for call in calls]), [])
+        for programs in known:
+            if all(fits_at_once(program, call) for program, call in zip(programs, calls, strict=True)):
+                return programs
+        for programs in known:
+            if all(fits(program, call) for program, call in zip(programs, calls, strict=True)):
+                return programs
+        programs = self._agreed(calls)
+        known.append(programs)
+        return programs
+
+    def _agreed(self, calls: Sequence[BoundCall]) -> list[Program]:
+        """Trace until every replica knows what the others give."""
+        agreed: list[list[tuple[Aval, ...]]] = []
+        for _ in range(MOST_ROUNDS):
+            programs = self._trace(calls, agreed)
+            found = self._found(programs)
+            self._require_meeting(programs)
+            if all(len(set(given)) == 1 or number < len(agreed) and agreed[number] == given for number, given in enumerate(found)):
+                return programs
+            agreed = found
+        raise InvalidArgumentError(f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed.")
+
+    def _trace(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]]) -> list[Program]:
+        programs: list[Program] = []
+        for place, call in enumerate(calls):
+            same = [program for program in programs if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key]
+            programs.append(same[0] if same else self.fn.trace(call, self.first_rank + place, self.num_replicas, agreed, self.options))
+        return programs
+
+    def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
+        """What each replica gives to each exchange; of those that are traced elsewhere, it is taken to be the same."""
+        meetings = min(len(program.exchanges) for program in programs)
+        found: list[list[tuple[Aval, ...]]] = []
+        for number in range(meetings):
+            given = [program.exchanges[number].operands for program in programs]
+            others = self.num_replicas - len(given)
+            found.append([*given, *[given[0]] * others])
+        return found
+
+    def _require_meeting(self, programs: list[Program]) -> None:
+        first = programs[0]
+        for rank, program in enumerate(programs[1:], self.first_rank + 1):
+            if program is first:
+                continue
+            if len(program.exchanges) != len(first.exchanges):
+                raise InvalidArgumentError(
+                    f"In {self.fn.name}, replica {self.first_rank} meets the others {len(first.exchanges)} times and replica {rank} "
+                    f"{len(program.exchanges)} times. Every replica must make the same all-reduces, gathers and aggregated assignments."
+                )
+            for mine, theirs in zip(first.exchanges, program.exchanges, strict=True):
+                alike = mine.kind == theirs.kind and len(mine.operands) == len(theirs.operands)
+                if not alike or (mine.kind != "all_gather" and mine.operands != theirs.operands):
+                    raise InvalidArgumentError(
+                        f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
+                        "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
+                    )
+
+
+# A gather whose shapes depend on an earlier gather needs one round more.
+MOST_ROUNDS = 8

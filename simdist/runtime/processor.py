@@ -1,0 +1,60 @@
+"""A processor of a task: what computes, one thing after the other, and has a memory.
+
+A task has one processor of its own; a strategy may give it more (``worker:0/gpu:1``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simdist.hardware import Device, MemoryAccount
+from simdist.program.cost import Cost
+from simdist.simulation.streams import generator
+
+if TYPE_CHECKING:
+    from simdist.runtime.task import Task
+
+__all__ = ["Processor"]
+
+
+class Processor:
+    """One processor.
+
+    Args:
+        place: its name: that of its task, or ``TASK/gpu:0``.
+        device: how fast it is.
+        task: the task that it belongs to.
+
+    Attributes:
+        factors: the random factors on the time of what this incarnation computes.
+        free_s: when it has done what it was given.
+        memory: who holds its memory.
+    """
+
+    def __init__(self, place: str, device: Device, task: Task) -> None:
+        self.place = place
+        self.device = device
+        self.task = task
+        self.factors = device.jitter.factors(generator(0, place))
+        self.free_s = 0.0
+        self.memory = MemoryAccount(device.memory, place)
+        self._seconds: dict[Cost, float] = {}
+
+    def begin(self, seed: int, incarnation: int) -> None:
+        """Start an incarnation of the task, with random streams of its own."""
+        self.factors = self.device.jitter.factors(generator(seed, self.place, incarnation, "jitter"))
+
+    def occupy(self, now: float, cost: Cost) -> tuple[float, float]:
+        """Give it a program to run; it does one thing after the other. Returns (start, end) in seconds."""
+        seconds = self._seconds.get(cost)
+        if seconds is None:
+            declared = cost.seconds
+            seconds = self.device.seconds(cost.flops, cost.bytes_moved) if declared is None else declared
+            self._seconds[cost] = seconds
+        return self.occupy_for(now, seconds)
+
+    def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
+        """Like `occupy`, for work that takes so long where the task is not slowed down."""
+        start = self.free_s if self.free_s > now else now
+        self.free_s = end = start + self.factors.apply(seconds) * self.task.slowness
+        return start, end

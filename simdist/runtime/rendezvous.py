@@ -1,0 +1,313 @@
+"""Where the replicas of one step meet: who has come, who is missing, and what each of them gets.
+
+The k-th exchange of one replica meets the k-th of every other. When all have come, the transfers of a collective begin, each
+rank's from the moment when it came; a rank goes on when it has what it gets. What cannot succeed fails at once, for all that
+wait and all that come later, and only for that exchange:
+
+    what happens                          what the others get
+    a replica comes with other shapes     InvalidArgumentError that names both
+    the time-out is over                  DeadlineExceededError that names who is missing
+    a member's task dies                  UnavailableError, one latency later
+    a member gives up                     its error
+
+Taught in lesson 04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simdist.collectives.base import Schedule
+from simdist.errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
+from simdist.program.exchange import Exchange
+from simdist.program.values import Bundle
+from simdist.runtime.combining import Combiner
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.task import Task
+from simdist.runtime.transfers import Transfers, Wiring, idle, rehearse
+from simdist.simulation.kernel import Gate
+from simdist.simulation.network import Link
+
+__all__ = ["Communication", "Member", "Rendezvous", "Way"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A replica as the others know it: its rank, its task, and the device that it computes on."""
+
+    rank: int
+    task: Task
+    place: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """How some replicas carry out an exchange.
+
+    Args:
+        algorithm: its name, for people.
+        schedule: whose order of additions the numbers have.
+        travel: the schedule of the bytes; as a rule the same.
+        places: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
+    """
+
+    algorithm: str
+    schedule: Schedule
+    travel: Schedule
+    places: tuple[str, ...]
+
+
+class Communication(Protocol):
+    """What a strategy says about exchanges.
+
+    Attributes:
+        timeout_s: how long the first to come waits for the last; None for ever.
+        spare: how many of the replicas a step does not wait for.
+        wired: who sends what where, for exchanges that have been seen.
+        rehearsed: how long they take where nobody is in the way.
+        combiner: makes the numbers.
+    """
+
+    timeout_s: float | None
+    spare: int
+    wired: dict[Any, Wiring]
+    rehearsed: dict[Any, tuple[list[float], list[float], dict[Link, float]]]
+    combiner: Combiner
+
+    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+        """How the replicas at these places do it."""
+        ...
+
+
+class Rendezvous:
+    """The exchanges of some replicas, in order.
+
+    Args:
+        runtime: where they are.
+        members: by rank.
+        communication: the strategy's.
+        dropped: is told which replicas a step does not wait for any more.
+    """
+
+    def __init__(
+        self,
+        runtime: SimulatedRuntime,
+        members: Sequence[Member],
+        communication: Communication,
+        dropped: Callable[[list[int]], None] = lambda ranks: None,
+    ) -> None:
+        self.runtime = runtime
+        self.members = list(members)
+        self.active = [member.rank for member in members]
+        self.communication = communication
+        self.dropped = dropped
+        self.numbers = [0] * len(members)
+        self.pending: dict[int, Exchanging] = {}
+        self.failed: dict[int, BaseException] = {}
+        self.broken: BaseException | None = None
+        runtime.lost.append(self._lost)
+
+    def meet(self, rank: int, exchange: Exchange, given: Bundle, what: str = "") -> Bundle:
+        """Take part in this replica's next exchange; block until it has what it gets.
+
+        Raises:
+            InvalidArgumentError, DeadlineExceededError, UnavailableError: see above.
+        """
+        number = self.numbers[rank]
+        self.numbers[rank] += 1
+        error = self.broken or self.failed.get(number)
+        if error is not None:
+            raise error
+        if number not in self.pending:
+            self.pending[number] = Exchanging(self, number, exchange)
+        exchanging = self.pending[number]
+        gate = exchanging.come(rank, exchange, given)
+        began = self.runtime.now
+        result: Bundle = self.runtime.clock.wait(gate, exchanging.awaited())
+        self._record(rank, exchanging, began)
+        return result
+
+    def _record(self, rank: int, exchanging: Exchanging, began: float) -> None:
+        trace, place, now = self.runtime.trace, self.members[rank].place, self.runtime.now
+        name = f"{exchanging.exchange.kind} {exchanging.exchange.label}".strip()
+        if exchanging.begun_s > began:
+            trace.span(place, "wait", f"wait for {name}", began, exchanging.begun_s)
+        algorithm = exchanging.way.algorithm if exchanging.way else ""
+        trace.span(place, "collective", name, max(began, exchanging.begun_s), now, bytes=exchanging.exchange.size_bytes, algorithm=algorithm)
+
+    def settle(self, exchanging: Exchanging, error: BaseException | None) -> None:
+        """An exchange is over, for good or bad."""
+        self.pending.pop(exchanging.number, None)
+        if error is not None:
+            self.failed[exchanging.number] = error
+
+    def break_up(self, error: BaseException) -> None:
+        """No exchange of these members can succeed any more."""
+        if self.broken is None:
+            self.broken = error
+            for exchanging in list(self.pending.values()):
+                exchanging.fail(error)
+
+    def close(self) -> None:
+        """These members do not meet any more."""
+        if self._lost in self.runtime.lost:
+            self.runtime.lost.remove(self._lost)
+
+    def _lost(self, task: Task) -> None:
+        """A task has died: whoever talks to it learns of it one latency later."""
+        if not any(member.task is task and member.rank in self.active for member in self.members):
+            return
+        others = [member.task for member in self.members if member.task is not task]
+        error = UnavailableError(
+            f"{task.name} died, and no all-reduce with it can end. Launch the mains with restart='always' to start again from the "
+            "last checkpoint, or give the strategy on_failure='continue' to go on with the survivors."
+        )
+        delay_s = self.runtime.latency(task, others[0]) if others else 0.0
+        self.runtime.clock.after(delay_s, self.break_up, error)
+
+    def drop(self, ranks: list[int]) -> None:
+        """A step goes on without these."""
+        self.active = [rank for rank in self.active if rank not in ranks]
+        self.dropped(ranks)
+
+
+class Exchanging:
+    """One exchange, from the first who comes to the last who has what it gets."""
+
+    def __init__(self, rendezvous: Rendezvous, number: int, exchange: Exchange) -> None:
+        self.rendezvous = rendezvous
+        self.number = number
+        self.exchange = exchange
+        self.given: dict[int, Bundle] = {}
+        self.gates: dict[int, Gate] = {}
+        self.began_s: dict[int, float] = {}
+        self.first: int | None = None
+        self.begun_s = 0.0
+        self.way: Way | None = None
+        self.transfers: Transfers | None = None
+        self.ranks: list[int] = []
+        self.results: list[Bundle] = []
+        self.left = 0
+        self.over = False
+        timeout_s = rendezvous.communication.timeout_s
+        if timeout_s is not None:
+            rendezvous.runtime.clock.after(timeout_s, self._expired, timeout_s)
+
+    def come(self, rank: int, exchange: Exchange, given: Bundle) -> Gate:
+        """A replica is there; its gate opens when it has what it gets."""
+        gate = self.gates[rank] = self.rendezvous.runtime.clock.gate()
+        if self.first is None:
+            self.first = rank
+        elif not exchange.agrees_with(self.exchange):
+            self.fail(
+                InvalidArgumentError(
+                    f"{self._name(self.first)} came to {self.exchange}, but {self._name(rank)} to {exchange}, as exchange {self.number} of "
+                    "their group. All replicas must build the same model and run the same step; compare their mains."
+                )
+            )
+            return gate
+        self.given[rank] = given
+        active = self.rendezvous.active
+        if len(self.given) >= max(1, len(active) - self.rendezvous.communication.spare * (len(active) == len(self.rendezvous.members))):
+            self._begin()
+        return gate
+
+    def awaited(self) -> str:
+        """What a replica waits for, in words."""
+        missing = self.missing()
+        return f"{self.exchange}" + (f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else "")
+
+    def missing(self) -> list[str]:
+        """Who has not come."""
+        return [self._name(rank) for rank in self.rendezvous.active if rank not in self.gates]
+
+    def _name(self, rank: int) -> str:
+        member = self.rendezvous.members[rank]
+        return member.place if member.place != member.task.name else member.task.name
+
+    # -- the collective -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        rendezvous, exchange = self.rendezvous, self.exchange
+        self.ranks = sorted(self.given)
+        late = [rank for rank in rendezvous.active if rank not in self.given]
+        if late:
+            rendezvous.drop(late)
+        places = tuple(rendezvous.members[rank].place for rank in self.ranks)
+        communication = rendezvous.communication
+        self.way = communication.way(exchange, places)
+        now = self.begun_s = rendezvous.runtime.now
+        where = (places[0], rendezvous.members[self.ranks[0]].task.steps, now)
+        given = [self.given[rank] for rank in self.ranks]
+        # Where gradients of some are dropped, those of the others stand for them.
+        scale = len(rendezvous.members) / len(places) if communication.spare and exchange.label == "gradients" else 1
+        self.results = communication.combiner.results(exchange, self.way.schedule, given, scale, where)
+        self.left = len(places)
+        self._travel(self.way)
+
+    def _travel(self, way: Way) -> None:
+        """Send the bytes; where nobody can be in the way, what a rehearsal has found stands for it."""
+        runtime, communication, places = self.rendezvous.runtime, self.rendezvous.communication, way.places
+        key = (way.travel.kind, way.travel.algorithm, places, self.exchange.size_bytes)
+        wiring = communication.wired.get(key)
+        if wiring is None:
+            size_bytes = self._size_bytes(len(self.ranks))
+            wiring = communication.wired[key] = Wiring(way.travel, lambda a, b: runtime.between(places[a], places[b]), size_bytes)
+        for place, num_bytes in zip(places, wiring.bytes_sent, strict=True):
+            if num_bytes:
+                runtime.trace.total(place, "bytes_sent", num_bytes)
+        if len(runtime.clock.fibers) <= len(self.rendezvous.members) and idle(wiring.links):
+            self._as_rehearsed(key, wiring)
+            return
+        self.transfers = Transfers(runtime.clock, runtime.links, wiring, self._done)
+        for place in range(len(places)):
+            self.transfers.begin(place)
+
+    def _as_rehearsed(self, key: Any, wiring: Wiring) -> None:
+        rehearsed, capacities = self.rendezvous.communication.rehearsed, [link.bandwidth_bytes_per_s for link in wiring.links]
+        known = rehearsed.get(key)
+        if known is None or known[0] != capacities:
+            known = rehearsed[key] = (capacities, *rehearse(wiring))
+        for link, num_bytes in known[2].items():
+            link.bytes_carried += num_bytes
+        for place, seconds in enumerate(known[1]):
+            self.rendezvous.runtime.clock.after(seconds, self._done, place)
+
+    def _size_bytes(self, ranks: int) -> float:
+        """The data of one rank, as the schedule's chunks count it."""
+        return self.exchange.size_bytes * (ranks if self.exchange.kind == "all_gather" else 1)
+
+    def _done(self, place: int) -> None:
+        if self.over or place >= len(self.ranks):
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.over = True
+            self.rendezvous.settle(self, None)
+        self.gates[self.ranks[place]].open(self.results[place])
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def _expired(self, timeout_s: float) -> None:
+        if not self.over and not self.ranks:
+            missing = self.missing()
+            self.fail(
+                DeadlineExceededError(
+                    f"{self.exchange} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
+                    f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
+                )
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody gets anything."""
+        if self.over:
+            return
+        self.over = True
+        if self.transfers is not None:
+            self.transfers.stop()
+        self.rendezvous.settle(self, error)
+        for gate in self.gates.values():
+            if gate.callbacks is not None:
+                gate.fail(error)

@@ -1,0 +1,148 @@
+"""How the replicas of a strategy talk to each other: what users may say about it, and what follows.
+
+Taught in lesson 03.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
+from simdist.collectives.base import Algorithm, Schedule, Transfer
+from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.program.exchange import Exchange
+from simdist.runtime.combining import Combiner
+from simdist.runtime.rendezvous import Way
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.transfers import Wiring
+
+__all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]
+
+
+class CommunicationImplementation(Enum):
+    """Which library carries out collectives: AUTO chooses by size and topology; RING is always a ring; NCCL chooses as NCCL does."""
+
+    AUTO = "AUTO"
+    RING = "RING"
+    NCCL = "NCCL"
+
+
+@dataclass(frozen=True)
+class CommunicationOptions:
+    """What a user wants of the collectives of a strategy.
+
+    Args:
+        bytes_per_pack: gradients travel in packs of at least so many bytes, the last layer's first; 0: all in one.
+        timeout_seconds: how long the first replica at a collective waits for the last; None for ever.
+        implementation: a `CommunicationImplementation`, or its name.
+        algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
+        num_packs: into how many equal parts gradients are cut, whatever their layers; default 1.
+        compression: what makes gradients smaller on their way (`simdist.collectives.compression`); default none.
+
+    Raises:
+        InvalidArgumentError: a negative pack or time-out, or an unknown word.
+
+    Example:
+        >>> CommunicationOptions(bytes_per_pack=1 << 20, implementation="RING").implementation.name
+        'RING'
+    """
+
+    bytes_per_pack: int = 0
+    timeout_seconds: float | None = None
+    implementation: CommunicationImplementation = CommunicationImplementation.AUTO
+    algorithm: str | None = None
+    compression: Any = None
+    num_packs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.bytes_per_pack < 0:
+            raise InvalidArgumentError(f"bytes_per_pack={self.bytes_per_pack} must be 0 (one pack) or a number of bytes.")
+        if self.timeout_seconds is not None and not self.timeout_seconds > 0:
+            raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
+        word = getattr(self.implementation, "value", self.implementation)
+        if str(word).upper() not in CommunicationImplementation.__members__:
+            raise InvalidArgumentError(f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}")
+        object.__setattr__(self, "implementation", CommunicationImplementation(str(word).upper()))
+        if self.algorithm is not None and self.algorithm not in ALL_REDUCE:
+            raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(self.algorithm, ALL_REDUCE)}")
+
+    def merge(self, other: CommunicationOptions | None) -> CommunicationOptions:
+        """These options, overruled by what `other` says that is not its default.
+
+        Example:
+            >>> CommunicationOptions(5, 1.0, "RING").merge(CommunicationOptions(timeout_seconds=9.0)).bytes_per_pack
+            5
+        """
+        if other is None:
+            return self
+        default = CommunicationOptions()
+        fields = CommunicationOptions.__dataclass_fields__
+        values = {name: getattr(other, name) if getattr(other, name) != getattr(default, name) else getattr(self, name) for name in fields}
+        return CommunicationOptions(**values)
+
+
+class GroupCommunication:
+    """What the replicas of one strategy know about each other's links; see `simdist.runtime.rendezvous.Communication`.
+
+    Args:
+        runtime: where they are.
+        options: of the strategy.
+        hub: a device that reduces for all, where it is none of theirs.
+        spare: how many replicas a step does not wait for.
+    """
+
+    def __init__(self, runtime: SimulatedRuntime, options: CommunicationOptions, hub: str | None = None, spare: int = 0) -> None:
+        self.runtime = runtime
+        self.options = options
+        self.timeout_s = options.timeout_seconds
+        self.hub = hub
+        self.spare = spare
+        self.wired: dict[Any, Wiring] = {}
+        self.rehearsed: dict[Any, Any] = {}
+        self.combiner = Combiner(runtime.ledger)
+        self._ways: dict[Any, Way] = {}
+
+    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+        """Which algorithm; the same for equal exchanges."""
+        key = (exchange.kind, exchange.size_bytes, places, exchange.options)
+        if key not in self._ways:
+            self._ways[key] = self._way(exchange, places)
+        return self._ways[key]
+
+    def _way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+        options = self.options.merge(exchange.options)
+        if exchange.kind == "all_reduce" and self.hub is not None and self.hub not in places:
+            return hub_way(places, self.hub)
+        algorithm = self._algorithm(exchange, places, options)
+        schedule = algorithm.schedule(len(places))
+        return Way(algorithm.name, schedule, schedule, places)
+
+    def _algorithm(self, exchange: Exchange, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
+        if exchange.kind != "all_reduce":
+            return {"all_gather": ALL_GATHER, "broadcast": BROADCAST, "reduce_scatter": REDUCE_SCATTER}[exchange.kind][_USUAL[exchange.kind]]
+        if options.algorithm is not None:
+            return ALL_REDUCE[options.algorithm]
+        if options.implementation is CommunicationImplementation.RING:
+            return ALL_REDUCE["ring"]
+        return self.chosen(exchange.size_bytes, places)
+
+    def chosen(self, size_bytes: int, places: tuple[str, ...]) -> Algorithm:
+        """The all-reduce that is predicted to be the fastest for these places."""
+        hosts = [place.partition("/")[0] for place in places]
+        per_host = max(1, len(places) // len(set(hosts)))
+        ends = (places[0], places[-1])
+        route = self.runtime.between(*ends)
+        bandwidth = min((link.bandwidth_bytes_per_s for link in route.links), default=float("inf"))
+        return min(ALL_REDUCE.values(), key=lambda a: a.seconds(len(places), size_bytes, route.latency_s, bandwidth))
+
+
+_USUAL = {"all_gather": "ring", "broadcast": "binomial", "reduce_scatter": "ring"}
+
+
+def hub_way(places: tuple[str, ...], hub: str) -> Way:
+    """All send to a device that is none of theirs, which adds in the order of their ranks and keeps the sum."""
+    n = len(places)
+    travel = Schedule("reduce", "reduction to one", n + 1, 1, tuple(Transfer(0, rank, n, (0,), True) for rank in range(n)))
+    return Way("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, (*places, hub))

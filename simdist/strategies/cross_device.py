@@ -1,0 +1,94 @@
+"""Cross-device operations: the ways to reduce among the devices of one machine that tf.distribute has names for.
+
+TensorFlow's NCCL has no kernels for CPUs, and its hierarchical copy adds wrongly on three devices; here all of them work on
+every device and any number of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.per_replica import PerReplica
+from simdist.strategies import reduction
+from simdist.strategies.communication import CommunicationOptions
+
+__all__ = ["CrossDeviceOps", "HierarchicalCopyAllReduce", "NcclAllReduce", "ReductionToOneDevice"]
+
+
+class CrossDeviceOps:
+    """A way to reduce; the base of all."""
+
+    algorithm: str | None = None
+    num_packs = 1
+
+    @staticmethod
+    def options_of(operations: CrossDeviceOps | None) -> CommunicationOptions:
+        """What a strategy with these operations wants of its collectives.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        if operations is None:
+            return CommunicationOptions()
+        if not isinstance(operations, CrossDeviceOps):
+            raise InvalidArgumentError(
+                f"cross_device_ops={operations!r} must be NcclAllReduce(), HierarchicalCopyAllReduce() or ReductionToOneDevice()."
+            )
+        return CommunicationOptions(algorithm=operations.algorithm, num_packs=operations.num_packs)
+
+    def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any = None, options: Any = None) -> Any:
+        """The combined value of a `PerReplica`."""
+        count = len(per_replica_value.values) if isinstance(per_replica_value, PerReplica) else 1
+        return reduction.reduce(reduction.reduce_op_of(reduce_op), per_replica_value, None, count)
+
+    def batch_reduce(self, reduce_op: Any, value_destination_pairs: Any, options: Any = None) -> list[Any]:
+        """`reduce` for several (value, destinations)."""
+        return [self.reduce(reduce_op, value, destinations) for value, destinations in value_destination_pairs]
+
+
+class _Packed(CrossDeviceOps):
+    """Operations that cut what they reduce into packs.
+
+    Args:
+        num_packs: how many; 0 or 1 is one pack.
+
+    Raises:
+        InvalidArgumentError: a negative number.
+    """
+
+    def __init__(self, num_packs: int = 1) -> None:
+        if num_packs < 0:
+            raise InvalidArgumentError(f"num_packs={num_packs} must be 0 or more.")
+        self.num_packs = max(1, num_packs)
+
+
+class NcclAllReduce(_Packed):
+    """All-reduce as NCCL does it: a ring or a double tree, whichever is predicted to be faster.
+
+    Args:
+        num_packs: into how many parts gradients are cut; default 1.
+    """
+
+
+class HierarchicalCopyAllReduce(_Packed):
+    """Reduce inside groups of devices first, then among the groups, then copy back.
+
+    Args:
+        num_packs: into how many parts gradients are cut; default 1.
+    """
+
+    algorithm = "hierarchical copy"
+
+
+class ReductionToOneDevice(CrossDeviceOps):
+    """Copy all values to one device, add them there, and copy the result back.
+
+    Args:
+        reduce_to_device, accumulation_fn: accepted for tf.distribute's sake; without effect.
+    """
+
+    algorithm = "reduction to one"
+
+    def __init__(self, reduce_to_device: Any = None, accumulation_fn: Any = None) -> None:
+        self.reduce_to_device = reduce_to_device

@@ -1,0 +1,50 @@
+"""Names of devices, as people write them: "gpu:1", "/GPU:1", "/job:worker/task:0/device:GPU:1", a number of them, or JAX devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["device_names"]
+
+
+def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") -> list[str]:
+    """The names of a strategy's devices.
+
+    Args:
+        devices: how many (they are called gpu:0, gpu:1, ...), their names, or JAX devices; None or an empty list: the default.
+        default: the name where none is given.
+
+    Returns:
+        Names like "gpu:0", each once.
+
+    Raises:
+        InvalidArgumentError: a device twice, a number below 1, or what is no name of a device.
+
+    Example:
+        >>> device_names(["/GPU:0", "gpu:1"]), device_names(2), device_names([])
+        (['gpu:0', 'gpu:1'], ['gpu:0', 'gpu:1'], ['cpu:0'])
+    """
+    if isinstance(devices, bool) or (isinstance(devices, int) and devices < 1):
+        raise InvalidArgumentError(f"devices={devices!r} must be 1 or more, or a list of names such as ['gpu:0', 'gpu:1'].")
+    if isinstance(devices, int):
+        return [f"gpu:{number}" for number in range(devices)]
+    if isinstance(devices, str):
+        raise InvalidArgumentError(f"devices={devices!r} must be a list of names; write [{devices!r}].")
+    names = [_name(device) for device in devices or [default]]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidArgumentError(f"devices={list(devices or [])!r} names {', '.join(twice)} twice; every replica needs a device of its own.")
+    return names
+
+
+def _name(device: Any) -> str:
+    if hasattr(device, "platform") and hasattr(device, "id"):
+        return f"{device.platform}:{device.id}"
+    found = re.fullmatch(r"(?:.*/)?(?:device:)?([a-z]+):(\d+)", str(device).strip().lower())
+    if not isinstance(device, str) or found is None:
+        raise InvalidArgumentError(f"{device!r} is no name of a device. Write for example 'gpu:0', or give a number of devices.")
+    return f"{found[1]}:{found[2]}"

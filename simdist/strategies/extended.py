@@ -1,0 +1,106 @@
+"""`StrategyExtended`: what a strategy offers to authors of libraries, beside what its users need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.per_replica import PerReplica
+from simdist.strategies import context
+from simdist.variables.optimizer import as_variable
+
+__all__ = ["StrategyExtended"]
+
+
+class StrategyExtended:
+    """Made by ``strategy.extended``.
+
+    Args:
+        strategy: whose it is.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> strategy.extended.worker_devices
+        ('worker:0/gpu:0', 'worker:0/gpu:1')
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        self.strategy = strategy
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """The devices that compute, in the order of the replicas."""
+        return tuple(self.strategy.devices)
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """The devices that hold variables."""
+        return tuple(self.strategy.parameter_devices)
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this program is the one that saves: the chief, where there are several workers."""
+        return self.strategy.is_chief
+
+    should_save_summary = should_checkpoint
+
+    def variable_created_in_scope(self, variable: Any) -> bool:
+        """Whether this strategy made a variable."""
+        own = getattr(variable, "simdist_variable", variable)
+        return getattr(getattr(own, "placement", None), "store", None) is self.strategy.store
+
+    @contextmanager
+    def colocate_vars_with(self, variable: Any) -> Iterator[None]:
+        """Variables that are made inside lie where another one does.
+
+        Raises:
+            FailedPreconditionError: called outside the strategy's scope.
+            InvalidArgumentError: the variable belongs to another strategy, or to none.
+        """
+        if not context.has_strategy() or context.get_strategy() is not self.strategy:
+            raise FailedPreconditionError("colocate_vars_with was called outside the strategy's scope. Write `with strategy.scope():` around it.")
+        if not self.variable_created_in_scope(variable):
+            raise InvalidArgumentError(
+                f"{getattr(variable, 'name', variable)!r} was not made by this strategy, so nothing can lie beside it here. Make it "
+                "inside the scope."
+            )
+        before, self.strategy.beside = self.strategy.beside, as_variable(variable)
+        try:
+            yield
+        finally:
+            self.strategy.beside = before
+
+    def update(self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+        """Call ``fn(variable, *args)`` where each copy of a variable lies; a `PerReplica` argument is unpacked.
+
+        Args:
+            variable: whose copies change.
+            fn: what to do with each; may assign to the variable.
+            args, kwargs: its arguments.
+            group: False returns what it returned for each copy, as `PerReplica`.
+
+        Raises:
+            FailedPreconditionError: called inside `run`, other than in a `merge_call`.
+        """
+        context.require_cross_replica("extended.update")
+        return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)
+
+    def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
+        """The combined value; every place has it."""
+        return self.strategy.reduce(reduce_op, value, axis=None)
+
+    def batch_reduce_to(self, reduce_op: Any, pairs: Sequence[tuple[Any, Any]], options: Any = None) -> list[Any]:
+        """`reduce_to` for several (value, destinations)."""
+        return [self.reduce_to(reduce_op, value, destinations, options) for value, destinations in pairs]
+
+    def value_container(self, value: Any) -> Any:
+        """The distributed value that a component belongs to; here they are one."""
+        return value
+
+    def broadcast_to(self, value: Any, destinations: Any) -> Any:
+        """The same value for every replica."""
+        count = len(self.strategy.ranks)
+        return value if count == 1 else PerReplica([value] * count)

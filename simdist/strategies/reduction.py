@@ -1,0 +1,190 @@
+"""Making one value of the replicas' values: sums, means, and joining end to end.
+
+While a step is traced, a replica knows only its own value, and an exchange does it; afterwards all values are there, and are
+added in the order of the replicas. Means over an axis weigh each replica by its length along that axis, so that an uneven
+last batch counts row by row.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.per_replica import OwnValue, PerReplica
+from simdist.program.tracing import Tracer, active_tracer
+
+__all__ = ["ReduceOp", "all_gather", "all_reduce", "gather", "reduce", "reduce_op_of"]
+
+Axis = int | Sequence[int] | None
+
+
+class ReduceOp(Enum):
+    """How values of several replicas become one."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
+def reduce_op_of(word: Any) -> ReduceOp:
+    """SUM or MEAN, from itself or from its name in any case.
+
+    Raises:
+        InvalidArgumentError: another word.
+
+    Example:
+        >>> reduce_op_of("Mean").name
+        'MEAN'
+    """
+    name = str(getattr(word, "value", word)).lower()
+    if name not in ("sum", "mean"):
+        raise InvalidArgumentError(f"reduce_op={word!r} is not known; use ReduceOp.SUM or ReduceOp.MEAN.")
+    return ReduceOp(name)
+
+
+def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
+    """One value of a structure of values of replicas.
+
+    Args:
+        op: SUM or MEAN.
+        value: a structure of `PerReplica`; a plain array counts as the same on each replica.
+        axis: None: replica by replica; an axis or several: over these axes of each value, too.
+        num_replicas: members.
+    """
+    return jax.tree_util.tree_map(lambda leaf: _reduced(op, leaf, axis, num_replicas), value, is_leaf=_is_per_replica)
+
+
+def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
+    if isinstance(value, OwnValue):
+        return _exchanged(value.tracer, op, jnp.asarray(value.own), axis)
+    if isinstance(value, PerReplica):
+        return _added(op, [jnp.asarray(part) for part in value.values], axis)
+    if axis is not None or num_replicas == 1:
+        return _over_axis(op, jnp.asarray(getattr(value, "value", value)), axis) if axis is not None else value
+    if op is ReduceOp.SUM:
+        raise InvalidArgumentError(
+            f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
+            "much. Give what strategy.run returned, or use MEAN."
+        )
+    return value
+
+
+def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
+    axes = _axes(value, axis)
+    return jnp.sum(value, axis=axes) if op is ReduceOp.SUM else jnp.mean(value, axis=axes)
+
+
+def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
+    count: Any = len(parts)
+    if axis is not None:
+        axes = _axes(parts[0], axis)
+        count = sum(_length(part, axes) for part in parts)
+        parts = [_sum(op, part, axes) for part in parts]
+    if any(part.shape != parts[0].shape for part in parts):
+        raise InvalidArgumentError(
+            f"The replicas' values have the shapes {[tuple(part.shape) for part in parts]}, which cannot be added. Reduce over the axis "
+            "that differs (axis=0 for the batch), or use strategy.gather."
+        )
+    total = sum(parts[1:], parts[0])
+    return total if op is ReduceOp.SUM else total / count
+
+
+def _exchanged(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
+    if axis is None:
+        total = tracer.collective("all_reduce", [own])[0]
+        return total if op is ReduceOp.SUM else total / tracer.num_replicas
+    axes = _axes(own, axis)
+    part = _sum(op, own, axes)
+    if op is ReduceOp.SUM:
+        return tracer.collective("all_reduce", [part])[0]
+    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(own, axes), part.dtype)])
+    return total / count
+
+
+def _sum(op: ReduceOp, value: Any, axes: tuple[int, ...]) -> Any:
+    integer = jnp.issubdtype(value.dtype, jnp.integer) or value.dtype == bool
+    # The mean of whole numbers is no whole number.
+    return jnp.sum(value.astype(_float()) if integer and op is ReduceOp.MEAN else value, axis=axes)
+
+
+def _float() -> Any:
+    return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+
+
+def _length(value: Any, axes: tuple[int, ...]) -> int:
+    return int(np.prod([value.shape[axis] for axis in axes]))
+
+
+def _axes(value: Any, axis: Axis) -> tuple[int, ...]:
+    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    for one in axes:
+        if not -value.ndim <= one < value.ndim:
+            raise InvalidArgumentError(f"axis={one} is out of range for values of shape {tuple(value.shape)}.")
+    return tuple(one % value.ndim for one in axes)
+
+
+# -- joining ------------------------------------------------------------------------------------------------------------
+
+
+def gather(value: Any, axis: int) -> Any:
+    """The replicas' values, one after the other along an axis, in the order of the replicas.
+
+    Raises:
+        InvalidArgumentError: scalars, different numbers of axes, or an axis that is not there.
+    """
+
+    def joined(leaf: Any) -> Any:
+        parts = [jnp.asarray(part) for part in leaf.values] if isinstance(leaf, PerReplica) else [jnp.asarray(leaf)]
+        return _joined(parts, axis)
+
+    return jax.tree_util.tree_map(joined, value, is_leaf=_is_per_replica)
+
+
+def _joined(parts: list[Any], axis: int) -> Any:
+    ranks = {part.ndim for part in parts}
+    if 0 in ranks:
+        raise InvalidArgumentError("gather was given scalars, which have no axis to join. Use local_results, or expand them to shape (1,).")
+    if len(ranks) > 1:
+        raise InvalidArgumentError(f"gather needs values with the same number of axes; got shapes {[tuple(part.shape) for part in parts]}.")
+    place = _axes(parts[0], axis)[0]
+    rests = {(*part.shape[:place], *part.shape[place + 1 :]) for part in parts}
+    if len(rests) > 1:
+        raise InvalidArgumentError(f"gather along axis {axis} needs equal other axes; got shapes {[tuple(part.shape) for part in parts]}.")
+    return jnp.concatenate(parts, axis=place)
+
+
+# -- inside a replica ---------------------------------------------------------------------------------------------------
+
+
+def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -> Any:
+    """Combine a structure of values of this replica with those of the others, in one exchange."""
+    tracer = active_tracer()
+    if tracer is None or tracer.num_replicas == 1:
+        return value
+    leaves, structure = jax.tree_util.tree_flatten(value)
+    totals = tracer.collective("all_reduce", leaves, options=options, label=label)
+    if op is ReduceOp.MEAN:
+        totals = [total / tracer.num_replicas for total in totals]
+    return jax.tree_util.tree_unflatten(structure, totals)
+
+
+def all_gather(value: Any, axis: int, options: Any = None) -> Any:
+    """Join a structure of values of this replica with those of the others."""
+    tracer = active_tracer()
+    leaves, structure = jax.tree_util.tree_flatten(value)
+    if tracer is None or tracer.num_replicas == 1:
+        return jax.tree_util.tree_unflatten(structure, [_joined([jnp.asarray(leaf)], axis) for leaf in leaves])
+    parts = tracer.collective("all_gather", leaves, options=options)
+    joined = [_joined([part[number] for part in parts], axis) for number in range(len(leaves))]
+    return jax.tree_util.tree_unflatten(structure, joined)
+
+
+def _is_per_replica(value: Any) -> bool:
+    return isinstance(value, PerReplica)

@@ -1,0 +1,148 @@
+"""One step of several replicas: each runs the program on its own device, and they meet in exchanges.
+
+A single replica runs in the caller's place. Several run as fibers, side by side; the step is over when all have ended. If one
+of them fails, the others end with it, and nothing that the step has changed counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.errors import UnavailableError
+from simdist.program.function import BoundCall
+from simdist.program.values import Bundle
+from simdist.runtime.interpreter import run_step
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.rendezvous import Communication, Member, Rendezvous
+from simdist.runtime.replica import SimulatedReplica, StepVersions
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.simulation.kernel import Fiber, TaskKilled
+
+__all__ = ["ReplicaStep"]
+
+
+class ReplicaStep:
+    """One step.
+
+    Args:
+        runtime: the cluster's.
+        members: all replicas, by rank.
+        local: those that this program drives.
+        communication: how they talk to each other.
+        rendezvous: where they meet, if it outlives the step; None makes one for the step.
+    """
+
+    def __init__(
+        self,
+        runtime: SimulatedRuntime,
+        members: Sequence[Member],
+        local: Sequence[Member],
+        communication: Communication,
+        rendezvous: Rendezvous | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.clock = runtime.clock
+        self.members = members
+        self.local = local
+        self.own_rendezvous = rendezvous is None and len(members) > 1
+        self.rendezvous = Rendezvous(runtime, members, communication, self._dropped) if self.own_rendezvous else rendezvous
+        self.versions = StepVersions()
+        self.fibers: dict[int, Fiber] = {}
+        self.late: set[int] = set()
+        self.errors: list[BaseException] = []
+
+    def run(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
+        """The results of the replicas; for one that was dropped, those of another.
+
+        Raises:
+            UnavailableError: the task of a replica has died.
+        """
+        self._require_alive()
+        replicas = self._replicas()
+        try:
+            if len(replicas) == 1:
+                results = [run_step(linked[0], replicas[0], calls[0].iterators, calls[0].arrays)]
+            else:
+                results = self._side_by_side(replicas, linked, calls)
+        finally:
+            if self.own_rendezvous:
+                assert self.rendezvous is not None
+                self.rendezvous.close()
+        self.versions.commit()
+        return results
+
+    def _require_alive(self) -> None:
+        down = [member.task.name for member in self.local if not member.task.alive]
+        if down:
+            raise UnavailableError(f"{', '.join(dict.fromkeys(down))} is down, and a step needs all replicas. Give the fault a restart_after=.")
+
+    def _replicas(self) -> list[SimulatedReplica]:
+        leading: set[str] = set()
+        replicas: list[SimulatedReplica] = []
+        for member in self.local:
+            leads = member.task.name not in leading
+            leading.add(member.task.name)
+            replicas.append(SimulatedReplica(self.runtime, member, self.versions, self.rendezvous, leads))
+        return replicas
+
+    # -- side by side ---------------------------------------------------------------------------------------------
+
+    def _side_by_side(self, replicas: list[SimulatedReplica], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
+        results: list[Bundle | None] = [None] * len(replicas)
+
+        def body(place: int) -> Callable[[], None]:
+            def run() -> None:
+                results[place] = run_step(linked[place], replicas[place], calls[place].iterators, calls[place].arrays)
+
+            return run
+
+        for place, member in enumerate(self.local):
+            fiber = self.runtime.start(member.task, body(place), member.place, self.runtime.engine_context)
+            self.fibers[place] = fiber
+            fiber.finished.then(lambda _, place=place: self._ended(place))
+        try:
+            for place in range(len(replicas)):
+                self.clock.wait(self.fibers[place].finished, f"the step of {self.local[place].place}")
+        finally:
+            self._forget()
+        if self.errors:
+            raise self.errors[0]
+        kept = next(result for result in results if result is not None)
+        return [kept if result is None else result for result in results]
+
+    def _ended(self, place: int) -> None:
+        """A replica has ended; where it failed, no other can go on."""
+        fiber, member = self.fibers[place], self.local[place]
+        if place in self.late:
+            return
+        if fiber.abandoned or isinstance(fiber.error, TaskKilled):
+            error: BaseException = UnavailableError(
+                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint, or give the strategy "
+                "on_failure='continue' to go on with the survivors."
+            )
+        elif fiber.error is not None:
+            error = fiber.error
+        else:
+            return
+        self.errors.append(error)
+        if self.rendezvous is not None and not isinstance(fiber.error, TaskKilled) and not fiber.abandoned:
+            self.rendezvous.break_up(error)
+
+    def _dropped(self, ranks: list[int]) -> None:
+        """The step does not wait for these: what they were computing is given up."""
+        for rank in ranks:
+            place = rank - self.local[0].rank
+            self.late.add(place)
+            member = self.local[place]
+            self.runtime.trace.instant(member.place, "drop", "gradient dropped", self.clock.now)
+            member.task.processors[member.place].free_s = self.clock.now
+            self.clock.kill(self.fibers[place])
+
+    def _forget(self) -> None:
+        for place, fiber in self.fibers.items():
+            if not fiber.ended and not fiber.dead:
+                self.clock.kill(fiber)
+            own = self.local[place].task.fibers
+            if fiber in own:
+                own.remove(fiber)

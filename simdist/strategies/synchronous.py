@@ -1,0 +1,319 @@
+"""Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
+
+A step is one program that every replica runs on its own device (`simdist.program.spmd`); where replicas must agree they meet
+in exchanges (`simdist.runtime.rendezvous`). A variable is a copy on every device; a copy that cannot differ from the others
+is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
+when it is over for all, so a step that fails leaves no mark.
+
+The same strategy drives all replicas from one notebook, or those of one task of many, each with a main of its own.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist import debugging
+from simdist.data import InputContext
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.operations import Program, Read, Update
+from simdist.program.per_replica import PerReplica, per_replica
+from simdist.program.spmd import Editions
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Bundle
+from simdist.runtime.cluster import Cluster
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.linking import link, prepare
+from simdist.runtime.rendezvous import Member
+from simdist.simulation.task_context import active_context
+from simdist.strategies import context
+from simdist.strategies.base import Strategy
+from simdist.strategies.communication import CommunicationOptions, GroupCommunication
+from simdist.strategies.distributed import DistributedDataset
+from simdist.strategies.step import ReplicaStep
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.state import Cell
+from simdist.variables.variable import Placement, Variable
+
+__all__ = ["StepOutcome", "SynchronousStrategy", "run_local"]
+
+COMBINE = {
+    VariableAggregation.NONE: "none",
+    VariableAggregation.SUM: "sum",
+    VariableAggregation.MEAN: "mean",
+    VariableAggregation.ONLY_FIRST_REPLICA: "first",
+}
+
+
+class StepOutcome:
+    """What a step returned, replica by replica, before anybody has looked."""
+
+    def __init__(self, strategy: SynchronousStrategy, linked: Sequence[LinkedProgram], bundles: Sequence[Bundle]) -> None:
+        self.strategy = strategy
+        self.linked = linked
+        self.bundles = bundles
+
+    def value(self) -> Any:
+        """The values, computed now if nobody has asked before."""
+        ledger = self.strategy.runtime.ledger
+        results = [linked.rebuild(list(ledger.arrays(bundle))) for linked, bundle in zip(self.linked, self.bundles, strict=True)]
+        return per_replica(results)
+
+
+class SynchronousStrategy(Strategy):
+    """A strategy whose replicas take each step together.
+
+    Args:
+        cluster: where it runs; None: this machine alone, or the task whose main runs.
+        options: of its collectives.
+    """
+
+    spare = 0
+
+    def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
+        here = active_context().locals.get("here")
+        self.task_name = None if here is None else here[1].name
+        super().__init__(cluster if cluster is not None else None if here is None else here[0])
+        self.options = options or CommunicationOptions()
+        self.beside: Variable | None = None
+        self.members = self.found_members()
+        self.communication = GroupCommunication(self.runtime, self.options, self.hub, self.spare)
+        self.editions: dict[int, tuple[StepFunction, Editions]] = {}
+        self.linked: dict[tuple[int, int], LinkedProgram] = {}
+
+    # -- who takes part -------------------------------------------------------------------------------------------
+
+    def found_members(self) -> list[Member]:
+        """All replicas, by rank; the devices are made if they are not there."""
+        return [self.member(rank, place) for rank, place in enumerate(self.replica_places())]
+
+    def replica_places(self) -> list[str]:
+        """The device of each replica."""
+        return [self.home]
+
+    def member(self, rank: int, place: str) -> Member:
+        """A replica on a device."""
+        self.runtime.add_device(place)
+        return Member(rank, self.runtime.processor(place).task, place)
+
+    @property
+    def home(self) -> str:
+        return self.task_name or super().home
+
+    @property
+    def hub(self) -> str | None:
+        """A device that reduces for all; None where the replicas do it among themselves."""
+        return None
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        return len(self.members)
+
+    @property
+    def local_members(self) -> list[Member]:
+        """The replicas that this program drives."""
+        return self.members
+
+    @property
+    def ranks(self) -> range:
+        first = self.local_members[0].rank
+        return range(first, first + len(self.local_members))
+
+    def place_of(self, rank: int) -> int:
+        return rank - self.ranks.start
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of the replicas."""
+        return [member.place for member in self.members]
+
+    @property
+    def parameter_devices(self) -> list[str]:
+        """The devices that hold variables."""
+        return self.devices
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this program saves checkpoints."""
+        return self.ranks.start == 0
+
+    # -- variables ------------------------------------------------------------------------------------------------
+
+    def place(self, variable: Variable, value: Any) -> Placement:
+        """A copy for every replica."""
+        places = tuple(dict.fromkeys(member.place for member in self.local_members))
+        if variable.synchronization is VariableSynchronization.ON_READ and len(self.local_members) > 1:
+            cells = [self._own_cell(variable, place, "metric") for place in range(len(self.local_members))]
+            summed = variable.aggregation is VariableAggregation.SUM
+            for number, cell in enumerate(cells):
+                self.store.layout.add(cell, value * 0 if summed and number else value)
+            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation])
+        cell = Cell(variable.name, variable.aval, self.local_members[0].task.name, places=self.variable_places(places))
+        self.store.layout.add(cell, value)
+        return Placement([cell], self.store, separate=self._separate)
+
+    def variable_places(self, places: tuple[str, ...]) -> tuple[str, ...]:
+        """The devices that hold a new variable."""
+        return places
+
+    def _own_cell(self, variable: Variable, place: int, kind: str = "parameter") -> Cell:
+        member = self.local_members[place]
+        return Cell(variable.name, variable.aval, member.task.name, kind=kind, places=(member.place,), replica=place)
+
+    def _separate(self, variable: Variable) -> None:
+        """The copies may differ from now on: a replica changes its own alone."""
+        placement: Placement = variable.placement
+        if placement.spread == "replicas" or len(self.local_members) == 1:
+            return
+        value = self.store.cell_value(variable, placement.cells[0])
+        self.store.layout.hold_all(placement.cells, -1)
+        cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
+        for cell in cells:
+            self.store.layout.add(cell, value)
+        placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
+
+    def update_copies(self, variable: Variable, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], group: bool) -> Any:
+        """See `StrategyExtended.update`."""
+        if active_tracer() is None:
+            return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
+        differs = any(isinstance(argument, PerReplica) for argument in [*args, *kwargs.values()])
+        if differs:
+            self._separate(variable)
+        result = fn(variable, *self._own(args), **self._own(kwargs))
+        return None if group or result is None else result
+
+    # -- input ----------------------------------------------------------------------------------------------------
+
+    def distribute_dataset(self, dataset: Any, options: Any = None) -> DistributedDataset:
+        """Split each batch of a dataset among the replicas, as evenly as can be.
+
+        Args:
+            dataset: of global batches; any iterable of batches will do.
+            options: `InputOptions`.
+
+        Returns:
+            An iterable whose elements hold a `PerReplica` in place of each array.
+        """
+        return DistributedDataset(self, dataset, options)
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> DistributedDataset:
+        """Datasets that each input pipeline makes by itself from an `InputContext`; each replica takes batches as they are."""
+        made = super().distribute_datasets_from_function(dataset_fn, options)
+        return DistributedDataset(self, made, options)
+
+    experimental_distribute_dataset = distribute_dataset
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
+        """Run one step on all replicas that this program drives; it takes virtual time.
+
+        Raises:
+            OutOfRangeError: a dataset has run out.
+            UnavailableError: a task of a replica has died.
+        """
+        calls = [fn.bind(args, kwargs, _resolver(place)) for place in range(len(self.local_members))]
+        try:
+            with context.stepping(self):
+                programs = self._editions(fn).programs(calls)
+        except StopIteration:
+            raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
+        linked = self._link(programs)
+        for program, member in zip(linked, self.local_members, strict=True):
+            program.require_memory(member.task.processors[member.place].memory)
+        try:
+            bundles = self.run_replicas(linked, calls)
+        except Exception as error:
+            task = self.local_members[0].task
+            debugging.report(error, f"step {task.steps} of {fn.name}", task.name, task.incarnation, 0, self.runtime.now)
+            raise
+        return StepOutcome(self, linked, bundles)
+
+    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+        """Run a function as a step of its own, once."""
+        step = StepFunction(fn, name=name)
+        try:
+            return self.step(step, (), {}).value()
+        finally:
+            self.editions.pop(id(step), None)
+
+    def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
+        """Run a linked program on each replica, side by side in virtual time."""
+        return ReplicaStep(self.runtime, self.members, self.local_members, self.communication).run(linked, calls)
+
+    def _editions(self, fn: StepFunction) -> Editions:
+        if id(fn) not in self.editions:
+            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.options))
+        return self.editions[id(fn)][1]
+
+    def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+        layout, ledger = self.store.layout, self.runtime.ledger
+        found = [self.linked.get((id(program), place)) for place, program in enumerate(programs)]
+        if all(known is not None and known.version == layout.version for known in found):
+            return found  # pyright: ignore[reportReturnType]
+        for place, program in enumerate(programs):
+            self.require_own(program)
+            prepare(program, layout, ledger, place)
+        made = [link(program, layout, ledger, place) for place, program in enumerate(programs)]
+        self.linked.update({(id(program), place): made[place] for place, program in enumerate(programs)})
+        return made
+
+    def require_own(self, program: Program) -> None:
+        """Variables of another strategy have copies on other devices.
+
+        Raises:
+            FailedPreconditionError: the program uses one.
+            TakeOver: it uses only those of one other strategy, and none is in scope: that one should run it.
+        """
+        used = [variable for op in program.operations for variable in _variables(op)]
+        owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
+        if set(owners) <= {id(self.store)}:
+            return
+        if len(owners) == 1 and not context.has_strategy():
+            raise context.TakeOver(next(iter(owners.values())))
+        foreign = next(variable for variable in used if variable.placement.store is not self.store)
+        raise FailedPreconditionError(
+            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but {program.name} "
+            f"runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
+        )
+
+
+def _variables(op: Any) -> tuple[Any, ...]:
+    return op.variables if isinstance(op, Update) else (op.variable,) if isinstance(op, Read) else ()
+
+
+def _resolver(place: int) -> Callable[[Any], Any]:
+    def resolve(leaf: Any) -> Any:
+        if isinstance(leaf, PerReplica):
+            if place >= len(leaf.values):
+                raise InvalidArgumentError(f"A PerReplica of {len(leaf.values)} values was given to a strategy with more replicas.")
+            return leaf.values[place]
+        return leaf.view(place) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
+
+    return resolve
+
+
+def run_local(fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a step for a caller that wants its values: under the strategy in scope, or else the one that the step turns to."""
+    strategy = context.get_strategy() if context.has_strategy() else fn.strategy or context.get_strategy()
+    try:
+        return _value(strategy, fn, args, kwargs)
+    except context.TakeOver as other:
+        fn.strategy = other.strategy
+    return _value(fn.strategy, fn, args, kwargs)
+
+
+def _value(strategy: Any, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if not isinstance(strategy, SynchronousStrategy):
+        raise TypeError(
+            f"A step was called directly under {type(strategy).__name__}, whose steps run on workers. "
+            "Use ClusterCoordinator(strategy).schedule(fn, args=...)."
+        )
+    return strategy.step(fn, args, kwargs).value()
+
+
+StepFunction.run_here = staticmethod(run_local)

@@ -1,0 +1,95 @@
+"""What becomes of an assignment that several replicas make at the same time, and of a read of what each has for itself.
+
+    synchronization   aggregation           in a replica                    across replicas
+    ON_WRITE (AUTO)   NONE                  each changes its own copy       all copies change
+                      SUM, MEAN             the values are combined first   all copies change
+                      ONLY_FIRST_REPLICA    that of replica 0 counts        all copies change
+    ON_READ           NONE                  each has its own value          a read is an error
+                      SUM                   each has its own value          a read gives the sum; assign(x) gives each x / n
+                      MEAN                  each has its own value          a read gives the mean; assign(x) gives each x
+                      ONLY_FIRST_REPLICA    each has its own value          a read gives that of replica 0
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.tracing import Tracer
+
+__all__ = ["VariableAggregation", "VariableSynchronization", "combined_read", "replica_write"]
+
+
+class VariableAggregation(Enum):
+    """How the replicas' values become one when a variable is updated, or read."""
+
+    NONE = "none"
+    SUM = "sum"
+    MEAN = "mean"
+    ONLY_FIRST_REPLICA = "only_first_replica"
+
+
+class VariableSynchronization(Enum):
+    """When the copies of a variable are brought together."""
+
+    AUTO = "auto"
+    NONE = "none"
+    ON_WRITE = "on_write"
+    ON_READ = "on_read"
+
+
+def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
+    """The operand of an assignment or increment to a variable, once the replicas have agreed on it."""
+    if variable.synchronization is VariableSynchronization.ON_READ:
+        return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
+    if not tracer.in_replica:
+        return operand
+    match variable.aggregation:
+        case VariableAggregation.NONE:
+            variable.placement.separate(variable)
+            return operand
+        case VariableAggregation.ONLY_FIRST_REPLICA:
+            return tracer.collective("broadcast", [operand], label=variable.name)[0]
+        case aggregation:
+            return _combined(tracer, aggregation, operand, variable.name)
+
+
+def combined_read(tracer: Tracer, variable: Any, own: Any) -> Any:
+    """What a read across the replicas gives, where this replica has `own`."""
+    if variable.aggregation is VariableAggregation.NONE:
+        raise no_combination(variable)
+    if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        return tracer.collective("broadcast", [own], label=variable.name)[0]
+    return _combined(tracer, variable.aggregation, own, variable.name)
+
+
+def _combined(tracer: Tracer, aggregation: VariableAggregation, value: Any, label: str) -> Any:
+    total = tracer.collective("all_reduce", [value], label=label)[0]
+    return total / tracer.num_replicas if aggregation is VariableAggregation.MEAN else total
+
+
+def _shared(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
+    if variable.aggregation is not VariableAggregation.SUM:
+        return operand
+    if rule == "add":
+        raise increment_of_sum(variable)
+    return operand / tracer.num_replicas
+
+
+def increment_of_sum(variable: Any) -> InvalidArgumentError:
+    """An increment across the replicas of a variable that is their sum could belong to any of them."""
+    return InvalidArgumentError(
+        f"assign_add on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it inside "
+        "strategy.run, or assign the whole value."
+    )
+
+
+def no_combination(variable: Any) -> InvalidArgumentError:
+    """Each replica has a value of its own, and nothing says how to make one of them."""
+    return InvalidArgumentError(
+        f"{variable.name} has synchronization ON_READ and aggregation NONE: each replica has a value of its own. Read it inside "
+        "strategy.run, look at strategy.local_results(variable), or give it aggregation SUM, MEAN or ONLY_FIRST_REPLICA."
+    )
