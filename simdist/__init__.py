@@ -5,7 +5,7 @@ JAX. The names are those of ``tf.distribute``.
 """
 
 from simdist import errors, hardware
-from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver
+from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
 from simdist.data import (
@@ -21,22 +21,40 @@ from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.server import Server
-from simdist.strategies.reduction import ReduceOp
-from simdist.strategies.context import get_replica_context, get_strategy, has_strategy
+from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
+from simdist.strategies.central_storage import CentralStorageStrategy
+from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
+from simdist.strategies.context import get_replica_context, get_strategy, has_strategy, in_cross_replica_context
+from simdist.strategies.cross_device import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from simdist.strategies.mirrored import MirroredStrategy
+from simdist.strategies.multi_worker_mirrored import MultiWorkerMirroredStrategy
 from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.reduction import ReduceOp
+from simdist.strategies.tpu import TPUStrategy
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
 from simdist.variables.sharded import ShardedVariable
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Variable
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "in_cross_replica_context",
+    "scale_regularization_loss",
+    "compute_average_loss",
+    "TPUClusterResolver",
+    "TPUStrategy",
+    "MultiWorkerMirroredStrategy",
+    "ReductionToOneDevice",
+    "NcclAllReduce",
+    "HierarchicalCopyAllReduce",
+    "CommunicationOptions",
+    "CommunicationImplementation",
+    "CentralStorageStrategy",
     "AutoShardPolicy",
     "Cluster",
     "ClusterCoordinator",

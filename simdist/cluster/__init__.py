@@ -14,6 +14,7 @@ from simdist.cluster.roles import (
 from simdist.cluster.spec import ClusterSpec
 from simdist.cluster.tasks import TaskId, find_task, server_task, tasks_of
 from simdist.cluster.tf_config import MalformedJSONError, TFConfig, TFConfigClusterResolver, read_tf_config
+from simdist.cluster.tpu import TPUClusterResolver
 from simdist.cluster.union import DuplicateTaskError, UnionResolver
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SimpleClusterResolver",
     "TFConfig",
     "TFConfigClusterResolver",
+    "TPUClusterResolver",
     "TaskId",
     "UnionResolver",
     "collective_leader",

@@ -94,7 +94,9 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, exchange: Exchange) ->
     if exchange.kind == "all_reduce":
         return _exchange.bind(*given, exchange=exchange)
     if exchange.kind == "all_gather":
-        return _exchange.bind(*given, exchange=replace(exchange, kind="reduce_scatter", operands=exchange.outputs, outputs=exchange.operands))
+        return _exchange.bind(
+            *given, exchange=replace(exchange, kind="reduce_scatter", operands=exchange.outputs, outputs=exchange.operands)
+        )
     raise NotImplementedError(f"A {exchange.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
 
 

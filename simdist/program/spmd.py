@@ -68,15 +68,21 @@ class Editions:
             programs = self._trace(calls, agreed)
             found = self._found(programs)
             self._require_meeting(programs)
-            if all(len(set(given)) == 1 or number < len(agreed) and agreed[number] == given for number, given in enumerate(found)):
+            if all(len(set(given)) == 1 or (number < len(agreed) and agreed[number] == given) for number, given in enumerate(found)):
                 return programs
             agreed = found
-        raise InvalidArgumentError(f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed.")
+        raise InvalidArgumentError(
+            f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
+        )
 
     def _trace(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]]) -> list[Program]:
         programs: list[Program] = []
         for place, call in enumerate(calls):
-            same = [program for program in programs if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key]
+            same = [
+                program
+                for program in programs
+                if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
+            ]
             programs.append(same[0] if same else self.fn.trace(call, self.first_rank + place, self.num_replicas, agreed, self.options))
         return programs
 

@@ -18,7 +18,19 @@ from simdist.program.operations import Program
 from simdist.program.values import Bundle
 from simdist.variables.state import Group
 
-__all__ = ["Apply", "ApplyAll", "CheckFinite", "LinkedOperation", "LinkedProgram", "MakeKey", "Meeting", "ReadGroups", "Run", "Slot", "TakeBatch"]
+__all__ = [
+    "Apply",
+    "ApplyAll",
+    "CheckFinite",
+    "LinkedOperation",
+    "LinkedProgram",
+    "MakeKey",
+    "Meeting",
+    "ReadGroups",
+    "Run",
+    "Slot",
+    "TakeBatch",
+]
 
 Slot = int
 

@@ -135,7 +135,9 @@ class Rendezvous:
         if exchanging.begun_s > began:
             trace.span(place, "wait", f"wait for {name}", began, exchanging.begun_s)
         algorithm = exchanging.way.algorithm if exchanging.way else ""
-        trace.span(place, "collective", name, max(began, exchanging.begun_s), now, bytes=exchanging.exchange.size_bytes, algorithm=algorithm)
+        trace.span(
+            place, "collective", name, max(began, exchanging.begun_s), now, bytes=exchanging.exchange.size_bytes, algorithm=algorithm
+        )
 
     def settle(self, exchanging: Exchanging, error: BaseException | None) -> None:
         """An exchange is over, for good or bad."""
@@ -217,7 +219,9 @@ class Exchanging:
     def awaited(self) -> str:
         """What a replica waits for, in words."""
         missing = self.missing()
-        return f"{self.exchange}" + (f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else "")
+        return f"{self.exchange}" + (
+            f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else ""
+        )
 
     def missing(self) -> list[str]:
         """Who has not come."""

@@ -98,7 +98,7 @@ class SimulatedReplica(SimulatedTask):
         self.runtime.trace.total(source, "bytes_sent", size_bytes)
         self.runtime.links.start(route.links, size_bytes, gate.open)
         self.clock.wait(gate, f"variables from {source}")
-        self.trace.span(self.place, "read", what, began, self.clock.now, bytes=size_bytes)
+        self.trace.span(self.place, what, what, began, self.clock.now, bytes=size_bytes)
 
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         now = self.clock.now
@@ -118,6 +118,8 @@ class SimulatedReplica(SimulatedTask):
     def _apply(self, part: Apply, bundle: Bundle) -> None:
         group = part.group
         before = self.updates.get(id(group), 0)
+        if self.rendezvous is None and self.place not in group.places:
+            self._travel(self.place, group.places[0], part.size_bytes, "update")
         now = self.clock.now
         start, end = self.runtime.processor(self._where(group)).occupy(now, part.cost) if self._pays(group, before) else (now, now)
         self.clock.sleep(end - now)
@@ -127,7 +129,9 @@ class SimulatedReplica(SimulatedTask):
             self.versions.add(group, new)
         self.updates[id(group)] = before + 1
         if end > start:
-            self.trace.span(self._where(group), "apply", part.site.kernel.name, start, end, worker=self.task.name, version=group.version + before + 1)
+            self.trace.span(
+                self._where(group), "apply", part.site.kernel.name, start, end, worker=self.task.name, version=group.version + before + 1
+            )
 
     def _where(self, group: Group) -> str:
         """The device that carries out an update: this one, or the only one that has the variable."""

@@ -10,6 +10,7 @@ from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
 from simdist.simulation.kernel import Fiber, TaskKilled
+from simdist.simulation.task_context import TaskContext
 
 __all__ = ["Run"]
 
@@ -56,9 +57,11 @@ class Run:
         context.locals["here"] = (self.cluster, task)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         incarnation = task.incarnation
-        fiber.finished.then(lambda _: self._ended(task, fiber, incarnation))
+        fiber.finished.then(lambda _: self._ended(task, fiber, incarnation, context))
 
-    def _ended(self, task: Task, fiber: Fiber, incarnation: int) -> None:
+    def _ended(self, task: Task, fiber: Fiber, incarnation: int, context: TaskContext) -> None:
+        for ending in context.locals.get("endings", ()):
+            ending(fiber.error)
         if incarnation != task.incarnation:
             return
         error = fiber.error

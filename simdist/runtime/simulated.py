@@ -60,6 +60,7 @@ class SimulatedRuntime:
         self.mains: dict[str, Callable[[Task], Any]] = {}  # what a task starts with, again after each restart
         self.after_step: list[Callable[[Task], None]] = []
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
+        self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
         self._beating = False
 

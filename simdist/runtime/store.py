@@ -47,6 +47,8 @@ class Store:
         """
         placement: Placement = variable.placement
         self.observed(variable.name)
+        if placement.across is not None:
+            return placement.across(variable)
         if placement.spread == "copies" or len(placement.cells) == 1:
             return self._array(placement.cells[0])
         arrays = [self._array(cell) for cell in placement.cells]
@@ -71,12 +73,12 @@ class Store:
         """Assign to variables, or add to them, at once."""
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
-            summed = placement.spread == "replicas" and placement.combine == "sum"
+            summed = placement.combine == "sum"
             if summed and rule == "add":
                 raise increment_of_sum(variable)
             for number, cell in enumerate(placement.cells):
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
-                self._change(rule, cell, _share(part, number, len(placement.cells)) if summed else part)
+                self._change(rule, cell, _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync) if summed else part)
 
     def _change(self, rule: str, cell: Cell, operand: Any) -> None:
         group = cell.group

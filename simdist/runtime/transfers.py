@@ -136,7 +136,9 @@ def rehearse(wiring: Wiring) -> tuple[list[float], dict[Link, float]]:
 
     stage = object.__new__(Wiring)
     stage.schedule, stage.waits, stage.steps, stage.bytes_sent = wiring.schedule, wiring.waits, wiring.steps, wiring.bytes_sent
-    stage.sends = [{step: [(target, alone(route), n) for target, route, n in parts] for step, parts in sends.items()} for sends in wiring.sends]
+    stage.sends = [
+        {step: [(target, alone(route), n) for target, route, n in parts] for step, parts in sends.items()} for sends in wiring.sends
+    ]
     for sends in wiring.sends:
         for parts in sends.values():
             for _, route, num_bytes in parts:

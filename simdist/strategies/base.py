@@ -208,6 +208,10 @@ class Strategy:
         """Run a function as a step of its own, once; for strategies with several replicas."""
         raise NotImplementedError
 
+    def observe(self, look: Callable[[], Any]) -> Any:
+        """What a look at variables gives, all of it at once: where workers have values of their own, in one exchange."""
+        return look()
+
     def place_of(self, rank: int) -> int:
         """The place of a replica among those that this program drives."""
         return rank

@@ -63,7 +63,9 @@ class CommunicationOptions:
             raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
         word = getattr(self.implementation, "value", self.implementation)
         if str(word).upper() not in CommunicationImplementation.__members__:
-            raise InvalidArgumentError(f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}")
+            raise InvalidArgumentError(
+                f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}"
+            )
         object.__setattr__(self, "implementation", CommunicationImplementation(str(word).upper()))
         if self.algorithm is not None and self.algorithm not in ALL_REDUCE:
             raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(self.algorithm, ALL_REDUCE)}")
@@ -121,7 +123,9 @@ class GroupCommunication:
 
     def _algorithm(self, exchange: Exchange, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
         if exchange.kind != "all_reduce":
-            return {"all_gather": ALL_GATHER, "broadcast": BROADCAST, "reduce_scatter": REDUCE_SCATTER}[exchange.kind][_USUAL[exchange.kind]]
+            return {"all_gather": ALL_GATHER, "broadcast": BROADCAST, "reduce_scatter": REDUCE_SCATTER}[exchange.kind][
+                _USUAL[exchange.kind]
+            ]
         if options.algorithm is not None:
             return ALL_REDUCE[options.algorithm]
         if options.implementation is CommunicationImplementation.RING:

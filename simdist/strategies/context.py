@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-
 from simdist.errors import FailedPreconditionError
 from simdist.program.tracing import active_tracer
 from simdist.simulation.task_context import active_context
@@ -200,5 +199,3 @@ def require_cross_replica(what: str) -> None:
     contexts = active_context().locals.get("replica_contexts")
     if contexts and contexts[-1] is not None:
         raise FailedPreconditionError(f"{what} was called inside strategy.run; call it outside, across the replicas.")
-
-

@@ -37,7 +37,9 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     names = [_name(device) for device in devices or [default]]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidArgumentError(f"devices={list(devices or [])!r} names {', '.join(twice)} twice; every replica needs a device of its own.")
+        raise InvalidArgumentError(
+            f"devices={list(devices or [])!r} names {', '.join(twice)} twice; every replica needs a device of its own."
+        )
     return names
 
 

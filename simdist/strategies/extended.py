@@ -61,7 +61,9 @@ class StrategyExtended:
             InvalidArgumentError: the variable belongs to another strategy, or to none.
         """
         if not context.has_strategy() or context.get_strategy() is not self.strategy:
-            raise FailedPreconditionError("colocate_vars_with was called outside the strategy's scope. Write `with strategy.scope():` around it.")
+            raise FailedPreconditionError(
+                "colocate_vars_with was called outside the strategy's scope. Write `with strategy.scope():` around it."
+            )
         if not self.variable_created_in_scope(variable):
             raise InvalidArgumentError(
                 f"{getattr(variable, 'name', variable)!r} was not made by this strategy, so nothing can lie beside it here. Make it "
@@ -73,7 +75,9 @@ class StrategyExtended:
         finally:
             self.strategy.beside = before
 
-    def update(self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+    def update(
+        self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True
+    ) -> Any:
         """Call ``fn(variable, *args)`` where each copy of a variable lies; a `PerReplica` argument is unpacked.
 
         Args:

@@ -21,10 +21,10 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.strategies.base import Strategy
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.partitioners import checked_partitions, row_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["ParameterServerStrategy"]

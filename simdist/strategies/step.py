@@ -7,7 +7,6 @@ of them fails, the others end with it, and nothing that the step has changed cou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist.errors import UnavailableError
 from simdist.program.function import BoundCall
@@ -75,7 +74,9 @@ class ReplicaStep:
     def _require_alive(self) -> None:
         down = [member.task.name for member in self.local if not member.task.alive]
         if down:
-            raise UnavailableError(f"{', '.join(dict.fromkeys(down))} is down, and a step needs all replicas. Give the fault a restart_after=.")
+            raise UnavailableError(
+                f"{', '.join(dict.fromkeys(down))} is down, and a step needs all replicas. Give the fault a restart_after=."
+            )
 
     def _replicas(self) -> list[SimulatedReplica]:
         leading: set[str] = set()

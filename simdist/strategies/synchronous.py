@@ -145,12 +145,12 @@ class SynchronousStrategy(Strategy):
     def place(self, variable: Variable, value: Any) -> Placement:
         """A copy for every replica."""
         places = tuple(dict.fromkeys(member.place for member in self.local_members))
-        if variable.synchronization is VariableSynchronization.ON_READ and len(self.local_members) > 1:
+        if variable.synchronization is VariableSynchronization.ON_READ and self.num_replicas_in_sync > 1:
             cells = [self._own_cell(variable, place, "metric") for place in range(len(self.local_members))]
             summed = variable.aggregation is VariableAggregation.SUM
             for number, cell in enumerate(cells):
                 self.store.layout.add(cell, value * 0 if summed and number else value)
-            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation])
+            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.read_across)
         cell = Cell(variable.name, variable.aval, self.local_members[0].task.name, places=self.variable_places(places))
         self.store.layout.add(cell, value)
         return Placement([cell], self.store, separate=self._separate)
@@ -158,6 +158,9 @@ class SynchronousStrategy(Strategy):
     def variable_places(self, places: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""
         return places
+
+    read_across: Callable[[Any], Any] | None = None
+    """Where replicas are driven by several programs: reads what each has for itself, from all of them."""
 
     def _own_cell(self, variable: Variable, place: int, kind: str = "parameter") -> Cell:
         member = self.local_members[place]

@@ -21,8 +21,8 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.data import Dataset, DatasetCreator
 from simdist.errors import InvalidArgumentError
 from simdist.strategies.base import DistributedFromFunction
-from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.distributed import DistributedDataset, DistributedIterator
+from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.step import build, train_step_of
 
 __all__ = ["evaluate", "fit", "predict"]
@@ -110,7 +110,8 @@ def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
 
 
 def _logs(model: Any) -> dict[str, Any]:
-    return {name: float(np.asarray(value)) for name, value in model.get_metrics_result().items()}
+    values = model.simdist_strategy.observe(model.get_metrics_result)
+    return {name: float(np.asarray(value)) for name, value in values.items()}
 
 
 def _check_loss(logs: dict[str, Any], epoch: int, callbacks: Sequence[Any]) -> None:

@@ -38,6 +38,7 @@ class Placement:
         combine: for replicas, what a read from outside gives: "sum", "mean", "first" or "none" (an error).
         store: what can assign and look: the strategy's store.
         separate: gives each replica a copy of its own, that may differ from the others.
+        across: where replicas of other programs have values of their own, too: gives the combined value.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Placement:
         spread: str = "shards",
         combine: str = "first",
         separate: Callable[[Any], None] = lambda variable: None,
+        across: Callable[[Any], Any] | None = None,
     ) -> None:
         self.cells = list(cells)
         self.store = store
         self.spread = spread
         self.combine = combine
         self.separate = separate
+        self.across = across
 
     def read_by(self, replica: int) -> list[Cell]:
         """The cells that one replica reads, by its place among those that are driven here."""

@@ -1,0 +1,73 @@
+"""`CentralStorageStrategy`: variables lie on one device of a machine, and every device computes a part of the batch.
+
+A step fetches the variables to each device that computes; their gradients are added on the device that holds the variables,
+which updates them once. Against mirroring, that saves memory on the devices and pays with traffic to the one.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.runtime.cluster import Cluster
+from simdist.strategies.devices import device_names
+from simdist.strategies.synchronous import SynchronousStrategy
+from simdist.variables.variable import Variable
+
+__all__ = ["CentralStorageStrategy"]
+
+
+class CentralStorageStrategy(SynchronousStrategy):
+    """Synchronous training on several devices of one machine, with variables on one of them.
+
+    Args:
+        compute_devices: how many, or their names; None: one CPU.
+        parameter_device: which device holds the variables; default the machine's processor, "cpu:0".
+        cluster: whose first worker the machine is; None: a laptop.
+
+    Raises:
+        InvalidArgumentError: no device, or one that is named twice.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.CentralStorageStrategy(2)
+        >>> with strategy.scope():
+        ...     v = sd.Variable(1.0, aggregation=sd.VariableAggregation.SUM)
+        >>> strategy.run(lambda: v.assign_add(sd.get_replica_context().replica_id_in_sync_group + v.value * 1.0))
+        >>> v.device, float(v)
+        ('worker:0/cpu:0', 4.0)
+    """
+
+    def __init__(
+        self, compute_devices: int | Sequence[Any] | None = None, parameter_device: str | None = None, cluster: Cluster | None = None
+    ) -> None:
+        self.device_names = device_names(compute_devices)
+        self.parameter_name = device_names([parameter_device or "cpu:0"])[0]
+        super().__init__(cluster)
+
+    def replica_places(self) -> list[str]:
+        return [f"{self.home}/{name}" for name in self.device_names]
+
+    @property
+    def hub(self) -> str:
+        """The device that holds the variables."""
+        place = f"{self.home}/{self.parameter_name}"
+        self.runtime.add_device(place)
+        return place
+
+    @property
+    def parameter_devices(self) -> list[str]:
+        return [self.hub]
+
+    def variable_places(self, places: tuple[str, ...]) -> tuple[str, ...]:
+        return (self.hub,)
+
+    def _separate(self, variable: Variable) -> None:
+        if len(self.members) > 1:
+            raise InvalidArgumentError(
+                f"{variable.name} lies on one device ({self.hub}) and has aggregation NONE, so a replica cannot change it for itself. Make it "
+                "with aggregation=SUM, MEAN or ONLY_FIRST_REPLICA, or change it outside strategy.run."
+            )

@@ -1,0 +1,165 @@
+"""`MultiWorkerMirroredStrategy`: the workers of a cluster compute each step together.
+
+It is driven in one of two ways. From a notebook, one strategy drives the replicas of all workers. Or every worker has a main
+of its own (``cluster.launch(main)``), makes the strategy in it, finds its place from TF_CONFIG, and meets the others in every
+exchange; then each has variables of its own, which begin as those of the chief.
+
+Source: Dean et al., Large Scale Distributed Deep Networks, 2012, and Goyal et al., Accurate, Large Minibatch SGD, 2017, for
+synchronous training over several machines.
+
+Taught in lesson 04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
+from simdist.cluster.roles import id_in_cluster, is_chief
+from simdist.errors import InvalidArgumentError
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Bundle
+from simdist.runtime.cluster import Cluster
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.rendezvous import Member, Rendezvous
+from simdist.simulation.task_context import active_context
+from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.step import ReplicaStep
+from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
+from simdist.strategies.worker_group import join_group
+from simdist.variables.aggregation import VariableSynchronization
+
+__all__ = ["MultiWorkerMirroredStrategy"]
+
+
+class MultiWorkerMirroredStrategy(SynchronousStrategy):
+    """Synchronous training on several workers.
+
+    Args:
+        cluster_or_resolver: a `Cluster`, to drive all its workers; in a main that was launched, a resolver, or None to find the
+            task's place from TF_CONFIG. Without either: one worker, this machine.
+        communication_options: `CommunicationOptions`.
+        devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
+
+    Raises:
+        InvalidArgumentError: another type, a resolver that does not know which task this is, or a task that does not train.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}))
+        >>> strategy.num_replicas_in_sync, strategy.extended.worker_devices
+        (3, ('worker:0', 'worker:1', 'worker:2'))
+    """
+
+    def __init__(
+        self, cluster_or_resolver: Any = None, communication_options: CommunicationOptions | None = None, *, devices_per_worker: int = 1
+    ) -> None:
+        if communication_options is not None and not isinstance(communication_options, CommunicationOptions):
+            raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
+        if isinstance(devices_per_worker, bool) or devices_per_worker < 1:
+            raise InvalidArgumentError(f"devices_per_worker={devices_per_worker!r} must be 1 or more.")
+        self.devices_per_worker = devices_per_worker
+        self.cluster_resolver, cluster = _found(cluster_or_resolver)
+        self.launched = cluster is None and active_context().locals.get("here") is not None
+        self.rendezvous: Rendezvous | None = None
+        self._broadcast = 0
+        super().__init__(cluster, communication_options)
+        self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
+        if self.launched and self.num_replicas_in_sync > 1:
+            assert self.task_name is not None
+            self.rendezvous = join_group(self.runtime, self.members, self.task_name, self.communication)
+
+    # -- who takes part -------------------------------------------------------------------------------------------
+
+    def replica_places(self) -> list[str]:
+        workers = _workers(self._spec()) or [self.home]
+        if self.devices_per_worker == 1:
+            return workers
+        return [f"{worker}/gpu:{device}" for worker in workers for device in range(self.devices_per_worker)]
+
+    def _spec(self) -> ClusterSpec:
+        return self.cluster_resolver.cluster_spec() if self.launched else self.cluster.spec
+
+    @property
+    def local_members(self) -> list[Member]:
+        if not self.launched:
+            return self.members
+        return [member for member in self.members if member.task.name == self.task_name] or self.members
+
+    @property
+    def num_workers(self) -> int:
+        """Workers that train together, the chief among them."""
+        return len({member.task.name for member in self.members})
+
+    @property
+    def worker_index(self) -> int:
+        """The place of this main's worker among them; 0 where one notebook drives all."""
+        if not self.launched or not self._spec():
+            return 0
+        return id_in_cluster(self._spec(), self.cluster_resolver.task_type, self.cluster_resolver.task_id)
+
+    @property
+    def is_chief(self) -> bool:
+        if not self.launched or not self._spec():
+            return True
+        return is_chief(self._spec(), self.cluster_resolver.task_type, self.cluster_resolver.task_id)
+
+    def observe(self, look: Callable[[], Any]) -> Any:
+        return self.eagerly(look, "look") if self.rendezvous is not None else look()
+
+    def _read_across(self, variable: Any) -> Any:
+        """Every worker has to ask: an all-reduce brings together what each has for itself."""
+        return self.eagerly(lambda: variable.value, f"read {variable.name}")
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
+        if self.rendezvous is not None and self._broadcast < len(self.variables):
+            self._share_initial_values()
+        return super().step(fn, args, kwargs)
+
+    def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
+        return ReplicaStep(self.runtime, self.members, self.local_members, self.communication, self.rendezvous).run(linked, calls)
+
+    def _share_initial_values(self) -> None:
+        """Variables that were made since the last step begin as the chief has them."""
+        first, self._broadcast = self._broadcast, len(self.variables)
+        new = [v for v in self.variables[first:] if v.synchronization is not VariableSynchronization.ON_READ]
+
+        def share() -> None:
+            tracer = active_tracer()
+            assert tracer is not None
+            values = tracer.collective("broadcast", [tracer.read(variable) for variable in new], label="variables")
+            for variable, value in zip(new, values, strict=True):
+                tracer.update("assign", [variable], [value])
+
+        if new:
+            self.eagerly(share, "share initial values")
+
+
+def _found(given: Any) -> tuple[ClusterResolver, Cluster | None]:
+    """The resolver, and the cluster where all its workers are driven from here."""
+    cluster = getattr(given, "cluster", given)
+    if isinstance(cluster, Cluster):
+        return cluster.resolver, cluster
+    if given is not None and not isinstance(given, ClusterResolver):
+        raise InvalidArgumentError(
+            f"MultiWorkerMirroredStrategy takes an sd.Cluster, or in a launched main a cluster resolver; got {type(given).__name__}."
+        )
+    resolver = given if given is not None else TFConfigClusterResolver()
+    spec = resolver.cluster_spec()
+    if len(_workers(spec)) > 1 and (resolver.task_type is None or resolver.task_id is None):
+        raise InvalidArgumentError(
+            f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or pass "
+            "the sd.Cluster itself to drive all workers from here."
+        )
+    if resolver.task_type is not None and resolver.task_type not in ("chief", "worker"):
+        raise InvalidArgumentError(f"A task of type {resolver.task_type!r} does not train; make the strategy on chief and workers only.")
+    return resolver, None
+
+
+def _workers(spec: ClusterSpec) -> list[str]:
+    """The tasks that train: the chief first."""
+    return [f"{job}:{index}" for job in ("chief", "worker") if job in spec.jobs for index in spec.task_indices(job)]

@@ -1,0 +1,57 @@
+"""The workers that train together, each with a main of its own: how they find each other, and when they part.
+
+The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
+its groups break up: whoever waits for it, or comes later, gets an error. Mains that start again make new strategies, which
+find each other in new groups.
+
+Taught in lesson 04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simdist.errors import UnavailableError
+from simdist.runtime.rendezvous import Communication, Member, Rendezvous
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.task import Life
+from simdist.simulation.task_context import active_context
+
+__all__ = ["WorkerGroup", "join_group"]
+
+
+class WorkerGroup:
+    """Some replicas on several tasks, driven by the mains of the tasks."""
+
+    def __init__(self, runtime: SimulatedRuntime, members: Sequence[Member], communication: Communication) -> None:
+        self.places = tuple(member.place for member in members)
+        self.lives: dict[str, Life] = {}
+        self.rendezvous = Rendezvous(runtime, members, communication)
+
+    def admits(self, task_name: str, places: tuple[str, ...]) -> bool:
+        """Whether a task may join: not yet in it, and nobody has left."""
+        whole = self.rendezvous.broken is None and all(life.alive for life in self.lives.values())
+        return whole and task_name not in self.lives and self.places == places
+
+    def leave(self, task_name: str, error: BaseException | None) -> None:
+        """The main of a task has ended."""
+        how = "has ended" if error is None else f"has failed ({type(error).__name__})"
+        self.rendezvous.break_up(
+            UnavailableError(f"The main of {task_name} {how}, so no all-reduce with it can end. Let all mains take equally many steps.")
+        )
+
+
+def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: str, communication: Communication) -> Rendezvous:
+    """The meeting place of this task's strategy with those of the other tasks."""
+    places = tuple(member.place for member in members)
+    groups: list[WorkerGroup] = runtime.groups
+    group = next((group for group in groups if group.admits(task_name, places)), None)
+    if group is None:
+        group = WorkerGroup(runtime, members, communication)
+        groups.append(group)
+    group.lives[task_name] = runtime.tasks[task_name].life
+    joined = group
+    endings: list[Any] = active_context().locals.setdefault("endings", [])
+    endings.append(lambda error: joined.leave(task_name, error))
+    return group.rendezvous
