@@ -24,6 +24,7 @@ from simdist.collectives.binomial import BINOMIAL, BINOMIAL_REDUCE
 from simdist.collectives.broadcast import BINOMIAL_BROADCAST
 from simdist.collectives.bus_bandwidth import bus_bandwidth
 from simdist.collectives.checking import check_schedule
+from simdist.collectives.choose import choose, predicted_seconds
 from simdist.collectives.compression import Compressor, Fp16, NoCompression, OneBit, TopK
 from simdist.collectives.double_tree import DOUBLE_TREE, double_tree
 from simdist.collectives.hierarchical_copy import HIERARCHICAL_COPY
@@ -57,10 +58,12 @@ __all__ = [
     "algorithm",
     "bus_bandwidth",
     "check_schedule",
+    "choose",
     "combined",
     "double_tree",
     "group_by_size",
     "pack_gradients",
+    "predicted_seconds",
     "run_schedule",
     "run_steps",
     "split_in_packs",
