@@ -24,10 +24,13 @@ from simdist.collectives.binomial import BINOMIAL, BINOMIAL_REDUCE
 from simdist.collectives.broadcast import BINOMIAL_BROADCAST
 from simdist.collectives.bus_bandwidth import bus_bandwidth
 from simdist.collectives.checking import check_schedule
+from simdist.collectives.choose import choose, predicted_seconds
+from simdist.collectives.compression import Compressor, Fp16, NoCompression, OneBit, TopK
 from simdist.collectives.double_tree import DOUBLE_TREE, double_tree
 from simdist.collectives.hierarchical_copy import HIERARCHICAL_COPY
 from simdist.collectives.numbers import combined, run_schedule, run_steps
 from simdist.collectives.packing import group_by_size, pack_gradients, split_in_packs
+from simdist.collectives.power_sgd import PowerSGD
 from simdist.collectives.rabenseifner import RABENSEIFNER
 from simdist.collectives.recursive_doubling import RECURSIVE_DOUBLING
 from simdist.collectives.reduce_scatter import RING_REDUCE_SCATTER
@@ -42,17 +45,25 @@ __all__ = [
     "ALL_TO_ALL",
     "Algorithm",
     "BROADCAST",
+    "Compressor",
+    "Fp16",
+    "NoCompression",
+    "OneBit",
+    "PowerSGD",
     "REDUCE",
     "REDUCE_SCATTER",
     "Schedule",
+    "TopK",
     "Transfer",
     "algorithm",
     "bus_bandwidth",
     "check_schedule",
+    "choose",
     "combined",
     "double_tree",
     "group_by_size",
     "pack_gradients",
+    "predicted_seconds",
     "run_schedule",
     "run_steps",
     "split_in_packs",

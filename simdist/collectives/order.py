@@ -132,7 +132,8 @@ def _root(schedule: Schedule, trees: _Trees, held: list[list[int]], chunk: int) 
     if len(whole) != 1 or (schedule.kind == "all_reduce" and not everywhere):
         raise InvalidArgumentError(
             f"{schedule.algorithm} on {n} ranks: the ranks end with {len(whole)} different sums of chunk {chunk} that have {n} terms"
-            f"{'' if everywhere else ', and some have none'}; a schedule of kind {schedule.kind!r} must end with one. Check the order of its transfers."
+            f"{'' if everywhere else ', and some have none'}; a schedule of kind {schedule.kind!r} must end with one. "
+            "Check the order of its transfers."
         )
     return whole.pop()
 
