@@ -114,7 +114,7 @@ def needed(schedule: Schedule, held: np.ndarray) -> np.ndarray:
         np.int64(6)
     """
     wanted = np.zeros(held.shape[:3], bool)
-    wanted[-1] = held[-1].all(-1) if schedule.kind in SUMS else True
+    wanted[-1] = _results(schedule, held[-1])
     for step, transfers in reversed(list(enumerate(steps_of(schedule)))):
         before, after = wanted[step], wanted[step + 1]
         before[:] = after
@@ -125,6 +125,16 @@ def needed(schedule: Schedule, held: np.ndarray) -> np.ndarray:
             cells = list(transfer.chunks)
             before[transfer.source, cells] |= after[transfer.target, cells]
     return wanted
+
+
+def _results(schedule: Schedule, held: np.ndarray) -> Any:
+    """Which chunks are results in the end; `held` is that of the last moment."""
+    n = schedule.num_ranks
+    if schedule.kind in SUMS:
+        return held.all(-1)
+    if schedule.kind == "all_to_all" and schedule.num_chunks == n * n:  # chunk s * n + t goes from rank s to rank t
+        return np.arange(n)[:, None] == np.arange(n * n) % n
+    return True
 
 
 def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:

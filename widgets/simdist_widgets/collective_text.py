@@ -130,9 +130,17 @@ def _who_to_whom(transfers: list[Transfer], num_ranks: int) -> str:
         return f"rank {sources.pop()} sends {amount} to each of {count(len(targets), 'other rank')}"
     if len(targets) == 1:
         return f"{count(len(sources), 'rank')} send {amount} each to rank {targets.pop()}"
-    listed = ", ".join(f"{source} to {target}" for source, target in sorted(pairs))
-    how = f"rank {listed}" if len(pairs) <= MOST_LISTED else count(len(pairs), "pair") + " of sender and receiver"
-    return f"{amount} on each way: {how}"
+    return f"{count(len(sources), 'rank')} send {amount} {_where(pairs, num_ranks)}"
+
+
+def _where(pairs: set[tuple[int, int]], num_ranks: int) -> str:
+    """Where it goes, if it goes to several ranks: spelled out for a few, by its distance, or as a number."""
+    offsets = {target - source for source, target in pairs}
+    if len(pairs) <= MOST_LISTED:
+        return "each way: " + ", ".join(f"{source} to {target}" for source, target in sorted(pairs))
+    if len(offsets) == 1:
+        return f"each, to {_place(offsets.pop() % num_ranks, num_ranks)}"
+    return f"each, in {len(pairs)} transfers"
 
 
 def _partners(pairs: set[tuple[int, int]], num_ranks: int) -> str:

@@ -17,6 +17,7 @@ const PAUSE_MS = 800; // between the steps of a play
 const WHOLE_PLAY_MS = 30_000; // about, for many steps
 const LEAST_STEP_MS = 150;
 const SAVE_AFTER_MS = 150;
+const HINT = "Click a rank to follow it; point at a chunk to see what it holds.";
 
 class CollectiveStepper implements Commands {
   readonly frame: Frame;
@@ -187,8 +188,9 @@ class CollectiveStepper implements Commands {
       frame.meters[index].value.textContent = value;
       frame.meters[index].bar.style.width = `${part * 100}%`;
     });
-    frame.rank.textContent = this.rank < 0 ? "" : aboutRank(data, moment, this.rank);
-    frame.matrix.setAttribute("aria-label", `${said} ${data.header.steps[moment].text} ${frame.rank.textContent}`);
+    frame.rank.textContent = this.rank < 0 ? HINT : aboutRank(data, moment, this.rank);
+    frame.rank.classList.toggle("sdw-hint", this.rank < 0);
+    frame.matrix.setAttribute("aria-label", `${said} ${data.header.steps[moment].text}`);
     frame.root.dataset["step"] = String(moment);
   }
 

@@ -3,6 +3,7 @@
 import { element, shape } from "./dom.ts";
 import { formatBytes, formatCount } from "./format.ts";
 import type { StepperData, StepRecord } from "./stepper_data.ts";
+import { MOST_SEGMENTS, SIGNS } from "./stepper_painter.ts";
 import { progress } from "./stepper_text.ts";
 import { Tooltip } from "./tooltip.ts";
 
@@ -59,6 +60,7 @@ export function buildFrame(data: StepperData): Frame {
 
 /** Changes what a button shows and is called. */
 export function setButton(target: HTMLButtonElement, icon: keyof typeof ICONS, name: string): void {
+  if (target.title === name) return;
   const drawing = shape("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" });
   drawing.append(shape("path", { d: ICONS[icon], fill: "currentColor" }));
   target.replaceChildren(drawing);
@@ -69,7 +71,7 @@ export function setButton(target: HTMLButtonElement, icon: keyof typeof ICONS, n
 function assemble(frame: Frame, data: StepperData, title: string): void {
   const names = progress(data, 0).map(({ name }) => name);
   const meters = frame.meters.map(({ value, bar }, index) =>
-    element("div", { class: "sdw-progress" }, element("span", {}, names[index], " ", value), element("div", { "aria-hidden": "true" }, bar)),
+    element("div", { class: "sdw-progress" }, names[index], " ", value, element("div", { "aria-hidden": "true" }, bar)),
   );
   const bar = { class: "sdw-bar", role: "toolbar", "aria-label": "Steps" };
   const track = element("div", { class: "sdw-track" }, frame.slider, phases(data.header.steps));
@@ -118,20 +120,32 @@ function phases(steps: readonly StepRecord[]): HTMLElement {
 }
 
 function legend({ header }: StepperData): HTMLElement {
-  const swatch = (style: string): HTMLElement => element("span", { class: "sdw-swatch", style });
-  const some = header.colors.slice(0, Math.min(header.num_ranks, 3));
-  const parts = some.map((color, index) => `${color} ${(index / some.length) * 100}% ${((index + 1) / some.length) * 100}%`);
-  const adds = header.steps.some(({ transfers }) => transfers.some((transfer) => transfer.adds));
-  const replaces = header.steps.some(({ transfers }) => transfers.some((transfer) => !transfer.adds));
+  const transfers = header.steps.flatMap((step) => step.transfers);
+  const [first] = header.colors;
+  const level = header.sums && header.num_ranks > MOST_SEGMENTS;
+  const pale = `background:${level ? "var(--sdw-level)" : first};opacity:.3`;
   const items = [
-    element("li", {}, swatch(`width:26px;background:linear-gradient(90deg, ${parts.join(", ")})`), "data of one rank each"),
-    ...(header.sums ? [element("li", {}, swatch("background:var(--sdw-complete)"), "the whole sum")] : []),
-    ...(header.sums ? [element("li", {}, swatch(`background:${header.colors[0]};opacity:.3`), "no longer needed")] : []),
-    element("li", {}, swatch("background:none;border:2px solid var(--sdw-text)"), "received in this step"),
-    ...(adds ? [element("li", {}, sign("M-3.5 0h7M0 -3.5v7"), "is added to what is there")] : []),
-    ...(replaces ? [element("li", {}, sign("M-3.5 -1.8h7M-3.5 1.8h7"), "replaces what is there")] : []),
+    level ? item(swatch("width:26px;background:linear-gradient(90deg, var(--sdw-level) 60%, var(--sdw-empty) 0)"), "ranks it contains")
+          : item(swatch(`width:26px;background:${stripes(header.colors.slice(0, 3))}`), "data of one rank each"),
+    ...(header.sums ? [item(swatch("background:var(--sdw-complete)"), "the whole sum"), item(swatch(pale), "no longer needed")] : []),
+    item(swatch("background:none;border:2px solid var(--sdw-text)"), "received in this step"),
+    ...(transfers.some(({ adds }) => adds) ? [item(sign(SIGNS.adds), "added to what is there")] : []),
+    ...(transfers.some(({ adds }) => !adds) ? [item(sign(SIGNS.replaces), "replaces what is there")] : []),
   ];
   return element("ul", { class: "sdw-legend", "aria-label": "Legend" }, ...items);
+}
+
+function item(mark: Element, text: string): HTMLElement {
+  return element("li", {}, mark, text);
+}
+
+function swatch(style: string): HTMLElement {
+  return element("span", { class: "sdw-swatch", style });
+}
+
+function stripes(colors: readonly string[]): string {
+  const part = 100 / colors.length;
+  return `linear-gradient(90deg, ${colors.map((color, index) => `${color} ${index * part}% ${(index + 1) * part}%`).join(", ")})`;
 }
 
 function sign(d: string): SVGElement {

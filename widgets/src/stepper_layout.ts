@@ -13,6 +13,7 @@ export interface Layout {
   readonly columnPitch: number;
   readonly rowPitch: number;
   readonly gutters: readonly [number, number]; // left and right of a column
+  readonly squeeze: number; // of the arrows' rooms, 1 where there is room enough
   readonly words: boolean; // whether chunks are large enough for words
 }
 
@@ -28,6 +29,7 @@ export const HEAD_HEIGHT = 24;
 const LANE = 9;
 const FIRST_LANE = 13;
 const EDGE = 6;
+const MARGIN = 10; // what travels beside the last column is wider than its arrow
 const MOST_WIDTH = 116;
 const LEAST_WIDTH = 9;
 
@@ -35,21 +37,22 @@ const LEAST_WIDTH = 9;
 export function layOut(header: StepperHeader, room: number): Layout {
   const { num_ranks, num_chunks } = header;
   const wanted = roomForArrows(header);
-  const pitch = (room - LABEL_WIDTH) / num_chunks;
-  const scale = Math.min(1, (pitch * 0.5) / (wanted[0] + wanted[1]));
-  const gutters: [number, number] = [wanted[0] * scale, wanted[1] * scale];
+  const pitch = (room - LABEL_WIDTH - MARGIN) / num_chunks;
+  const squeeze = Math.min(1, (pitch * 0.5) / (wanted[0] + wanted[1]));
+  const gutters: [number, number] = [wanted[0] * squeeze, wanted[1] * squeeze];
   const cellWidth = Math.round(Math.min(Math.max(pitch - gutters[0] - gutters[1], LEAST_WIDTH), MOST_WIDTH));
   const cellHeight = num_ranks <= 6 ? 42 : num_ranks <= 10 ? 36 : num_ranks <= 16 ? 29 : Math.max(8, Math.floor(460 / num_ranks));
   const rowPitch = cellHeight + Math.max(3, Math.round(cellHeight * 0.33));
   const columnPitch = cellWidth + gutters[0] + gutters[1];
   return {
-    width: LABEL_WIDTH + columnPitch * num_chunks,
+    width: LABEL_WIDTH + columnPitch * num_chunks + MARGIN,
     height: HEAD_HEIGHT + rowPitch * num_ranks,
     cellWidth,
     cellHeight,
     columnPitch,
     rowPitch,
     gutters,
+    squeeze,
     words: cellWidth >= 42 && cellHeight >= 28,
   };
 }
@@ -92,8 +95,7 @@ function arrow(layout: Layout, transfer: Transfer, chunk: number, lane: number):
   const start = topOf(layout, transfer.source) + layout.cellHeight / 2 + slip;
   const end = topOf(layout, transfer.target) + layout.cellHeight / 2 - slip;
   const wanted = FIRST_LANE + LANE * lane;
-  const scale = layout.gutters[side > 0 ? 1 : 0] / Math.max(EDGE + FIRST_LANE + LANE * lane, 1);
-  const out = edge + (side * wanted * Math.min(scale, 1)) / 0.75; // a cubic curve comes three quarters of the way
+  const out = edge + (side * wanted * layout.squeeze) / 0.75; // a cubic curve comes three quarters of the way
   return { chunk, transfer, side, points: [edge, start, out, start, out, end, edge + side * 5, end] };
 }
 

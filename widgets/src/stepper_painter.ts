@@ -25,7 +25,8 @@ export interface Piece {
 
 export const COMPLETE = "var(--sdw-complete)";
 const LEVEL = "var(--sdw-level)";
-const MOST_SEGMENTS = 16;
+export const MOST_SEGMENTS = 16;
+export const SIGNS = { adds: "M-3.5 0h7M0 -3.5v7", replaces: "M-3.5 -1.8h7M-3.5 1.8h7" } as const;
 const MOST_ARROWS = 240;
 const MOST_BADGES = 80;
 const BAR = 0.6; // of the height of a chunk with words under the bar
@@ -117,7 +118,7 @@ function heads({ data, layout, rank }: Scene): SVGElement[] {
     .flatMap((row) => {
       const y = topOf(layout, row) + layout.cellHeight / 2;
       const swatch = shape("rect", { x: 2, y: y - 5, width: 10, height: 10, rx: 2, style: `fill:${colors[row]}` });
-      return [swatch, shape("text", { x: 18, y, class: row === rank ? "sdw-head sdw-current" : "sdw-head" }, `rank ${row}`)];
+      return [...(data.header.sums && num_ranks > MOST_SEGMENTS ? [] : [swatch]), shape("text", { x: 18, y, class: row === rank ? "sdw-head sdw-current" : "sdw-head" }, `rank ${row}`)];
     });
   const across = Math.ceil((layout.cellWidth < 52 ? 24 : 50) / layout.columnPitch);
   const columns = Array.from({ length: num_chunks }, (_, chunk) => chunk)
@@ -142,14 +143,17 @@ function cells({ data, layout }: Scene, chunks: readonly Placed[]): SVGElement[]
   const { cellWidth, cellHeight, words: withWords } = layout;
   for (const { rank, chunk, content } of chunks) {
     const [left, top] = [leftOf(layout, chunk), topOf(layout, rank)];
-    add("var(--sdw-empty)", false, box(left, top, cellWidth, cellHeight));
     const whole = (data.header.sums && content.complete) || !withWords;
     for (const { from, to, color } of pieces(data, content)) {
       const height = whole ? cellHeight : Math.round(cellHeight * BAR);
       add(color, !content.needed, box(left + from * cellWidth, top, (to - from) * cellWidth, height));
     }
   }
-  return [...paths.values()].map(({ color, pale, d }) => shape("path", { d: d.join(""), style: `fill:${color}`, class: pale && "sdw-pale" }));
+  const empty = chunks.map(({ rank, chunk }) => box(leftOf(layout, chunk), topOf(layout, rank), cellWidth, cellHeight)).join("");
+  const filled = [...paths.values()].map(({ color, pale, d }) =>
+    shape("path", { d: d.join(""), style: `fill:${color}`, class: pale && "sdw-pale" }),
+  );
+  return [shape("path", { class: "sdw-empty", d: empty }), ...filled];
 }
 
 function words(layout: Layout, rank: number, chunk: number, content: Chunk, text: string, sums: boolean): SVGElement[] {
@@ -189,8 +193,8 @@ function tip({ points: p, side }: Arrow): string {
 
 function badge(arrow: Arrow, adds: boolean): SVGElement {
   const [x, y] = pointOn(arrow, 0.5);
-  const sign = adds ? "M-3.5 0h7M0 -3.5v7" : "M-3.5 -1.8h7M-3.5 1.8h7";
-  const parts = [shape("circle", { r: 6.5, class: "sdw-badge" }), shape("path", { d: sign, class: "sdw-sign" })];
+  const sign = shape("path", { d: adds ? SIGNS.adds : SIGNS.replaces, class: "sdw-sign" });
+  const parts = [shape("circle", { r: 6.5, class: "sdw-badge" }), sign];
   return shape("g", { transform: `translate(${x} ${y})` }, ...parts);
 }
 

@@ -16,7 +16,7 @@ export function label(data: StepperData, chunk: Chunk): string {
 
 /** The numbers beside the sentence: a name, a value, and how much of the whole it is. */
 export function progress(data: StepperData, moment: number): { name: string; value: string; part: number }[] {
-  const { steps, num_ranks, num_chunks, sums } = data.header;
+  const { steps, sums } = data.header;
   const [now, end] = [steps[moment], steps[data.last]];
   const of = (part: number, whole: number): number => (whole > 0 ? part / whole : 1);
   return [
@@ -27,7 +27,7 @@ export function progress(data: StepperData, moment: number): { name: string; val
       part: of(now.sent_bytes, end.sent_bytes),
     },
     {
-      name: "by the busiest",
+      name: "by the busiest rank",
       value: `${bytes(now.busiest_bytes)} of ${bytes(end.busiest_bytes)}`,
       part: of(now.busiest_bytes, end.busiest_bytes),
     },
