@@ -23,9 +23,7 @@ def schedule(num_ranks: int) -> Schedule:
     """The transfers of a ring all-reduce among `num_ranks` ranks."""
     n = num_ranks
     adding = [Transfer(step, rank, (rank + 1) % n, ((rank - step) % n,), True) for step in range(n - 1) for rank in range(n)]
-    passing = [
-        Transfer(n - 1 + step, rank, (rank + 1) % n, ((rank + 1 - step) % n,), False) for step in range(n - 1) for rank in range(n)
-    ]
+    passing = [Transfer(n - 1 + step, rank, (rank + 1) % n, ((rank + 1 - step) % n,), False) for step in range(n - 1) for rank in range(n)]
     return Schedule("all_reduce", "ring", n, n, tuple(adding + passing))
 
 

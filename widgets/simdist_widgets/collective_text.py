@@ -175,5 +175,5 @@ def _effect(transfers: list[Transfer]) -> str:
     if adding == len(transfers):
         return "What arrives is added to the receiver's own."
     if adding == 0:
-        return "What arrives takes the place of the receiver's own."
+        return "What arrives replaces the receiver's own."
     return f"What arrives is added in {adding} of {len(transfers)} transfers, and replaces the receiver's own in the others."

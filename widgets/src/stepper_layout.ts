@@ -29,7 +29,7 @@ export const HEAD_HEIGHT = 24;
 const LANE = 9;
 const FIRST_LANE = 13;
 const EDGE = 6;
-const MARGIN = 10; // what travels beside the last column is wider than its arrow
+const MARGIN = 14; // what travels beside the last column is wider than its arrow
 const MOST_WIDTH = 116;
 const LEAST_WIDTH = 9;
 

@@ -65,7 +65,7 @@ export function paint(scene: Scene): SVGElement {
 /** Small copies of what the sources sent, one for each arrow; `move` puts them at a part of their way. */
 export function tokens(scene: Scene): { readonly node: SVGElement; move(part: number): void } {
   const { data, layout, moment } = scene;
-  const [width, height] = [Math.max(layout.cellWidth * 0.5, 8), Math.max(layout.cellHeight * 0.42, 5)];
+  const [width, height] = [Math.min(Math.max(layout.cellWidth * 0.5, 8), 44), Math.max(layout.cellHeight * 0.42, 5)];
   const movers = visibleArrows(scene).map((arrow) => {
     const content = data.chunk(moment - 1, arrow.transfer.source, arrow.chunk);
     const parts = pieces(data, content).map(({ from, to, color }) =>
