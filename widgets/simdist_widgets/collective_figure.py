@@ -93,7 +93,8 @@ def _bars(header: Mapping[str, Any], held: np.ndarray, complete: bool, live: boo
     if complete:
         return [(0.0, 1.0, COMPLETE_COLOR)]
     if not header["sums"]:
-        return [(0.0, 1.0, header["colors"][int(np.argmax(held))])] if live else []
+        ranks = np.flatnonzero(held) if live else []
+        return [(place / len(ranks), 1 / len(ranks), header["colors"][rank]) for place, rank in enumerate(ranks)]
     n = len(held)
     if n > MOST_SEGMENTS:
         return [(0.0, held.sum() / n, LEVEL_COLOR)]
@@ -111,7 +112,15 @@ def _label(
     numbers: np.ndarray | None,
     chunk: int,
 ) -> None:
-    whole = "sum" if complete else f"{held.sum()} of {len(held)}" if header["sums"] else f"from {np.argmax(held)}" if live else ""
+    whole = (
+        "sum"
+        if complete
+        else f"{held.sum()} of {len(held)}"
+        if header["sums"]
+        else f"from {'+'.join(map(str, np.flatnonzero(held)))}"
+        if live
+        else ""
+    )
     said = whole if numbers is None else f"{numbers[rank, chunk]:.4g}"
     y = rank if complete else rank - CELL_HEIGHT / 2 + CELL_HEIGHT * (1 + BAR_HEIGHT) / 2
     look = {"color": "white", "fontsize": 9, "fontweight": "bold"} if complete else {"color": INK, "fontsize": 6.5}
