@@ -171,9 +171,11 @@ def test_bytes_sent_agree_with_the_schedule() -> None:
         ([(0, r, 1) for r in (1, 2, 3)], 4, "rank 0 sends one chunk to each of 3 other ranks"),
         ([(r, 0, 2) for r in (1, 2, 3)], 4, "3 ranks send 2 chunks each to rank 0"),
         ([(s, t, 1) for s in range(3) for t in range(3) if s != t], 3, "every rank sends one chunk to every other rank"),
-        ([(0, 1, 1), (2, 3, 1)], 4, "2 ranks send one chunk each way: 0 to 1, 2 to 3"),
+        ([(0, 1, 1), (2, 3, 1)], 4, "2 ranks send one chunk each: 0 to 1, 2 to 3"),
         ([(r, r + 8, 1) for r in range(8)], 16, "8 ranks send one chunk each, to the rank 8 places on"),
-        ([(0, 1, 1), (2, 4, 3)], 5, "2 ranks send 1 to 3 chunks each way: 0 to 1, 2 to 4"),
+        ([(0, 1, 1), (2, 4, 3)], 5, "2 ranks send 1 to 3 chunks each: 0 to 1, 2 to 4"),
+        ([(0, 1, 1), (0, 2, 1), (1, 3, 1)], 5, "2 ranks send one chunk in each of 3 transfers"),
+        ([(r, (r + 4) % 7, 1) for r in range(7)], 7, "every rank sends one chunk to the rank 3 places back"),
     ],
 )
 def test_sentence_names_the_pattern(transfers: list[tuple[int, int, int]], num_ranks: int, words: str) -> None:

@@ -156,8 +156,8 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
         [0, 0, 3, 6, 9]
     """
     if schedule.kind in SUMS:
-        return held.all(-1)
-    return wanted & np.asarray((held == held[-1]).all(-1))
+        return np.asarray(held.all(-1))
+    return wanted & (held == held[-1]).all(-1)
 
 
 def seconds_by_step(schedule: Schedule, size_bytes: float, latency_s: float, bandwidth_bytes_per_s: float) -> np.ndarray:

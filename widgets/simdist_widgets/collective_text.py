@@ -45,6 +45,8 @@ def beginning(schedule: Schedule) -> str:
         >>> beginning(Schedule("all_reduce", "ring", 4, 4, ()))
         'every rank holds its own data only, cut into 4 chunks.'
     """
+    if schedule.kind not in SUMS:
+        return "chunks with a colour are where they come from; the others wait for their data."
     cut = f", cut into {schedule.num_chunks} chunks" if schedule.num_chunks > 1 else ""
     return f"every rank holds its own data only{cut}."
 
@@ -130,17 +132,18 @@ def _who_to_whom(transfers: list[Transfer], num_ranks: int) -> str:
         return f"rank {sources.pop()} sends {amount} to each of {count(len(targets), 'other rank')}"
     if len(targets) == 1:
         return f"{count(len(sources), 'rank')} send {amount} each to rank {targets.pop()}"
-    return f"{count(len(sources), 'rank')} send {amount} {_where(pairs, num_ranks)}"
+    senders = count(len(sources), "rank")
+    if len(sources) < len(pairs):
+        return f"{senders} send {amount} in each of {len(pairs)} transfers"
+    return f"{senders} send {amount} each{_where(pairs, num_ranks)}"
 
 
 def _where(pairs: set[tuple[int, int]], num_ranks: int) -> str:
-    """Where it goes, if it goes to several ranks: spelled out for a few, by its distance, or as a number."""
+    """Where it goes, if everyone sends to somebody else: spelled out for a few, or by its distance; "" if neither is short."""
     offsets = {target - source for source, target in pairs}
     if len(pairs) <= MOST_LISTED:
-        return "each way: " + ", ".join(f"{source} to {target}" for source, target in sorted(pairs))
-    if len(offsets) == 1:
-        return f"each, to {_place(offsets.pop() % num_ranks, num_ranks)}"
-    return f"each, in {len(pairs)} transfers"
+        return ": " + ", ".join(f"{source} to {target}" for source, target in sorted(pairs))
+    return f", to {_place(offsets.pop() % num_ranks, num_ranks)}" if len(offsets) == 1 else ""
 
 
 def _partners(pairs: set[tuple[int, int]], num_ranks: int) -> str:
@@ -167,7 +170,10 @@ def _amount(transfers: list[Transfer]) -> str:
 def _place(offset: int, num_ranks: int) -> str:
     if offset == 1:
         return "the next rank"
-    return "the rank before" if offset == num_ranks - 1 else f"the rank {offset} places on"
+    if offset == num_ranks - 1:
+        return "the rank before"
+    back = num_ranks - offset
+    return f"the rank {offset} places on" if offset <= back else f"the rank {back} places back"
 
 
 def _effect(transfers: list[Transfer]) -> str:

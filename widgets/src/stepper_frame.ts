@@ -28,6 +28,7 @@ export const ICONS = {
   last: "M3 3v10l7-5zM11 3h2v10h-2z",
 } as const;
 
+const LEVEL = "linear-gradient(90deg, var(--sdw-level) 60%, var(--sdw-empty) 0)";
 const KEYS: readonly [string, string][] = [
   ["← →", "step"],
   ["Home End", "first, last"],
@@ -124,9 +125,9 @@ function legend({ header }: StepperData): HTMLElement {
   const [first] = header.colors;
   const level = header.sums && header.num_ranks > MOST_SEGMENTS;
   const pale = `background:${level ? "var(--sdw-level)" : first};opacity:.3`;
+  const few = `width:26px;background:${stripes(header.colors.slice(0, 3))}`;
   const items = [
-    level ? item(swatch("width:26px;background:linear-gradient(90deg, var(--sdw-level) 60%, var(--sdw-empty) 0)"), "ranks it contains")
-          : item(swatch(`width:26px;background:${stripes(header.colors.slice(0, 3))}`), "data of one rank each"),
+    level ? item(swatch(`width:26px;background:${LEVEL}`), "how many ranks it holds") : item(swatch(few), "data of one rank each"),
     ...(header.sums ? [item(swatch("background:var(--sdw-complete)"), "the whole sum"), item(swatch(pale), "no longer needed")] : []),
     item(swatch("background:none;border:2px solid var(--sdw-text)"), "received in this step"),
     ...(transfers.some(({ adds }) => adds) ? [item(sign(SIGNS.adds), "added to what is there")] : []),
@@ -150,7 +151,8 @@ function stripes(colors: readonly string[]): string {
 
 function sign(d: string): SVGElement {
   const ring = shape("circle", { r: 6.5, class: "sdw-badge" });
-  return shape("svg", { viewBox: "-8 -8 16 16", width: 16, height: 16, "aria-hidden": "true" }, ring, shape("path", { d, class: "sdw-sign" }));
+  const look = { viewBox: "-8 -8 16 16", width: 16, height: 16, "aria-hidden": "true" };
+  return shape("svg", look, ring, shape("path", { d, class: "sdw-sign" }));
 }
 
 function keyHints(): (Node | string)[] {

@@ -56,7 +56,7 @@ export function paint(scene: Scene): SVGElement {
   svg.append(...followed(scene), ...heads(scene), ...cells(scene, chunks));
   if (shown === moment) svg.append(shape("path", { class: "sdw-arrived", d: arrivals(scene) }));
   if (layout.words) {
-    for (const { rank, chunk, content } of chunks) svg.append(...words(layout, rank, chunk, content, label(data, content), data.header.sums));
+    for (const placed of chunks) svg.append(...words(layout, placed, label(data, placed.content), data.header.sums));
   }
   svg.append(...arrowNodes(scene));
   return svg;
@@ -110,26 +110,37 @@ function followed({ layout, rank }: Scene): SVGElement[] {
   return [shape("rect", { class: "sdw-followed", x: 0, y, width: layout.width, height: layout.rowPitch, rx: 4 })];
 }
 
-function heads({ data, layout, rank }: Scene): SVGElement[] {
-  const { num_ranks, num_chunks, colors } = data.header;
+function heads(scene: Scene): SVGElement[] {
+  return [...rowHeads(scene), ...columnHeads(scene)];
+}
+
+function rowHeads({ data, layout, rank }: Scene): SVGElement[] {
+  const { sums, num_ranks, colors } = data.header;
+  const withColor = !sums || num_ranks <= MOST_SEGMENTS;
   const every = Math.ceil(14 / layout.rowPitch);
-  const rows = Array.from({ length: num_ranks }, (_, row) => row)
+  return Array.from({ length: num_ranks }, (_, row) => row)
     .filter((row) => row % every === 0)
     .flatMap((row) => {
       const y = topOf(layout, row) + layout.cellHeight / 2;
       const swatch = shape("rect", { x: 2, y: y - 5, width: 10, height: 10, rx: 2, style: `fill:${colors[row]}` });
-      return [...(data.header.sums && num_ranks > MOST_SEGMENTS ? [] : [swatch]), shape("text", { x: 18, y, class: row === rank ? "sdw-head sdw-current" : "sdw-head" }, `rank ${row}`)];
+      const look = row === rank ? "sdw-head sdw-current" : "sdw-head";
+      return [...(withColor ? [swatch] : []), shape("text", { x: 18, y, class: look }, `rank ${row}`)];
     });
-  const across = Math.ceil((layout.cellWidth < 52 ? 24 : 50) / layout.columnPitch);
+}
+
+function columnHeads({ data, layout }: Scene): SVGElement[] {
+  const { num_chunks } = data.header;
+  const narrow = layout.cellWidth < 52;
+  const y = HEAD_HEIGHT / 2 - 1;
+  const across = Math.ceil((narrow ? 24 : 50) / layout.columnPitch);
   const columns = Array.from({ length: num_chunks }, (_, chunk) => chunk)
     .filter((chunk) => chunk % across === 0)
     .map((chunk) => {
       const x = leftOf(layout, chunk) + layout.cellWidth / 2;
-      const text = layout.cellWidth < 52 ? String(chunk) : `chunk ${chunk}`;
-      return shape("text", { x, y: HEAD_HEIGHT / 2 - 1, class: "sdw-head sdw-middle" }, text);
+      return shape("text", { x, y, class: "sdw-head sdw-middle" }, narrow ? String(chunk) : `chunk ${chunk}`);
     });
-  const corner = layout.cellWidth < 52 ? [shape("text", { x: LABEL_WIDTH - 8, y: HEAD_HEIGHT / 2 - 1, class: "sdw-head sdw-end" }, "chunk")] : [];
-  return [...corner, ...columns, ...rows];
+  const corner = shape("text", { x: LABEL_WIDTH - 8, y, class: "sdw-head sdw-end" }, "chunk");
+  return narrow ? [corner, ...columns] : columns;
 }
 
 /** Paths for the empty chunks and for every colour, once for what is needed and once, pale, for what is not. */
@@ -156,7 +167,7 @@ function cells({ data, layout }: Scene, chunks: readonly Placed[]): SVGElement[]
   return [shape("path", { class: "sdw-empty", d: empty }), ...filled];
 }
 
-function words(layout: Layout, rank: number, chunk: number, content: Chunk, text: string, sums: boolean): SVGElement[] {
+function words(layout: Layout, { rank, chunk, content }: Placed, text: string, sums: boolean): SVGElement[] {
   const whole = sums && content.complete;
   const y = topOf(layout, rank) + layout.cellHeight * (whole ? 0.5 : (1 + BAR) / 2);
   const kind = whole ? "sdw-word sdw-whole" : content.needed ? "sdw-word" : "sdw-word sdw-past";

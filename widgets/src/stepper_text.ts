@@ -72,7 +72,8 @@ export function aboutRank(data: StepperData, moment: number, rank: number): stri
 }
 
 function chunksOf({ chunks }: Transfer): string {
-  return chunks.length === 1 ? `chunk ${chunks[0]}` : chunks.length <= 4 ? `chunks ${chunks.join(", ")}` : formatCount(chunks.length, "chunk");
+  if (chunks.length === 1) return `chunk ${chunks[0]}`;
+  return chunks.length <= 4 ? `chunks ${chunks.join(", ")}` : formatCount(chunks.length, "chunk");
 }
 
 function list(ranks: readonly number[]): string {
