@@ -130,7 +130,12 @@ def test_results_of_an_all_to_all_are_each_ranks_column() -> None:
     wanted = states.needed(schedule, held)
     sources = [[s for chunk in range(9) if wanted[-1, t, chunk] for s in np.flatnonzero(held[-1, t, chunk])] for t in range(3)]
     assert sources == [[0, 1, 2]] * 3
-    assert [int(count) for count in wanted.sum((1, 2))] == [9, 9, 9]
+    assert wanted.sum((1, 2)).tolist() == [9, 9, 9]
+    assert states.complete(schedule, held, wanted).sum((1, 2)).tolist() == [3, 6, 9]
+
+
+def test_chunks_of_a_broadcast_are_in_place_where_they_have_arrived() -> None:
+    assert [step["complete"] for step in sw.CollectiveStepper(broadcast()).header["steps"]] == [2, 4, 8]
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])

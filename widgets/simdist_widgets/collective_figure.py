@@ -42,7 +42,7 @@ def collective_figure(schedule: Schedule, header: Mapping[str, Any], step: int, 
     from matplotlib.figure import Figure
 
     ranks, chunks = schedule.num_ranks, schedule.num_chunks
-    figure = Figure(figsize=(min(2.0 + 1.15 * chunks, 12.0), 1.5 + min(0.52 * ranks, 9.0)), layout="constrained")
+    figure = Figure(figsize=(min(max(2.0 + 1.15 * chunks, 5.0), 12.0), 1.5 + min(0.52 * ranks, 9.0)), layout="constrained")
     ax = figure.add_subplot()
     gutters = _gutters(header)
     pitch = 1.0 + sum(gutters)

@@ -157,7 +157,7 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
     """
     if schedule.kind in SUMS:
         return np.asarray(held.all(-1))
-    return wanted & (held == held[-1]).all(-1)
+    return wanted & (held == held[-1]).all(-1) & _results(schedule, held[-1])
 
 
 def seconds_by_step(schedule: Schedule, size_bytes: float, latency_s: float, bandwidth_bytes_per_s: float) -> np.ndarray:

@@ -112,7 +112,7 @@ function phases(steps: readonly StepRecord[]): HTMLElement {
   const runs: { kind: string; length: number }[] = [];
   for (const { transfers } of steps.slice(1)) {
     const adding = transfers.filter(({ adds }) => adds).length;
-    const kind = adding === 0 ? "replace" : adding === transfers.length ? "add" : "add and replace";
+    const kind = adding === 0 ? "replace" : adding === transfers.length ? "add" : "both";
     if (runs.at(-1)?.kind === kind) (runs.at(-1) as { length: number }).length += 1;
     else runs.push({ kind, length: 1 });
   }
