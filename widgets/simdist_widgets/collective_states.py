@@ -138,7 +138,7 @@ def _results(schedule: Schedule, held: np.ndarray) -> Any:
 
 
 def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Whether a chunk holds what the collective is for: the whole sum, or the data that it ends with.
+    """Whether a chunk holds what the collective is for: the sum of all ranks, each once, or the data that it ends with.
 
     Args:
         schedule: any schedule.
@@ -156,7 +156,8 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
         [0, 0, 3, 6, 9]
     """
     if schedule.kind in SUMS:
-        return np.asarray(held.all(-1))
+        terms = numbers(schedule, np.ones(held.shape[1:3]))  # more than the contributors where somebody was added twice
+        return held.all(-1) & np.equal(terms, schedule.num_ranks)
     return wanted & (held == held[-1]).all(-1) & _results(schedule, held[-1])
 
 
