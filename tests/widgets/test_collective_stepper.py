@@ -207,6 +207,13 @@ def test_outcome_of_a_wrong_all_reduce_says_what_is_missing() -> None:
     assert sw.CollectiveStepper(short).header["steps"][-1]["text"].endswith("Now every rank holds the sum of 2 chunks.")
 
 
+def test_sum_that_counts_a_rank_twice_is_not_complete() -> None:
+    transfers = [Transfer(step, source, 0, (0,), True) for step, source in enumerate([1, 1, 2])]
+    widget = sw.CollectiveStepper(Schedule("reduce", "forgetful", 3, 1, tuple(transfers)), step=3)
+    assert widget.header["steps"][-1]["text"].endswith("Now 0 of 3 chunks are complete.")
+    assert [words.get_text() for words in widget.picture().axes[0].texts] == ["added twice", "1 of 3", "1 of 3"]
+
+
 def test_arrows_on_one_side_of_a_column_do_not_lie_on_each_other() -> None:
     transfers = [t for t in exchange(8).transfers if t.step == 2]
     lanes = arrow_lanes(transfers)

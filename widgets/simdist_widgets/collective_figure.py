@@ -112,15 +112,9 @@ def _label(
     numbers: np.ndarray | None,
     chunk: int,
 ) -> None:
-    whole = (
-        "sum"
-        if complete
-        else f"{held.sum()} of {len(held)}"
-        if header["sums"]
-        else f"from {'+'.join(map(str, np.flatnonzero(held)))}"
-        if live
-        else ""
-    )
+    origin = f"from {'+'.join(map(str, np.flatnonzero(held)))}" if live else ""
+    part = "added twice" if held.all() else f"{held.sum()} of {len(held)}"
+    whole = "sum" if complete else part if header["sums"] else origin
     said = whole if numbers is None else f"{numbers[rank, chunk]:.4g}"
     y = rank if complete else rank - CELL_HEIGHT / 2 + CELL_HEIGHT * (1 + BAR_HEIGHT) / 2
     look = {"color": "white", "fontsize": 9, "fontweight": "bold"} if complete else {"color": INK, "fontsize": 6.5}

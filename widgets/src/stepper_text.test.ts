@@ -11,6 +11,11 @@ test("a chunk says how many ranks it holds, or its value", () => {
   assert.deepEqual([0, 1].map((moment) => label(valued, valued.chunk(moment, 1, 0))), ["10", "11"]);
 });
 
+test("a sum with a rank too often is not called a sum", () => {
+  const data = twoRanks();
+  assert.equal(label(data, { ...data.chunk(2, 0, 0), complete: false }), "added twice");
+});
+
 test("where nothing is summed, a chunk says where it came from", () => {
   const data = twoRanks(false, 0, { sums: false });
   assert.equal(label(data, data.chunk(0, 1, 0)), "from 1");

@@ -11,6 +11,7 @@ export function label(data: StepperData, chunk: Chunk): string {
   const { sums, num_ranks } = data.header;
   if (chunk.value !== null) return !sums && !chunk.needed ? "" : Number(chunk.value.toPrecision(4)).toString();
   if (!sums) return chunk.needed ? `from ${chunk.contributors.join("+")}` : "";
+  if (!chunk.complete && chunk.contributors.length === num_ranks) return "added twice";
   return chunk.complete ? "sum" : `${chunk.contributors.length} of ${num_ranks}`;
 }
 
@@ -48,6 +49,7 @@ export function facts(data: StepperData, moment: number, rank: number, chunk: nu
     if (transfer.target === rank) own.push(["received", `from rank ${transfer.source}, ${transfer.adds ? "added" : "replaced its own"}`]);
     if (transfer.source === rank) own.push(["sent", `to rank ${transfer.target}, as it was before this step`]);
   }
+  if (header.sums && !now.complete && now.contributors.length === header.num_ranks) own.push(["wrong", "a rank was added twice"]);
   if (header.sums && !now.needed) own.push(["needed", "no longer: it was passed on, or will be replaced"]);
   return [{ title: `rank ${rank}, chunk ${chunk}`, color: header.colors[rank], facts: own }];
 }
