@@ -7,7 +7,11 @@ from simdist.data.autoshard import applied_policy, shard_for_worker
 from simdist.data.batch import Batch
 from simdist.data.creator import DatasetCreator
 from simdist.data.dataset import AUTOTUNE, Dataset
+from simdist.data.distributed import DistributedInput
+from simdist.data.feeds import InputStep
 from simdist.data.input_context import InputContext, InputOptions, InputReplicationMode
+from simdist.data.input_function import FunctionInput
+from simdist.data.input_iterator import InputIterator
 from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import ArraySpec
 from simdist.data.options import SHARD_HINT, AutoShardPolicy, DistributeOptions, Options
@@ -24,9 +28,13 @@ __all__ = [
     "DatasetCreator",
     "DatasetIterator",
     "DistributeOptions",
+    "DistributedInput",
+    "FunctionInput",
     "InputContext",
+    "InputIterator",
     "InputOptions",
     "InputReplicationMode",
+    "InputStep",
     "Options",
     "Table",
     "applied_policy",
