@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -88,16 +89,23 @@ class SharedFeed(Feed):
         batch = self.batches.next_batch().require_batched()
         while not batch.num_rows:
             batch = self.batches.next_batch().require_batched()
-        sizes = replica_batch_sizes(batch.num_rows, self.num_replicas, static=self.even)
-        bounds = list(pairwise(accumulate(sizes, initial=0)))
-        parts = tuple(tuple([batch.part(*bound) for bound in bounds[worker :: self.num_workers]]) for worker in self.workers)
-        return InputStep(parts, tuple([sizes[worker :: self.num_workers] for worker in range(self.num_workers)]))
+        bounds, sizes = cuts(batch.num_rows, self.num_workers, self.num_replicas, self.even)
+        return InputStep(tuple([tuple([batch.part(*bound) for bound in bounds[worker]]) for worker in self.workers]), sizes)
 
     def state(self) -> dict[str, Any]:
         return {"sources": [self.batches.state_dict()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.batches.load_state_dict(sources_in(state, 1)[0])
+
+
+@lru_cache(maxsize=64)
+def cuts(num_rows: int, num_workers: int, num_replicas: int, even: bool) -> tuple[list[list[tuple[int, int]]], tuple[tuple[int, ...], ...]]:
+    """First and last row of each part, and its size, by worker and replica; kept, since most batches are of one size."""
+    sizes = replica_batch_sizes(num_rows, num_replicas, static=even)
+    bounds = list(pairwise(accumulate(sizes, initial=0)))
+    own = [slice(worker, None, num_workers) for worker in range(num_workers)]
+    return [bounds[places] for places in own], tuple([sizes[places] for places in own])
 
 
 class OwnFeed(Feed):

@@ -57,6 +57,7 @@ class SplitSource(OwnSource):
     def __init__(self, batches: DatasetIterator, batch_size: int | None, num_workers: int, replicas_per_worker: int, worker: int) -> None:
         self.batches, self.batch_size = batches, batch_size
         self.num_workers, self.replicas, self.worker = num_workers, replicas_per_worker, worker
+        self.sizes: tuple[int, ...] = ()  # of a whole round, once the batch size is known
         self.offset = 0  # rows of the present batch that were given out
         self.told = 0  # rows that `parts` told last
         self.left = 0  # rows of the present batch before that
@@ -67,10 +68,11 @@ class SplitSource(OwnSource):
         except StopIteration:
             self.told = 0
             return [None] * self.replicas
-        self.batch_size = self.batch_size or batch.num_rows
-        sizes = worker_batch_sizes(self.batch_size, self.num_workers, self.replicas, self.worker)
+        if not self.sizes:
+            self.batch_size = self.batch_size or batch.num_rows
+            self.sizes = worker_batch_sizes(self.batch_size, self.num_workers, self.replicas, self.worker)
         start = step % self.num_workers * self.replicas
-        ends = accumulate(sizes[start : start + self.replicas], initial=self.offset)
+        ends = accumulate(self.sizes[start : start + self.replicas], initial=self.offset)
         bounds = list(pairwise(min(end, batch.num_rows) for end in ends))
         self.told, self.left = bounds[-1][1] - self.offset, batch.num_rows - self.offset
         return [batch.part(*bound) for bound in bounds]
@@ -98,7 +100,7 @@ class SplitSource(OwnSource):
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"not a saved position of cut batches: {state!r}; expected what state_dict() returned") from error
         self.batches.load_state_dict(state)
-        self.offset, self.told = offset, 0
+        self.offset, self.told, self.sizes = offset, 0, ()
 
 
 class WholeSource(OwnSource):
