@@ -168,3 +168,17 @@ def test_every_step_can_be_put_over_another_source():
         copied = rewritten(dataset.node, lambda node, source=source: source if node is rows.node else None)
         assert copied is not dataset.node
         assert plain(Dataset(copied)) == plain(dataset) and copied.describe() == dataset.node.describe()
+
+
+def test_shards_go_on_with_the_epochs_of_the_dataset():
+    def dataset() -> Dataset:
+        return files(*[1] * 20).shuffle(20, seed=0)
+
+    first, second = (plain(shard_for_worker(used, 2, 0, FILE)) for used in (dataset(), passed_over(dataset())))
+    shard = shard_for_worker(dataset(), 2, 0, FILE)
+    assert [first, second] == [plain(shard), plain(shard)] and first != second
+
+
+def passed_over(dataset: Dataset) -> Dataset:
+    list(dataset)
+    return dataset

@@ -99,6 +99,24 @@ def test_a_second_input_of_the_same_dataset_goes_on_with_its_epochs():
     assert [*epochs, steps(DistributedInput(dataset))] == expected
 
 
+def test_a_second_input_of_shuffled_files_goes_on_with_their_epochs():
+    def dataset() -> Dataset:
+        return files([1] * 12).shuffle(12, seed=0).batch(2)
+
+    once, twice = dataset(), dataset()
+    given = DistributedInput(once, 2, policy=FILE)
+    epochs = [steps(given), steps(given)]
+    assert epochs == [steps(DistributedInput(twice, 2, policy=FILE)), steps(DistributedInput(twice, 2, policy=FILE))]
+    assert epochs[0] != epochs[1]
+
+
+def test_a_view_that_is_made_late_begins_with_the_first_epoch():
+    given = DistributedInput(Dataset.range(20).shuffle(20, seed=0).batch(4), 2)
+    epochs = [steps(given), steps(given)]
+    view = given.worker_pipeline(0)
+    assert [steps(view), steps(view)] == [[[step[0]] for step in epoch] for epoch in epochs]
+
+
 @quick
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), widths, workers, replicas, st.booleans())
 def test_own_sources_are_cut_into_the_sizes_of_their_round(sizes: list[int], width: int, num_workers: int, per_worker: int, off: bool):
@@ -157,6 +175,15 @@ def test_a_saved_position_continues_identically_and_so_do_later_epochs(
     restored.load_state_dict(state)
     assert steps(restored) == rest
     assert steps(fresh) == epoch
+
+
+def test_going_back_forgets_what_was_looked_at():
+    iterator = iter(DistributedInput(Dataset.range(10).batch(4), 2))
+    start = iterator.state_dict()
+    next(iterator)
+    iterator.peek(1)
+    iterator.load_state_dict(start)
+    assert [step.num_rows for step in iterator] == [4, 4, 2]
 
 
 def test_a_worker_can_continue_from_the_position_of_the_global_view():
