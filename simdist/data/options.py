@@ -12,7 +12,9 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError, did_you_mean
 
-__all__ = ["AutoShardPolicy", "DistributeOptions", "Options"]
+__all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
+
+SHARD_HINT = -1  # ``shard(SHARD_HINT, SHARD_HINT)`` marks where the policy HINT shards
 
 
 class AutoShardPolicy(enum.IntEnum):

@@ -34,6 +34,11 @@ class Pipeline:
     def __iter__(self) -> DatasetIterator:
         return DatasetIterator(self._node)
 
+    @property
+    def node(self) -> Node:
+        """The last step of the chain."""
+        return self._node
+
     def options(self) -> Options:
         """A copy of the options that the dataset carries."""
         return Options().merge(self._options)
