@@ -192,6 +192,18 @@ class Prefetch(Reorder):
         return self.source.open(run)
 
 
+AUTOTUNED = 2  # elements that are kept ready where the number is left to the engine
+
+
+def prefetched(node: Node | None) -> int:
+    """Elements that the last prefetch of a chain keeps ready; 0 without one."""
+    while node is not None:
+        if isinstance(node, Prefetch):
+            return node.buffer_size if node.buffer_size >= 0 else AUTOTUNED
+        node = getattr(node, "source", None)
+    return 0
+
+
 class Cache(Reorder):
     """Elements are made once, by the first iterator that gets so far, and remembered in their order.
 
