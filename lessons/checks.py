@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simdist.collectives import Schedule, check_schedule, run_schedule
+from simdist.collectives import Schedule, Transfer, check_schedule, run_schedule
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Exercise", "Prediction", "all_reduce_anomalies", "contributions", "schedule_problem", "target"]
@@ -115,9 +115,14 @@ def all_reduce_anomalies(schedule: Schedule) -> list[str]:
 
 def schedule_problem(transfers: Any, num_ranks: int, most_steps: int, num_chunks: int = 1) -> str | None:
     """What is wrong with the transfers of an all-reduce that must not take too many steps; None if nothing is."""
+    if not isinstance(transfers, (list, tuple)):
+        return f"{transfers!r} is not a list of transfers."
+    strange = [transfer for transfer in transfers if not isinstance(transfer, Transfer)]
+    if strange:
+        return f"{strange[0]!r} is not a transfer; write Transfer(step, source, target, chunks, adds)."
     try:
         schedule = check_schedule(Schedule("all_reduce", "yours", num_ranks, num_chunks, tuple(transfers)))
-    except (InvalidArgumentError, TypeError, AttributeError) as error:
+    except InvalidArgumentError as error:
         return f"{error}"
     anomalies = all_reduce_anomalies(schedule)
     if anomalies:
