@@ -20,8 +20,9 @@ import jax.numpy as jnp
 
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.function import BoundCall, StepFunction
+from simdist.program.operations import Program
 from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
@@ -31,6 +32,8 @@ from simdist.runtime.rendezvous import Member, Rendezvous
 from simdist.simulation.task_context import active_context
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.elastic import Elastic
+from simdist.strategies.local_steps import LocalSteps
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.strategies.step import ReplicaStep
 from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
@@ -47,6 +50,12 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         cluster_or_resolver: a `Cluster`, to drive all its workers; in a main that was launched, a resolver, or None to find the
             task's place from TF_CONFIG. Without either: one worker, this machine.
         communication_options: `CommunicationOptions`.
+        backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
+            stand for them. Only where one notebook drives all workers. Default 0.
+        sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
+        on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
+            joins them. Only where one notebook drives all workers.
+        outer_optimizer: what moves the shared variables then (DiLoCo); None: to the average.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
 
     Raises:
@@ -60,7 +69,15 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     """
 
     def __init__(
-        self, cluster_or_resolver: Any = None, communication_options: CommunicationOptions | None = None, *, devices_per_worker: int = 1
+        self,
+        cluster_or_resolver: Any = None,
+        communication_options: CommunicationOptions | None = None,
+        *,
+        backup_workers: int = 0,
+        sync_every: int = 1,
+        outer_optimizer: Any = None,
+        on_failure: str = "raise",
+        devices_per_worker: int = 1,
     ) -> None:
         if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
@@ -70,12 +87,41 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         self.launched = cluster is None and active_context().locals.get("here") is not None
         self.rendezvous: Rendezvous | None = None
+        self.spare = backup_workers
+        self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
+        self.goes_alone = sync_every > 1
         self._broadcast = 0
         super().__init__(cluster, communication_options)
+        self._check_backups(backup_workers)
+        self.elastic = self._elastic(on_failure)
         self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
         if self.launched and self.num_replicas_in_sync > 1:
             assert self.task_name is not None
             self.rendezvous = join_group(self.runtime, self.members, self.task_name, self.communication)
+
+    def _check_backups(self, backup_workers: int) -> None:
+        if not 0 <= backup_workers < self.num_replicas_in_sync:
+            raise InvalidArgumentError(
+                f"backup_workers={backup_workers} must be 0 or more, and fewer than the {self.num_replicas_in_sync} replicas: some "
+                "have to be waited for."
+            )
+        if backup_workers and self.launched:
+            raise InvalidArgumentError(
+                "backup_workers needs one program that drives all workers, which can give up what the slowest are computing. Make the "
+                "strategy in the notebook: MultiWorkerMirroredStrategy(cluster, backup_workers=1)."
+            )
+
+    def _elastic(self, on_failure: str) -> Elastic | None:
+        if on_failure not in ("raise", "continue"):
+            raise InvalidArgumentError(f"on_failure={on_failure!r} is not known; use 'raise' or 'continue'.")
+        if on_failure == "raise":
+            return None
+        if self.launched or self.goes_alone:
+            raise InvalidArgumentError(
+                "on_failure='continue' needs one program that drives all workers, and sync_every=1. Make the strategy in the notebook, or "
+                "launch the mains with restart='always'."
+            )
+        return Elastic(self)
 
     # -- who takes part -------------------------------------------------------------------------------------------
 
@@ -178,7 +224,22 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
         if self.rendezvous is not None and self._broadcast < len(self.variables):
             self._share_initial_values()
-        return super().step(fn, args, kwargs)
+        if self.elastic is None:
+            return super().step(fn, args, kwargs)
+        iterators = self.elastic.positions([*args, *kwargs.values()])
+        self.elastic.join(iterators)
+        while True:
+            try:
+                return super().step(fn, args, kwargs)
+            except UnavailableError:
+                if not self.elastic.leave(iterators):
+                    raise
+
+    def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
+        self.local_steps.before(programs)
+        outcome = super()._run(fn, calls, programs)
+        self.local_steps.after(programs)
+        return outcome
 
     def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         return ReplicaStep(self.runtime, self.members, self.local_members, self.communication, self.rendezvous).run(linked, calls)

@@ -35,6 +35,7 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.step import ReplicaStep
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
@@ -146,6 +147,15 @@ class SynchronousStrategy(Strategy):
         """Whether this program saves checkpoints."""
         return self.ranks.start == 0
 
+    @property
+    def gradient_policy(self) -> GradientPolicy:
+        """What becomes of the replicas' gradients."""
+        options = self.options
+        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.goes_alone)
+
+    goes_alone = False
+    """Whether each replica changes trained variables of its own, and they are brought together only now and then."""
+
     # -- variables ------------------------------------------------------------------------------------------------
 
     def place(self, variable: Variable, value: Any) -> Placement:
@@ -157,6 +167,11 @@ class SynchronousStrategy(Strategy):
             for number, cell in enumerate(cells):
                 self.store.layout.add(cell, value * 0 if summed and number else value)
             return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.read_across)
+        if self.goes_alone and variable.trainable:
+            cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
+            for cell in cells:
+                self.store.layout.add(cell, value)
+            return Placement(cells, self.store, "replicas", "mean", separate=self._separate)
         cell = Cell(variable.name, variable.aval, self.local_members[0].task.name, places=self.variable_places(places))
         self.store.layout.add(cell, value)
         return Placement([cell], self.store, separate=self._separate)
@@ -231,6 +246,9 @@ class SynchronousStrategy(Strategy):
                 programs = self._editions(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
+        return self._run(fn, calls, programs)
+
+    def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         linked = self._link(programs)
         for program, member in zip(linked, self.local_members, strict=True):
             program.require_memory(member.task.processors[member.place].memory)
@@ -256,7 +274,7 @@ class SynchronousStrategy(Strategy):
 
     def _editions(self, fn: StepFunction) -> Editions:
         if id(fn) not in self.editions:
-            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.options))
+            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
         return self.editions[id(fn)][1]
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
