@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -109,7 +110,9 @@ class Variable(VariableHandle):
         self.synchronization = synchronization
         self.aggregation = aggregation
         self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
-        value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
+        # A variable may be made while a step is traced: its first value is a number all the same.
+        with jax.ensure_compile_time_eval():
+            value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
         if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
             raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
@@ -242,7 +245,6 @@ class Variable(VariableHandle):
 
 def canonical(value: Any, dtype: Any = None) -> Any:
     """A JAX array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
-    import jax
     import jax.numpy as jnp
 
     value = snapshot(getattr(value, "value", value))
