@@ -19,6 +19,7 @@ from simdist.program.values import Bundle
 from simdist.variables.state import Group
 
 __all__ = [
+    "Early",
     "Apply",
     "ApplyAll",
     "CheckFinite",
@@ -63,6 +64,20 @@ class MakeKey:
 
 
 @dataclass(frozen=True, eq=False)
+class Early:
+    """An exchange that can begin before the kernel has ended that makes what is exchanged.
+
+    Attributes:
+        place: of the bundle among the kernel's outputs.
+        fraction: of the kernel's time after which it is there.
+    """
+
+    meeting: Meeting
+    place: int
+    fraction: float
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """Call a kernel: bundles of slots, then leaves of a batch, then host arrays."""
 
@@ -72,6 +87,7 @@ class Run:
     batch: int | None
     host: tuple[tuple[str, int], ...]  # ("batch", n): leaves of a further batch; ("key", n); ("argument", n)
     outputs: tuple[Slot, ...]
+    early: tuple[Early, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,12 +47,15 @@ from simdist.runtime.linked import (
     Slot,
     TakeBatch,
 )
+from simdist.runtime.overlap import with_early_exchanges
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
 from simdist.variables.state import Cell, Group, Layout
 
 __all__ = ["link", "prepare"]
 
 Register = int
+# To lay arrays beside each other in another order is how the engine passes them on, and nothing that a device would do.
+FREE = Cost(0, 0, 0.0)
 
 
 def link(program: Program, layout: Layout, ledger: Ledger, replica: int = 0) -> LinkedProgram:
@@ -142,7 +145,7 @@ class _Linker:
             place += 1
         return LinkedProgram(
             self.program,
-            tuple(self.operations),
+            with_early_exchanges(self.operations),
             tuple(self.constants),
             result,
             rebuild,
@@ -259,7 +262,7 @@ class _Linker:
             arrays = [_piece(jnp.asarray(self.program.constants[register]), rows) for register, rows in pieces]
             self.constants.append((slot, Bundle.of(arrays)))
         elif pieces:
-            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)])
+            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], FREE)
         else:
             self.slot_avals[slot] = ()
         self.packed[tuple(pieces)] = slot
@@ -271,6 +274,7 @@ class _Linker:
         inputs: Sequence[Register],
         results: list[Register],
         bundles: list[_Bundled],
+        cost: Cost | None = None,
     ) -> None:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
@@ -297,7 +301,7 @@ class _Linker:
         first = others[0][1] if others and others[0][0] == "batch" else None
         host = tuple(others if first is None else others[1:])
         outputs = tuple(bundle.slot for bundle in bundles)
-        self.operations.append(Run(site, self._cost(kernel), tuple(slots), first, host, outputs))
+        self.operations.append(Run(site, self._cost(kernel) if cost is None else cost, tuple(slots), first, host, outputs))
 
     def _cost(self, kernel: Kernel) -> Cost:
         """What a kernel costs; a declared time is that of the first one, and the others come with it."""

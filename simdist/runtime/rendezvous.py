@@ -80,6 +80,24 @@ class Communication(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A replica's part in an exchange.
+
+    Attributes:
+        gate: opens when it has what it gets.
+        place: where the trace shows it.
+        began_s: when it came.
+        recorded: whether the trace learns of it without anybody waiting.
+    """
+
+    gate: Gate
+    exchanging: Exchanging
+    place: str
+    began_s: float
+    recorded: bool
+
+
 class Rendezvous:
     """The exchanges of some replicas, in order.
 
@@ -103,6 +121,7 @@ class Rendezvous:
         self.communication = communication
         self.dropped = dropped
         self.numbers = [0] * len(members)
+        self.queue: list[Exchanging] = []  # those to which all have come; the first one's bytes travel
         self.pending: dict[int, Exchanging] = {}
         self.failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
@@ -114,6 +133,20 @@ class Rendezvous:
         Raises:
             InvalidArgumentError, DeadlineExceededError, UnavailableError: see above.
         """
+        return self.wait(self.come(rank, exchange, given))
+
+    def come(self, rank: int, exchange: Exchange, given: Bundle, lane: str = "") -> Coming:
+        """Be there for this replica's next exchange, and go on; `wait` for it later.
+
+        Args:
+            rank: of the replica.
+            exchange: what it came for.
+            given: its arrays.
+            lane: where the trace shows it; default the replica's own device.
+
+        Raises:
+            As `meet`.
+        """
         number = self.numbers[rank]
         self.numbers[rank] += 1
         error = self.broken or self.failed.get(number)
@@ -121,26 +154,41 @@ class Rendezvous:
             raise error
         if number not in self.pending:
             self.pending[number] = Exchanging(self, number, exchange)
-        exchanging = self.pending[number]
+        exchanging, began_s, place = self.pending[number], self.runtime.now, lane or self.members[rank].place
         gate = exchanging.come(rank, exchange, given)
-        began = self.runtime.now
-        result: Bundle = self.runtime.clock.wait(gate, exchanging.awaited())
-        self._record(rank, exchanging, began)
+        if lane:
+            gate.then(lambda gate: gate._ok and self._record(place, exchanging, began_s, waited=False))
+        return Coming(gate, exchanging, place, began_s, bool(lane))
+
+    def wait(self, coming: Coming) -> Bundle:
+        """Block until the replica has what it gets."""
+        result: Bundle = self.runtime.clock.wait(coming.gate, coming.exchanging.awaited())
+        if not coming.recorded:
+            self._record(coming.place, coming.exchanging, coming.began_s)
         return result
 
-    def _record(self, rank: int, exchanging: Exchanging, began: float) -> None:
-        trace, place, now = self.runtime.trace, self.members[rank].place, self.runtime.now
+    def _record(self, place: str, exchanging: Exchanging, began: float, waited: bool = True) -> None:
+        trace, now = self.runtime.trace, self.runtime.now
         name = f"{exchanging.exchange.kind} {exchanging.exchange.label}".strip()
-        if exchanging.begun_s > began:
+        if exchanging.begun_s > began and waited:
             trace.span(place, "wait", f"wait for {name}", began, exchanging.begun_s)
         algorithm = exchanging.way.algorithm if exchanging.way else ""
         trace.span(
             place, "collective", name, max(began, exchanging.begun_s), now, bytes=exchanging.exchange.size_bytes, algorithm=algorithm
         )
 
+    def admits(self, rank: int) -> bool:
+        """Whether a replica still takes part, and exchanges can succeed."""
+        return self.broken is None and rank in self.active
+
     def settle(self, exchanging: Exchanging, error: BaseException | None) -> None:
         """An exchange is over, for good or bad."""
         self.pending.pop(exchanging.number, None)
+        if exchanging in self.queue:
+            first = self.queue[0] is exchanging
+            self.queue.remove(exchanging)
+            if first and self.queue:
+                self.queue[0].travel()
         if error is not None:
             self.failed[exchanging.number] = error
 
@@ -242,18 +290,23 @@ class Exchanging:
         places = tuple(rendezvous.members[rank].place for rank in self.ranks)
         communication = rendezvous.communication
         self.way = communication.way(exchange, places)
-        now = self.begun_s = rendezvous.runtime.now
+        now = rendezvous.runtime.now
         where = (places[0], rendezvous.members[self.ranks[0]].task.steps, now)
         given = [self.given[rank] for rank in self.ranks]
         # Where gradients of some are dropped, those of the others stand for them.
         scale = len(rendezvous.members) / len(places) if communication.spare and exchange.label == "gradients" else 1
         self.results = communication.combiner.results(exchange, self.way.schedule, given, scale, where)
         self.left = len(places)
-        self._travel(self.way)
+        rendezvous.queue.append(self)
+        if len(rendezvous.queue) == 1:
+            self.travel()
 
-    def _travel(self, way: Way) -> None:
-        """Send the bytes; where nobody can be in the way, what a rehearsal has found stands for it."""
+    def travel(self) -> None:
+        """Send the bytes, when the exchanges before have ended; where nobody can be in the way, what a rehearsal has found stands for it."""
+        way = self.way
+        assert way is not None
         runtime, communication, places = self.rendezvous.runtime, self.rendezvous.communication, way.places
+        self.begun_s = runtime.now
         key = (way.travel.kind, way.travel.algorithm, places, self.exchange.size_bytes)
         wiring = communication.wired.get(key)
         if wiring is None:

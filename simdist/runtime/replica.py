@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from simdist.errors import UnavailableError
+from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
-from simdist.runtime.rendezvous import Member, Rendezvous
+from simdist.runtime.rendezvous import Coming, Member, Rendezvous
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.simulated_task import SimulatedTask
+from simdist.runtime.task import Life
 from simdist.simulation.streams import derive_seed
 from simdist.variables.state import Group
 
@@ -69,6 +70,7 @@ class SimulatedReplica(SimulatedTask):
         self.rendezvous = rendezvous
         self.leads = leads
         self.updates: dict[int, int] = {}
+        self.early: dict[Meeting, Coming | SimdistError] = {}
 
     def random_key(self, salt: int) -> Any:
         which = () if self.rendezvous is None else ("replica", self.rank)
@@ -113,13 +115,39 @@ class SimulatedReplica(SimulatedTask):
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         now = self.clock.now
         start, end = self.processor.occupy(now, op.cost)
+        if not op.early:
+            if end > now:
+                self.clock.sleep(end - now)
+                self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
+            return self.runtime.ledger.call(op.site, inputs, batch, host, (self.place, self.step, end))
+        # What is exchanged early is written down before the kernel has ended.
+        outputs = self.runtime.ledger.call(op.site, inputs, batch, host, (self.place, self.step, end))
+        for early in op.early:
+            self.clock.after(
+                start + early.fraction * (end - start) - now, self._come, (early.meeting, outputs[early.place], self.task.life)
+            )
         self.clock.sleep(end - now)
         self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
-        return self.runtime.ledger.call(op.site, inputs, batch, host, (self.place, self.step, end))
+        return outputs
+
+    def _come(self, what: tuple[Meeting, Bundle, Life]) -> None:
+        """A pack of gradients is there, while others are still being computed."""
+        meeting, operands, life = what
+        assert self.rendezvous is not None
+        if not life.alive or not self.rendezvous.admits(self.rank):
+            return
+        try:
+            self.early[meeting] = self.rendezvous.come(self.rank, meeting.exchange, operands, f"{self.place}/network")
+        except SimdistError as error:
+            # Nobody waits yet; whoever comes for the result gets it.
+            self.early[meeting] = error
 
     def meet(self, op: Meeting, operands: Bundle) -> Bundle:
         assert self.rendezvous is not None
-        return self.rendezvous.meet(self.rank, op.exchange, operands)
+        coming = self.early.pop(op, None)
+        if isinstance(coming, SimdistError):
+            raise coming
+        return self.rendezvous.wait(coming) if coming else self.rendezvous.meet(self.rank, op.exchange, operands)
 
     def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:
         for part, bundle in zip(op.parts, operands, strict=True):

@@ -101,8 +101,9 @@ class SimulatedTask:
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         now = self.clock.env._now
         start, end = self.processor.occupy(now, op.cost)
-        self.clock.sleep(end - now)
-        self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
+        if end > now:
+            self.clock.sleep(end - now)
+            self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
         return self.runtime.ledger.call(op.site, inputs, batch, host, (self.task.name, self.task.steps, end))
 
     def meet(self, op: Meeting, operands: Bundle) -> Bundle:

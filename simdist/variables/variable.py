@@ -172,7 +172,7 @@ class Variable(VariableHandle):
     def _require_sensible(self, rule: str, operand: Any) -> None:
         tracer = active_tracer()
         summed = self.aggregation is VariableAggregation.SUM and self.synchronization is not VariableSynchronization.ON_READ
-        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and summed and isinstance(operand, (int, float)):
+        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and summed and type(operand) in (int, float):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."

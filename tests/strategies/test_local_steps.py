@@ -1,0 +1,88 @@
+"""Local SGD and DiLoCo (table T8): bytes, and the trajectories that must come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from tests.strategies.conftest import bytes_sent, weights
+
+
+def train(build: Any, dataset: sd.Dataset, workers: int = 4, epochs: int = 8, **options: Any) -> tuple[Any, sd.Cluster, list[np.ndarray]]:
+    cluster = sd.Cluster({"worker": workers})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, **options)
+    model = build(strategy)
+    history = model.fit(dataset, epochs=epochs, verbose=0)
+    return history, cluster, weights(model)
+
+
+@pytest.mark.parametrize("every", [2, 4, 5, 8])
+def test_bytes_are_one_part_in_h(build: Any, regression: sd.Dataset, every: int) -> None:
+    _, together, _ = train(build, regression)
+    _, seldom, _ = train(build, regression, sync_every=every)
+    assert bytes_sent(seldom) * every == bytes_sent(together)
+
+
+def test_averaging_after_each_sgd_step_equals_the_synchronous_step(build: Any, regression: sd.Dataset) -> None:
+    _, _, expected = train(build, regression)
+    outer = keras.optimizers.SGD(1.0)
+    # Two half-steps would not do: with every=1 nothing is local, so the machinery is forced by an outer step of 1.
+    from simdist.strategies.local_steps import LocalSteps
+
+    cluster = sd.Cluster({"worker": 4})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=2)
+    strategy.local_steps = LocalSteps(strategy, 2, outer)
+    strategy.local_steps.every = 1.0000001  # meets after each step, and is not 1
+    strategy.local_steps.after = lambda programs: strategy.step(strategy.local_steps._together, (), {}) if _trains(programs) else None  # type: ignore[method-assign]
+    model = build(strategy)
+    model.fit(regression, epochs=8, verbose=0)
+    for own, other in zip(weights(model), expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-6, atol=2e-6)
+
+
+def _trains(programs: Any) -> bool:
+    from simdist.strategies import local_steps
+
+    return local_steps._trains(programs)
+
+
+@pytest.mark.parametrize("every", [2, 5])
+def test_equal_data_on_all_workers_gives_the_trajectory_of_one_bit_for_bit(build: Any, every: int) -> None:
+    x = np.random.default_rng(1).normal(size=(24, 4)).astype(np.float32)
+    y = x.sum(1, keepdims=True)
+    repeated = [np.concatenate([part] * 4) for part in np.split(x, 3)], [np.concatenate([part] * 4) for part in np.split(y, 3)]
+    same = sd.Dataset.from_tensor_slices((np.concatenate(repeated[0]), np.concatenate(repeated[1]))).batch(32)
+    alone = sd.Dataset.from_tensor_slices((x, y)).batch(8)
+    _, _, found = train(build, same, sync_every=every, epochs=10)
+    _, _, expected = train(build, alone, workers=1, epochs=10)
+    assert [own.tobytes() for own in found] == [other.tobytes() for other in expected]
+
+
+def test_an_outer_optimizer_moves_from_where_all_began(build: Any, regression: sd.Dataset) -> None:
+    _, _, averaged = train(build, regression, sync_every=5, epochs=1)
+    _, _, whole_way = train(build, regression, sync_every=5, epochs=1, outer_optimizer=keras.optimizers.SGD(1.0))
+    _, _, half_way = train(build, regression, sync_every=5, epochs=1, outer_optimizer=keras.optimizers.SGD(0.5))
+    start = weights(build(sd.OneDeviceStrategy()))
+    for began, half, whole, mean in zip(start, half_way, whole_way, averaged, strict=True):
+        np.testing.assert_allclose(whole, mean, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(half, (began + mean) / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_between_meetings_the_replicas_differ_and_a_read_gives_their_mean(build: Any, regression: sd.Dataset) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=4)
+    model = build(strategy)
+    model.fit(regression, epochs=1, steps_per_epoch=3, verbose=0)
+    kernel = model.layers[0].kernel.simdist_variable
+    first, second = (np.asarray(value) for value in strategy.local_results(kernel))
+    assert np.abs(first - second).max() > 1e-6
+    np.testing.assert_allclose(kernel.numpy(), (first + second) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("options", "message"), [({"sync_every": 0}, "sync_every"), ({"outer_optimizer": "sgd"}, "outer_optimizer")])
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=message):
+        sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), **options)
