@@ -301,7 +301,9 @@ class _Linker:
         first = others[0][1] if others and others[0][0] == "batch" else None
         host = tuple(others if first is None else others[1:])
         outputs = tuple(bundle.slot for bundle in bundles)
-        self.operations.append(Run(site, self._cost(kernel) if cost is None else cost, tuple(slots), first, host, outputs))
+        self.operations.append(
+            Run(site, self._cost(kernel) if cost is None or self.program.seconds is not None else cost, tuple(slots), first, host, outputs)
+        )
 
     def _cost(self, kernel: Kernel) -> Cost:
         """What a kernel costs; a declared time is that of the first one, and the others come with it."""

@@ -28,6 +28,7 @@ from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
 from simdist.runtime.transfers import Transfers, Wiring, idle, rehearse
 from simdist.simulation.kernel import Gate
+from simdist.simulation.network import Link
 
 __all__ = ["Communication", "Member", "Rendezvous", "Way"]
 
@@ -50,12 +51,14 @@ class Way:
         schedule: whose order of additions the numbers have.
         travel: the schedule of the bytes; as a rule the same.
         places: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
+        alike: other places, for which it takes equally long; empty where there are none.
     """
 
     algorithm: str
     schedule: Schedule
     travel: Schedule
     places: tuple[str, ...]
+    alike: tuple[str, ...] = ()
 
 
 class Communication(Protocol):
@@ -302,32 +305,50 @@ class Exchanging:
             self.travel()
 
     def travel(self) -> None:
-        """Send the bytes, when the exchanges before have ended; where nobody can be in the way, what a rehearsal has found stands for it."""
+        """Send the bytes, when the exchanges before have ended; where nobody is in the way, as it was rehearsed."""
         way = self.way
         assert way is not None
-        runtime, communication, places = self.rendezvous.runtime, self.rendezvous.communication, way.places
+        runtime = self.rendezvous.runtime
         self.begun_s = runtime.now
-        key = (way.travel.kind, way.travel.algorithm, places, self.exchange.size_bytes)
-        wiring = communication.wired.get(key)
-        if wiring is None:
-            size_bytes = self._size_bytes(len(self.ranks))
-            wiring = communication.wired[key] = Wiring(way.travel, lambda a, b: runtime.between(places[a], places[b]), size_bytes)
-        for place, num_bytes in zip(places, wiring.bytes_sent, strict=True):
+        wiring = self._wiring(way, way.alike or way.places)
+        for place, num_bytes in zip(way.places, wiring.bytes_sent, strict=True):
             if num_bytes:
                 runtime.trace.total(place, "bytes_sent", num_bytes)
-        if len(runtime.clock.fibers) <= len(self.rendezvous.members) and idle(wiring.links):
-            self._as_rehearsed(key, wiring)
+        carried = self._carried(way, wiring)
+        alone = len(runtime.clock.fibers) <= len(self.rendezvous.members) and idle(list(carried))
+        if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
+            self._as_rehearsed(wiring, carried)
             return
-        self.transfers = Transfers(runtime.clock, runtime.links, wiring, self._done)
-        for place in range(len(places)):
+        real = self._wiring(way, way.places) if way.alike else wiring
+        self.transfers = Transfers(runtime.clock, runtime.links, real, self._done)
+        for place in range(len(way.places)):
             self.transfers.begin(place)
 
-    def _as_rehearsed(self, key: Any, wiring: Wiring) -> None:
-        rehearsed, capacities = self.rendezvous.communication.rehearsed, [link.bandwidth_bytes_per_s for link in wiring.links]
-        known = rehearsed.get(key)
+    def _wiring(self, way: Way, places: tuple[str, ...]) -> Wiring:
+        known, runtime = self.rendezvous.communication.wired, self.rendezvous.runtime
+        key = (way.travel.kind, way.travel.algorithm, places, self.exchange.size_bytes)
+        if key in known:
+            return known[key]
+        made = Wiring(way.travel, lambda a, b: runtime.between(places[a], places[b]), self._size_bytes(len(self.ranks)))
+        if not way.alike or places == way.alike:
+            # Whoever is dropped differs from step to step: only what comes again is kept.
+            known[key] = made
+        return made
+
+    def _carried(self, way: Way, wiring: Wiring) -> dict[Link, float]:
+        """What each link will carry, on the links of these places."""
+        if not way.alike:
+            return wiring.carried
+        fabric, here = self.rendezvous.runtime.fabric, dict(zip(way.alike, way.places, strict=True))
+        named = ((link.name.rpartition("/"), num_bytes) for link, num_bytes in wiring.carried.items())
+        return {fabric.link(f"{here[place]}/{port}"): num_bytes for (place, _, port), num_bytes in named}
+
+    def _as_rehearsed(self, wiring: Wiring, carried: dict[Link, float]) -> None:
+        rehearsed, capacities = self.rendezvous.communication.rehearsed, [link.bandwidth_bytes_per_s for link in carried]
+        known = rehearsed.get(wiring)
         if known is None or known[0] != capacities:
-            known = rehearsed[key] = (capacities, rehearse(wiring))
-        for link, num_bytes in wiring.carried.items():
+            known = rehearsed[wiring] = (capacities, rehearse(wiring))
+        for link, num_bytes in carried.items():
             link.bytes_carried += num_bytes
         for place, seconds in enumerate(known[1]):
             self.rendezvous.runtime.clock.after(seconds, self._done, place)

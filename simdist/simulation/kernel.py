@@ -180,9 +180,10 @@ class Clock:
             self._switch(fiber)
 
     def _enter(self, who: tuple[Fiber, Any]) -> None:
-        # A gate that opens too late finds the fiber at another one, or dead.
-        if who[0].waiting is who[1]:
-            self._switch(who[0])
+        # A gate that opens too late finds the fiber at another one, or dead; one that was killed before its start has no code to enter.
+        fiber = who[0]
+        if fiber.waiting is who[1] and not (fiber.dead and not fiber.greenlet):
+            self._switch(fiber)
 
     def _wake_sleeper(self, sleeper: tuple[Fiber]) -> None:
         if sleeper[0].waiting is sleeper:

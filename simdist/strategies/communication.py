@@ -5,7 +5,7 @@ Taught in lesson 03.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -13,6 +13,7 @@ from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTE
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import choose
 from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.hardware import FlatSwitch
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
 from simdist.runtime.rendezvous import Way
@@ -112,10 +113,18 @@ class GroupCommunication:
 
     def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
         """Which algorithm; the same for equal exchanges."""
-        key = (exchange.kind, exchange.size_bytes, places, exchange.options)
+        alike = self.alike(places)
+        key = (exchange.kind, exchange.size_bytes, alike, exchange.options)
         if key not in self._ways:
-            self._ways[key] = self._way(exchange, places)
-        return self._ways[key]
+            self._ways[key] = self._way(exchange, alike)
+        way = self._ways[key]
+        return way if alike == places else replace(way, places=places, alike=way.places)
+
+    def alike(self, places: tuple[str, ...]) -> tuple[str, ...]:
+        """Places for which everything takes equally long: on one switch with equal ports, any other tasks will do."""
+        network = self.runtime.network
+        even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.hub is None
+        return tuple(list(self.runtime.tasks)[: len(places)]) if even and not any("/" in place for place in places) else places
 
     def _way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
         options = self.options.merge(exchange.options)

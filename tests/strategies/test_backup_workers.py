@@ -37,7 +37,7 @@ def harmonic(n: int) -> float:
 def test_waiting_for_96_of_100_takes_the_difference_of_harmonic_numbers() -> None:
     expected = harmonic(100) - harmonic(4)
     assert expected == pytest.approx(3.104, abs=5e-4)
-    assert mean_step_s(100, 4, 1500, 1) == pytest.approx(expected, rel=0.01)
+    assert mean_step_s(100, 4, 800, 1) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.slow
