@@ -85,6 +85,7 @@ class StepFunction:
         self.seconds = seconds
         self.name = name or getattr(fn, "__name__", "step")
         self.traces = 0
+        self.made: list[Any] = []  # variables that the step's Python has made
         self._programs: dict[tuple[Any, ...], list[Program]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -132,6 +133,7 @@ class StepFunction:
         """Run the step's Python once, as a replica (see `Tracer`)."""
         self.traces += 1
         tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place), rank, num_replicas, agreed, options)
+        tracer.made = self.made
         kept = _Results()
         structures: list[Any] = []
 

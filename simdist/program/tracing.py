@@ -63,6 +63,7 @@ class Tracer:
         knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
+        made: the variables that the step has made, whichever replica was traced first.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Tracer:
         self.asked_rank = self.knows_itself = False
         self.in_replica = False
         self.global_rows: dict[int, int] = {}
+        self.made: list[Any] = []
+        self._num_made = 0
         self._outer: Any = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -171,6 +174,20 @@ class Tracer:
         """Which replica this is. Whoever asks gets a trace for this replica alone."""
         self.asked_rank = self.knows_itself = True
         return self._rank
+
+    def twin_of(self, variable: Any) -> Any:
+        """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
+        number, self._num_made = self._num_made, self._num_made + 1
+        if number == len(self.made):
+            self.made.append(variable)
+            return None
+        twin = self.made[number]
+        if (twin.shape, twin.dtype) != (variable.shape, variable.dtype):
+            raise InvalidArgumentError(
+                f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made {twin.name!r} "
+                f"with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before the step."
+            )
+        return twin
 
     def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "") -> list[Any]:
         """Exchange arrays with the other replicas (see `simdist.program.exchange`).
