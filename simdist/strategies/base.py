@@ -110,6 +110,11 @@ class Strategy:
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
+        tracer = active_tracer()
+        twin = None if tracer is None else tracer.twin_of(variable)
+        if twin is not None:
+            variable.placement = twin.placement
+            return
         layout = self.store.layout
         before = len(layout.groups)
         try:
@@ -230,6 +235,7 @@ class Strategy:
             FailedPreconditionError: called inside `run`.
         """
         context.require_cross_replica("strategy.reduce")
+        context.require_stepping(self)
         return reduction.reduce(reduce_op_of(reduce_op), value, axis, self.num_replicas_in_sync)
 
     def gather(self, value: Any, axis: int) -> Any:
@@ -240,10 +246,12 @@ class Strategy:
             FailedPreconditionError: called inside `run`.
         """
         context.require_cross_replica("strategy.gather")
+        context.require_stepping(self)
         return reduction.gather(value, axis)
 
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""
+        context.require_stepping(self)
         leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
@@ -251,11 +259,13 @@ class Strategy:
         return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, place) for leaf in leaves]) for place in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
-        """A variable of which each replica has a value of its own gives all of them."""
-        placement = getattr(value, "placement", None)
-        if placement is None or placement.spread != "replicas":
+        """A variable gives the value that each replica has, its own or a copy."""
+        placement = getattr(getattr(value, "simdist_variable", value), "placement", None)
+        if placement is None or placement.store is not self.store:
             return (value,)
-        return tuple(placement.store.cell_value(value, cell) for cell in placement.cells)
+        if placement.spread == "replicas":
+            return tuple(placement.store.cell_value(value, cell) for cell in placement.cells)
+        return (value,) if len(self.ranks) == 1 else (placement.store.look(value),) * len(self.ranks)
 
     # -- in a replica ---------------------------------------------------------------------------------------------
 

@@ -175,6 +175,11 @@ def get_strategy() -> Any:
     return _default[0]
 
 
+def is_default(strategy: Any) -> bool:
+    """Whether it is the strategy of those who have chosen none."""
+    return bool(_default) and strategy is _default[0]
+
+
 def register_default(make: Callable[[], Any]) -> None:
     """Say what the default strategy is."""
     _make_default.append(make)

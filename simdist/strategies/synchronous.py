@@ -20,7 +20,7 @@ from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
-from simdist.program.per_replica import PerReplica, per_replica
+from simdist.program.per_replica import PerReplica, per_replica, spread
 from simdist.program.spmd import Editions
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
@@ -186,7 +186,7 @@ class SynchronousStrategy(Strategy):
         if differs:
             self._separate(variable)
         result = fn(variable, *self._own(args), **self._own(kwargs))
-        return None if group or result is None else result
+        return None if group or result is None else spread(result)
 
     # -- input ----------------------------------------------------------------------------------------------------
 
@@ -219,12 +219,15 @@ class SynchronousStrategy(Strategy):
             OutOfRangeError: a dataset has run out.
             UnavailableError: a task of a replica has died.
         """
-        calls = [fn.bind(args, kwargs, _resolver(place)) for place in range(len(self.local_members))]
+        strange: list[PerReplica] = []
+        calls = [fn.bind(args, kwargs, _resolver(place, len(self.local_members), strange)) for place in range(len(self.local_members))]
         try:
             with context.stepping(self):
                 programs = self._editions(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
+        if strange:
+            raise _wrong_number(strange[0], len(self.local_members))
         linked = self._link(programs)
         for program, member in zip(linked, self.local_members, strict=True):
             program.require_memory(member.task.processors[member.place].memory)
@@ -270,13 +273,13 @@ class SynchronousStrategy(Strategy):
 
         Raises:
             FailedPreconditionError: the program uses one.
-            TakeOver: it uses only those of one other strategy, and none is in scope: that one should run it.
+            TakeOver: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
         """
         used = [variable for op in program.operations for variable in _variables(op)]
         owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
         if set(owners) <= {id(self.store)}:
             return
-        if len(owners) == 1 and not context.has_strategy():
+        if len(owners) == 1 and not context.has_strategy() and context.is_default(self):
             raise context.TakeOver(next(iter(owners.values())))
         foreign = next(variable for variable in used if variable.placement.store is not self.store)
         raise FailedPreconditionError(
@@ -289,15 +292,26 @@ def _variables(op: Any) -> tuple[Any, ...]:
     return op.variables if isinstance(op, Update) else (op.variable,) if isinstance(op, Read) else ()
 
 
-def _resolver(place: int) -> Callable[[Any], Any]:
+def _resolver(place: int, count: int, strange: list[PerReplica]) -> Callable[[Any], Any]:
+    """What a replica gets of an argument; those with more values than replicas are noted, as another strategy may take the step over."""
+
     def resolve(leaf: Any) -> Any:
         if isinstance(leaf, PerReplica):
             if place >= len(leaf.values):
-                raise InvalidArgumentError(f"A PerReplica of {len(leaf.values)} values was given to a strategy with more replicas.")
+                raise _wrong_number(leaf, count)
+            if len(leaf.values) > count:
+                strange.append(leaf)
             return leaf.values[place]
         return leaf.view(place) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
 
     return resolve
+
+
+def _wrong_number(value: PerReplica, count: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"A PerReplica of {len(value.values)} values was given to a step on {count} replicas. Give one value for each replica; "
+        "strategy.distribute_values_from_function and strategy.run make such values."
+    )
 
 
 def run_local(fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
