@@ -184,8 +184,8 @@ class Tracer:
         twin = self.made[number]
         if (twin.shape, twin.dtype) != (variable.shape, variable.dtype):
             raise InvalidArgumentError(
-                f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made {twin.name!r} "
-                f"with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before the step."
+                f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made "
+                f"{twin.name!r} with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before the step."
             )
         return twin
 

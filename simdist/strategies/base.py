@@ -260,12 +260,13 @@ class Strategy:
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
         """A variable gives the value that each replica has, its own or a copy."""
-        placement = getattr(getattr(value, "simdist_variable", value), "placement", None)
+        variable = getattr(value, "simdist_variable", value)
+        placement = getattr(variable, "placement", None)
         if placement is None or placement.store is not self.store:
             return (value,)
         if placement.spread == "replicas":
-            return tuple(placement.store.cell_value(value, cell) for cell in placement.cells)
-        return (value,) if len(self.ranks) == 1 else (placement.store.look(value),) * len(self.ranks)
+            return tuple(self.store.cell_value(variable, cell) for cell in placement.cells)
+        return (value,) if len(self.ranks) == 1 else (self.store.look(variable),) * len(self.ranks)
 
     # -- in a replica ---------------------------------------------------------------------------------------------
 

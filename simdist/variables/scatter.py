@@ -84,8 +84,8 @@ class Scatter:
         combined = self.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
         if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and combined:
             raise NotImplementedError(
-                f"{what} on {self.name} was called in a replica, but its aggregation {self.aggregation.name} cannot combine what the replicas "
-                "do. Use scatter_add, aggregation NONE or ONLY_FIRST_REPLICA, or call it outside strategy.run."
+                f"{what} on {self.name} was called in a replica, but its aggregation {self.aggregation.name} cannot combine what the "
+                "replicas do. Use scatter_add, aggregation NONE or ONLY_FIRST_REPLICA, or call it outside strategy.run."
             )
         self.assign(change(jnp.asarray(self.value).at[self._rows(indices)]))
 

@@ -171,9 +171,10 @@ class Variable(Scatter, VariableHandle):
     def _require_sensible(self, rule: str, operand: Any) -> None:
         tracer = active_tracer()
         summed = self.aggregation is VariableAggregation.SUM and self.synchronization is not VariableSynchronization.ON_READ
+        if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
+            return
         # In a step that knows which replica it is, a number may well differ from those of the others.
-        several = tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and not tracer.knows_itself
-        if several and summed and isinstance(operand, (int, float)):
+        if summed and not tracer.knows_itself and isinstance(operand, (int, float)):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."
