@@ -17,9 +17,9 @@ const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "
 
 async function buildWidgets(outdir) {
   const release = { ...common, minify: true, outdir, legalComments: "none" };
-  await build({ ...release, format: "esm", entryPoints: ["src/timeline.ts", "src/shard_map.ts"] });
-  await build({ ...release, entryPoints: ["src/timeline.css", "src/shard_map.css", "src/page.css"] });
-  await build({ ...release, format: "iife", entryPoints: ["src/page.ts"] }); // the exported page knows both widgets
+  await build({ ...release, format: "esm", entryPoints: ["src/timeline.ts", "src/shard_map.ts", "src/collective_stepper.ts"] });
+  await build({ ...release, entryPoints: ["src/timeline.css", "src/shard_map.css", "src/collective_stepper.css", "src/page.css"] });
+  await build({ ...release, format: "iife", entryPoints: ["src/page.ts"] }); // the exported page knows all widgets
 }
 
 async function runTests() {

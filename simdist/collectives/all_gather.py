@@ -8,7 +8,7 @@ that it doubles in each of log2 n steps; for powers of two. Bruck: as many steps
 k each rank sends to the one 2^k places before it, so that a rank always has a run of parts that begins with its own.
 All three move (n - 1) / n of the result, the least that is possible; they differ in the number of latencies.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.1;
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005;
 Bruck, Ho, Kipnis, Upfal and Weathersby, Efficient Algorithms for All-to-All Communications in Multiport Message-Passing
 Systems, 1997.
 

@@ -6,7 +6,7 @@ n times what one rank has.
 
 n - 1 rounds: in round k each rank sends to the one k places after it, so that each port has one message in and one out.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.3
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005
 (pairwise exchange).
 
 Taught in lesson 03.

@@ -4,8 +4,7 @@ To reduce, every second rank gives its sum to its neighbour and is done; then ev
 everything. A broadcast is the same backwards. An all-reduce that does one after the other is the simplest that is not slow,
 but half of the ranks idle most of the time, and each step carries all the data.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, sections 4.2
-and 4.4.
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

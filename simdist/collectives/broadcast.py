@@ -3,7 +3,7 @@
 A binomial tree: whoever has the data sends it on, so that the number of those who have it doubles in each step. Rank 0
 sends to the rank in the middle first, and to its neighbour last.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.2.
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

@@ -20,7 +20,7 @@ number on each; the last host may have fewer. Nothing here knows what else the n
 Invariant: the same arguments give the same algorithm; of equally fast ones the first in the list.
 
 Source: NVIDIA, NCCL, src/graph/tuning.cc (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`); Thakur, Rabenseifner and Gropp,
-Optimization of Collective Communication Operations in MPICH, 2005, section 4.5.
+Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

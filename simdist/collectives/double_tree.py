@@ -12,8 +12,8 @@ ranks and 16 pieces there are 75, where the busiest port has 64 transfers to mak
 without such gaps. More pieces suit long messages, fewer suit short ones.
 
 Source: Sanders, Speck and Träff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing
-35(12), 2009. The trees are those that NVIDIA describes for NCCL 2.4 (Massively Scale Your Deep Learning Training
-with NCCL 2.4, 2019): mirrored for even n, shifted by one for odd n.
+35(12), 2009. The trees are NCCL's (since version 2.4, 2019; src/graph/trees.cc): the second one is the first,
+mirrored for even n and shifted by one for odd n.
 
 Taught in lesson 03.
 """

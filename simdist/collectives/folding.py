@@ -2,9 +2,9 @@
 
 With p the largest power of two among n ranks, each of the n - p ranks that are left over gives all its data to one of the
 first p in a step before the algorithm, and gets the result from it in a step after it. That costs two steps with all the
-data. Better ways exist (MPICH halves the extra data), but this one leaves the algorithm as it is.
+data. Better ways exist (Rabenseifner splits the extra data among pairs), but this one leaves the algorithm as it is.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.5.
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

@@ -6,7 +6,7 @@ order and swap what they have. So little data as in the ring, and 2 log2 n steps
 two, the ranks left over are folded in (`folding.py`).
 
 Source: Rabenseifner, Optimization of Collective Reduction Operations, ICCS 2004; Thakur, Rabenseifner and Gropp,
-Optimization of Collective Communication Operations in MPICH, 2005, section 4.5.
+Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

@@ -6,7 +6,7 @@ folded in (`folding.py`).
 
 Two partners add the same two numbers, one as a + b and the other as b + a, which gives the same bits.
 
-Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005, section 4.5.
+Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
 Taught in lesson 03.
 """

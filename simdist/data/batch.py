@@ -132,6 +132,25 @@ class Batch:
                 )
         return self
 
+    def require_batched(self) -> Batch:
+        """This batch, if it has a first axis to share.
+
+        Raises:
+            InvalidArgumentError: the element was never batched.
+        """
+        if not self.is_batched:
+            raise InvalidArgumentError(
+                "an element without a common first axis cannot be split among replicas; "
+                "expected a batched dataset; add .batch(global_batch_size)"
+            )
+        return self
+
+    def part(self, start: int, end: int) -> Batch:
+        """The rows from `start` up to `end` of a batch; rows stay rows."""
+        if self.rows is not None:
+            return Batch(self.table, self.rows[start:end])
+        return Batch(None, None, tuple([leaf[start:end] for leaf in self.leaves()]), self.structure)
+
     def split(self, sizes: Sequence[int]) -> list[Batch]:
         """Consecutive parts of this batch, one per replica; rows stay rows.
 
@@ -144,21 +163,10 @@ class Batch:
         Raises:
             InvalidArgumentError: the element was never batched, or the sizes do not add up.
         """
-        if not self.is_batched:
-            raise InvalidArgumentError(
-                "an element without a common first axis cannot be split among replicas; "
-                "expected a batched dataset; add .batch(global_batch_size)"
-            )
+        self.require_batched()
         if sum(sizes) != self.num_rows or min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"cannot split {self.num_rows} rows into parts of {list(sizes)}; expected sizes that add up to it")
-        if self.rows is not None:
-            rows = self.rows
-            return [Batch(self.table, rows[end - size : end]) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-        leaves, structure = self.leaves(), self.structure
-        return [
-            Batch(None, None, tuple([leaf[end - size : end] for leaf in leaves]), structure)
-            for size, end in zip(sizes, accumulate(sizes), strict=True)
-        ]
+        return [self.part(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
     def __repr__(self) -> str:
         if self.table is not None:

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from simdist.data import grouping, reorder
+from simdist.data import grouping, joining, reorder
+from simdist.data.files import FileNames, FileReader, FromFiles, Paths, lines_of
 from simdist.data.functions import Filter, Map
 from simdist.data.leaves import as_leaf, flatten, tree_flatten
 from simdist.data.nodes import Node
-from simdist.data.options import Options
+from simdist.data.options import SHARD_HINT, Options
+from simdist.data.padding import PaddedBatch
 from simdist.data.pipeline import Pipeline
 from simdist.data.sources import FromIterable, FromTable
 from simdist.data.table import Table
@@ -36,7 +38,7 @@ LARGEST_RANGE = 1 << 24  # longer ranges are counted instead of written down
 class Dataset(Pipeline):
     """A sequence of elements, each a nested structure of arrays.
 
-    Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable` or `zip`.
+    Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable`, `from_files`, `list_files` or `zip`.
 
     Example:
         >>> dataset = Dataset.from_tensor_slices(([[0.0], [1.0], [2.0]], [0, 1, 2])).repeat(2).batch(4)
@@ -123,6 +125,44 @@ class Dataset(Pipeline):
         return Dataset(FromIterable(iterable))
 
     @staticmethod
+    def list_files(file_pattern: Paths, shuffle: bool = True, seed: int | None = None) -> Dataset:
+        """The names of files, one string per element.
+
+        Args:
+            file_pattern: a pattern such as ``"logs/*.txt"``, a path, or a list of these.
+            shuffle: another order at each iteration; False keeps the sorted one.
+            seed: as in `shuffle`.
+
+        Raises:
+            NotFoundError: no file matches.
+        """
+        names = Dataset(FileNames(file_pattern))
+        return names.shuffle(names.cardinality(), seed) if shuffle else names
+
+    @staticmethod
+    def from_files(paths: Paths | Dataset, read: Callable[[str], Any] | None = None) -> Dataset:
+        """The elements of files, one file after another.
+
+        A file is read when its first element is asked for, and only once.
+
+        Args:
+            paths: a pattern, a path, a list of these, or a dataset of names (`list_files`).
+            read: from a path to the elements of the file: arrays, whose rows are the elements, or an iterable of
+                elements. None reads lines of text.
+
+        Raises:
+            NotFoundError: no file matches.
+
+        Example:
+            >>> squares = {"low": [0, 1], "high": [4, 9]}
+            >>> [int(x) for x in Dataset.from_files(["low", "high"], read=squares.get)]
+            [0, 1, 4, 9]
+        """
+        names = paths._node if isinstance(paths, Dataset) else FileNames(paths)
+        options = paths._options if isinstance(paths, Dataset) else None
+        return Dataset(FromFiles(names, FileReader(lines_of if read is None else read)), options)
+
+    @staticmethod
     def zip(*datasets: Any) -> Dataset:
         """Elements side by side, until the shortest dataset ends.
 
@@ -146,7 +186,7 @@ class Dataset(Pipeline):
         options = Options()
         for leaf in leaves:
             options = options.merge(leaf._options)
-        return Dataset(grouping.Zip(tuple(leaf._node for leaf in leaves), outer), options)
+        return Dataset(joining.Zip(tuple(leaf._node for leaf in leaves), outer), options)
 
     # Steps
 
@@ -227,12 +267,49 @@ class Dataset(Pipeline):
         """
         return self._then(grouping.BatchRows(self._node, batch_size, drop_remainder))
 
+    def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False) -> Dataset:
+        """Put consecutive elements of different shapes together, each filled up at the end of its axes.
+
+        Args:
+            batch_size: elements, 1 or more.
+            padded_shapes: a shape per component, None (or -1) in it for the longest of the batch; None for all axes.
+            padding_values: one value, or one per component; by default 0, False or the empty string.
+            drop_remainder: leave out a last batch with fewer elements.
+
+        Raises:
+            InvalidArgumentError: an element is longer than its padded shape (when it is met).
+
+        Example:
+            >>> ragged = Dataset.range(1, 3).map(lambda n: np.full(n, 7))
+            >>> next(iter(ragged.padded_batch(2))).tolist()
+            [[7, 0], [7, 7]]
+        """
+        return self._then(PaddedBatch(self._node, batch_size, padded_shapes, padding_values, drop_remainder))
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """The elements of this dataset, then those of another.
+
+        Args:
+            dataset: elements of the same structure and dtypes; its options win over earlier ones.
+
+        Example:
+            >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
+            [0, 1, 7, 8]
+        """
+        if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"concatenate was given {type(dataset).__name__}; expected a dataset; wrap it in from_tensor_slices")
+        return Dataset(joining.Concatenate(self._node, dataset._node), self._options.merge(dataset._options))
+
     def unbatch(self) -> Dataset:
         """The rows of each element, one by one."""
         return self._then(grouping.Unbatch(self._node))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Every element whose position is `index` modulo `num_shards`.
+
+        Args:
+            num_shards: shards, 1 or more; `SHARD_HINT` for both marks the place where ``AutoShardPolicy.HINT`` shards.
+            index: which of them, from 0.
 
         Raises:
             InvalidArgumentError: `index` is not below `num_shards`.
@@ -241,6 +318,8 @@ class Dataset(Pipeline):
             >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
             [1, 4]
         """
+        if num_shards == index == SHARD_HINT:
+            return self._then(reorder.HintedShard(self._node))
         return self._then(reorder.Shard(self._node, num_shards, index))
 
     def take(self, count: int) -> Dataset:

@@ -56,6 +56,13 @@ class Map(Node):
     def fixed(self) -> bool:
         return self.table() is not None and self.source.fixed
 
+    @property
+    def full_batches(self) -> bool:
+        return self.source.full_batches
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Map(sources[0], self.fn, self.pure)
+
     def open(self, run: Run) -> Pull:
         if self.table() is not None:
             return self.source.open(run)
@@ -121,6 +128,9 @@ class Filter(Reorder):
     @property
     def fixed(self) -> bool:
         return self.predicate() is not None and self.source.fixed
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Filter(sources[0], self.fn, self.pure)
 
     def open(self, run: Run) -> Pull:
         rule = self.predicate()

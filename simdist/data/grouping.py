@@ -1,7 +1,6 @@
-"""Steps that change how many elements lie in one: batch and unbatch, zip and enumerate.
+"""Steps that change what lies in one element of one source: batch and unbatch, enumerate.
 
-Batches of rows stay rows, and unbatching gives the row numbers back. A zip of short, fixed orders is one table of its
-own; every other combination is made element by element.
+Batches of rows stay rows, and unbatching gives the row numbers back.
 
 Taught in lesson 01.
 """
@@ -15,13 +14,13 @@ import numpy as np
 from simdist.data import streams
 from simdist.data.arguments import whole_number
 from simdist.data.batch import Batch, stack
-from simdist.data.leaves import Array, ArraySpec, Structure, flatten, spec_of, structure_of, unflatten
-from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Run, Spec
+from simdist.data.leaves import Array, ArraySpec, flatten, spec_of, structure_of, unflatten
+from simdist.data.nodes import INFINITE, UNKNOWN, Node, Run, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["BatchRows", "Enumerate", "Unbatch", "Zip"]
+__all__ = ["BatchRows", "Enumerate", "Unbatch"]
 
 NOT_BATCHED = "unbatch needs elements whose components share a first axis; expected a batched dataset; remove unbatch()"
 
@@ -46,6 +45,13 @@ class BatchRows(Node):
     @property
     def static_batch_size(self) -> int | None:
         return self.batch_size
+
+    @property
+    def full_batches(self) -> bool:
+        return self.drop_remainder
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return BatchRows(sources[0], self.batch_size, self.drop_remainder)
 
     def open(self, run: Run) -> Pull:
         table = self.source.table()
@@ -87,6 +93,9 @@ class Unbatch(Node):
     def table(self) -> Table | None:
         return self.source.batched_table()
 
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Unbatch(sources[0])
+
     def open(self, run: Run) -> Pull:
         pull = self.source.open_elements(run)
         if self.table() is not None:
@@ -119,78 +128,6 @@ def rows_of(batch: Batch) -> list[Batch]:
     return [Batch(None, None, tuple(np.asarray(leaf[row]) for leaf in leaves), structure) for row in range(batch.num_rows)]
 
 
-class Zip(Node):
-    """One element of each source, side by side, until the shortest source ends."""
-
-    def __init__(self, sources: tuple[Node, ...], outer: Structure) -> None:
-        self.sources = sources
-        self.outer = outer
-        self.label = "Dataset.zip(...)"
-        self.found: Table | None = None
-        self.decided = False
-        self.composed: Structure | None = None
-
-    def table(self) -> Table | None:
-        if not self.decided:
-            self.found = self.joined() if all(map(is_short, self.sources)) else None
-            self.decided = True
-        return self.found
-
-    def joined(self) -> Table:
-        """One table of the rows that meet, where all sources have fixed, short orders."""
-        orders = [streams.drained(source.open(Run())) for source in self.sources]
-        length = min(map(len, orders))
-        tables = [source.table() for source in self.sources]
-        leaves = [leaf for order, t in zip(orders, tables, strict=True) if t for leaf in t.take(order[:length])]
-        return Table.from_leaves(leaves, self.compose([t.structure for t in tables if t]))
-
-    @property
-    def free(self) -> bool:
-        return self.table() is not None
-
-    @property
-    def fixed(self) -> bool:
-        return self.table() is not None
-
-    def compose(self, inner: list[Structure]) -> Structure:
-        """The structure of the pair (or dict, ...) of elements."""
-        blanks = [unflatten(structure, [0] * structure.num_leaves) for structure in inner]
-        return structure_of(unflatten(self.outer, blanks))
-
-    def open(self, run: Run) -> Pull:
-        table = self.table()
-        if table is not None:
-            return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
-        pulls = [source.open_elements(run) for source in self.sources]
-
-        def pull(limit: int) -> Array:
-            chunks = [pull_one(1) for pull_one in pulls]
-            return streams.as_objects([self.element([c[0] for c in chunks])] if all(map(len, chunks)) else [])
-
-        return pull
-
-    def element(self, parts: list[Batch]) -> Batch:
-        if self.composed is None:
-            self.composed = self.compose([part.structure for part in parts])
-        return Batch(None, None, tuple(leaf for part in parts for leaf in part.leaves()), self.composed)
-
-    def cardinality(self) -> int:
-        totals = [source.cardinality() for source in self.sources]
-        if 0 in totals or UNKNOWN in totals:
-            return 0 if 0 in totals else UNKNOWN
-        return min((total for total in totals if total != INFINITE), default=INFINITE)
-
-    def spec(self) -> Spec:
-        specs = [source.spec() for source in self.sources]
-        return self.compose([structure for structure, _ in specs]), tuple(leaf for _, part in specs for leaf in part)
-
-
-def is_short(node: Node) -> bool:
-    """True for a fixed order of few rows of plain columns."""
-    table = node.table() if node.fixed else None
-    return table is not None and not table.pending and table.num_rows <= LARGEST_CYCLE
-
-
 class Enumerate(Node):
     """Pairs (position, element), the positions being integers from `start`."""
 
@@ -199,6 +136,9 @@ class Enumerate(Node):
         self.sources = (source,)
         self.start = whole_number(start, "start", -(1 << 31))
         self.label = "enumerate()"
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Enumerate(sources[0], self.start)
 
     def open(self, run: Run) -> Pull:
         pull = self.source.open_elements(run)

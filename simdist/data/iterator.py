@@ -12,6 +12,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from simdist.data.batch import Batch
@@ -31,6 +32,10 @@ class DatasetIterator:
 
     Made by ``iter(dataset)``. ``next`` gives nested numpy arrays; the engine uses `next_batch` and `peek`.
 
+    Args:
+        node: the last step of the pipeline.
+        bases: the iteration in which each shuffle begins; None is the next one that nobody had yet.
+
     Example:
         >>> from simdist.data import Dataset
         >>> iterator = iter(Dataset.range(6).batch(4))
@@ -40,12 +45,12 @@ class DatasetIterator:
         array([4, 5], dtype=int32)
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, bases: Sequence[int] | None = None) -> None:
         self._node = node
         self._shuffles = shuffles_of(node)
-        self._bases = [shuffle.iterations for shuffle in self._shuffles]
-        for shuffle in self._shuffles:
-            shuffle.iterations += 1
+        self._bases = [shuffle.iterations for shuffle in self._shuffles] if bases is None else list(bases)
+        for shuffle, base in zip(self._shuffles, self._bases, strict=True):
+            shuffle.iterations = max(shuffle.iterations, base + 1)
         self._pull: Pull | None = None
         self._step = 1
         self._queue: deque[Batch] = deque()
@@ -105,7 +110,7 @@ class DatasetIterator:
         return {"consumed": self._consumed, "shuffles": list(self._bases)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a saved position of an equal dataset.
+        """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one.
 
         Args:
             state: what `state_dict` returned, perhaps in another process.
@@ -115,6 +120,8 @@ class DatasetIterator:
         """
         consumed, bases = position_in(state, len(self._shuffles))
         self._bases = bases
+        for shuffle, base in zip(self._shuffles, bases, strict=True):
+            shuffle.iterations = base + 1
         self._open()
         self._skip(consumed)
         self._consumed = consumed

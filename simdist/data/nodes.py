@@ -93,6 +93,15 @@ class Node(ABC):
         """The batch size where the pipeline itself says it, None where only elements do."""
         return None
 
+    @property
+    def full_batches(self) -> bool:
+        """True if all elements are batches of one size: a last one with fewer rows was left out."""
+        return False
+
+    @abstractmethod
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        """The same step over other sources, one for each that it has now."""
+
     def open_elements(self, run: Run) -> Pull:
         """A new stream of `Batch` objects, whatever this node streams."""
         pull, table = self.open(run), self.table()
@@ -132,6 +141,10 @@ class Reorder(Node):
 
     def batched_table(self) -> Table | None:
         return self.source.batched_table()
+
+    @property
+    def full_batches(self) -> bool:
+        return self.source.full_batches
 
     def spec(self) -> Spec:
         return self.source.spec()

@@ -12,7 +12,9 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError, did_you_mean
 
-__all__ = ["AutoShardPolicy", "DistributeOptions", "Options"]
+__all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
+
+SHARD_HINT = -1  # ``shard(SHARD_HINT, SHARD_HINT)`` marks where the policy HINT shards
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -74,6 +76,10 @@ class DistributeOptions:
 class Options:
     """Wishes that a dataset carries; give them to `Dataset.with_options`.
 
+    Attributes:
+        seconds_per_element: how long a worker's pipeline works on one element of this dataset, in virtual seconds; 0, the
+            default, costs nothing. Steps that come faster wait for input.
+
     Example:
         >>> options = Options()
         >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
@@ -81,10 +87,21 @@ class Options:
         'OFF'
     """
 
-    __slots__ = ("experimental_distribute",)
+    __slots__ = ("_seconds", "experimental_distribute")
 
     def __init__(self) -> None:
         self.experimental_distribute = DistributeOptions()
+        self._seconds: float | None = None
+
+    @property
+    def seconds_per_element(self) -> float:
+        return self._seconds or 0.0
+
+    @seconds_per_element.setter
+    def seconds_per_element(self, seconds: float) -> None:
+        if not 0 <= seconds < float("inf"):
+            raise InvalidArgumentError(f"seconds_per_element={seconds!r} must be a number of seconds, 0 or more.")
+        self._seconds = float(seconds)
 
     @property
     def auto_shard_policy(self) -> AutoShardPolicy:
@@ -96,17 +113,19 @@ class Options:
         self.experimental_distribute.auto_shard_policy = policy  # pyright: ignore[reportAttributeAccessIssue]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy"))
+        refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy", "seconds_per_element"))
         object.__setattr__(self, name, value)
 
     def merge(self, later: Options) -> Options:
         """These options, overruled by what `later` says."""
         merged = Options()
         merged.experimental_distribute = self.experimental_distribute.merge(later.experimental_distribute)
+        merged._seconds = self._seconds if later._seconds is None else later._seconds
         return merged
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and self.experimental_distribute == other.experimental_distribute
+        same = isinstance(other, Options) and self.experimental_distribute == other.experimental_distribute
+        return same and self._seconds == other._seconds  # pyright: ignore[reportAttributeAccessIssue]
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # it can change
 

@@ -14,6 +14,7 @@ from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import unflatten
 from simdist.data.nodes import INFINITE, Node
 from simdist.data.options import Options
+from simdist.data.reorder import prefetched
 from simdist.data.table import Table
 
 __all__ = ["Pipeline"]
@@ -34,9 +35,19 @@ class Pipeline:
     def __iter__(self) -> DatasetIterator:
         return DatasetIterator(self._node)
 
+    @property
+    def node(self) -> Node:
+        """The last step of the chain."""
+        return self._node
+
     def options(self) -> Options:
         """A copy of the options that the dataset carries."""
         return Options().merge(self._options)
+
+    @property
+    def prefetched(self) -> int:
+        """Elements that the last ``prefetch`` of the chain keeps ready; 0 without one."""
+        return prefetched(self._node)
 
     @property
     def element_spec(self) -> Any:

@@ -18,9 +18,9 @@ from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Reorder, 
 from simdist.data.seeds import EPOCH_BLOCK, seed_or_default
 from simdist.data.shuffling import permuted_epochs, shuffled
 from simdist.data.streams import Pull
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["Cache", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take", "shuffles_of"]
+__all__ = ["Cache", "HintedShard", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take", "shuffles_of"]
 
 
 class Take(Reorder):
@@ -29,6 +29,9 @@ class Take(Reorder):
     def __init__(self, source: Node, count: int) -> None:
         self.count = whole_number(count, "count", -1)
         super().__init__(source, f"take({count})")
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Take(sources[0], self.count)
 
     def open(self, run: Run) -> Pull:
         pull = self.source.open(run)
@@ -47,6 +50,9 @@ class Skip(Reorder):
     def __init__(self, source: Node, count: int) -> None:
         self.count = whole_number(count, "count", -1)
         super().__init__(source, f"skip({count})")
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Skip(sources[0], self.count)
 
     def open(self, run: Run) -> Pull:
         pull = self.source.open(run)
@@ -69,12 +75,40 @@ class Shard(Reorder):
             raise InvalidArgumentError(f"shard index {index} with {num_shards} shards; expected an index from 0 to {num_shards - 1}")
         super().__init__(source, f"shard({num_shards}, {index})")
 
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Shard(sources[0], self.num_shards, self.index)
+
     def open(self, run: Run) -> Pull:
         return streams.sharded(self.source.open(run), self.num_shards, self.index)
 
     def cardinality(self) -> int:
         total = self.source.cardinality()
         return total if total < 0 else max(0, -(-(total - self.index) // self.num_shards))
+
+
+class HintedShard(Reorder):
+    """The place of a shard whose number and index are filled in when the dataset is distributed."""
+
+    def __init__(self, source: Node) -> None:
+        super().__init__(source, "shard(SHARD_HINT, SHARD_HINT)")
+
+    @property
+    def fixed(self) -> bool:
+        return False  # it cannot be run yet
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return HintedShard(sources[0])
+
+    def open(self, run: Run) -> Pull:
+        if not run.probing:
+            raise FailedPreconditionError(
+                "a dataset with shard(SHARD_HINT, SHARD_HINT) was iterated before its shards are known; expected it to be "
+                "distributed with the policy HINT; set options.auto_shard_policy = AutoShardPolicy.HINT, or give numbers"
+            )
+        return self.source.open(run)
+
+    def cardinality(self) -> int:
+        return UNKNOWN
 
 
 class Repeat(Reorder):
@@ -88,6 +122,9 @@ class Repeat(Reorder):
     @property
     def fixed(self) -> bool:
         return False  # it may not end, or be long
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Repeat(sources[0], self.count)
 
     def open(self, run: Run) -> Pull:
         epochs = self.source.open_epochs(run, self.count) if isinstance(self.source, Shuffle) else None
@@ -121,6 +158,11 @@ class Shuffle(Reorder):
     def fixed(self) -> bool:
         return self.source.fixed and not self.reshuffles
 
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        moved = Shuffle(sources[0], self.buffer_size, self.seed, self.reshuffles)
+        moved.iterations = self.iterations
+        return moved
+
     def open(self, run: Run) -> Pull:
         iteration = run.next_iteration(self) if self.reshuffles else 0
         return shuffled(self.source.open(run), self.buffer_size, self.seed, iteration)
@@ -143,8 +185,23 @@ class Prefetch(Reorder):
         self.buffer_size = whole_number(buffer_size, "buffer_size", -1)
         super().__init__(source, f"prefetch({buffer_size})")
 
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Prefetch(sources[0], self.buffer_size)
+
     def open(self, run: Run) -> Pull:
         return self.source.open(run)
+
+
+AUTOTUNED = 2  # elements that are kept ready where the number is left to the engine
+
+
+def prefetched(node: Node | None) -> int:
+    """Elements that the last prefetch of a chain keeps ready; 0 without one."""
+    while node is not None:
+        if isinstance(node, Prefetch):
+            return node.buffer_size if node.buffer_size >= 0 else AUTOTUNED
+        node = getattr(node, "source", None)
+    return 0
 
 
 class Cache(Reorder):
@@ -159,6 +216,9 @@ class Cache(Reorder):
         self.kept: Any = streams.NOTHING
         self.length = 0
         self.ended = False
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Cache(sources[0])
 
     def open(self, run: Run) -> Pull:
         at = 0

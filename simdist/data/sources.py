@@ -45,6 +45,9 @@ class FromTable(Node):
     def table(self) -> Table:
         return self.rows
 
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return self
+
     def open(self, run: Run) -> Pull:
         return streams.from_rows(np.arange(self.rows.num_rows, dtype=np.int32))
 
@@ -81,6 +84,9 @@ class FromIterable(Node):
             return streams.as_objects(items)
 
         return pull
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return self
 
     def start(self) -> Iterator[Any]:
         """A fresh pass over the iterable; one that is an iterator itself has only one."""

@@ -57,17 +57,24 @@ class TracedIterator:
 
 
 @dataclass(frozen=True)
+class Own:
+    """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
+
+    global_rows: int | None = None
+
+
+@dataclass(frozen=True)
 class BoundCall:
     """The arguments of one call, sorted: iterators, arrays, and all that is fixed.
 
     Attributes:
-        own: for each leaf, whether it is the value of one replica, where others have others.
+        own: for each leaf, None, or an `Own` where it is the value of one replica and others have others.
         key: what must be equal for two calls to be able to share a program, batches apart.
     """
 
     structure: Any
     leaves: tuple[Any, ...]
-    own: tuple[bool, ...]
+    own: tuple[Own | None, ...]
     iterators: tuple[Any, ...]
     arrays: tuple[Any, ...]
     key: tuple[Any, ...]
@@ -98,7 +105,7 @@ class StepFunction:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
         given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
         leaves = [snapshot(resolve(leaf)) for leaf in given]
-        own = tuple([getattr(leaf, "is_per_replica", False) for leaf in given])
+        own = tuple([Own(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given])
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
         fixed = tuple(("iterator",) if hasattr(leaf, "next_batch") else aval_of(leaf) if _is_array(leaf) else leaf for leaf in leaves)
@@ -141,7 +148,7 @@ class StepFunction:
             arrays = iter(tracer.mark("argument", [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
             numbers = iter(range(len(call.iterators)))
             leaves = [
-                TracedIterator(tracer, next(numbers), own)
+                TracedIterator(tracer, next(numbers), own is not None)
                 if hasattr(leaf, "next_batch")
                 else _given(tracer, next(arrays) if _is_array(leaf) else leaf, own)
                 for leaf, own in zip(call.leaves, call.own, strict=True)
@@ -203,9 +210,12 @@ def _spare_the_collector() -> None:
         gc.set_threshold(max(50_000, gc.get_threshold()[0]), *gc.get_threshold()[1:])
 
 
-def _given(tracer: Tracer, value: Any, own: bool) -> Any:
-    if not own or tracer.num_replicas == 1:
+def _given(tracer: Tracer, value: Any, own: Own | None) -> Any:
+    """An argument as the step's code sees it."""
+    if own is None or tracer.num_replicas == 1:
         return value
+    if own.global_rows is not None and getattr(value, "ndim", 0):
+        tracer.global_rows[value.shape[0]] = own.global_rows
     tracer.knows_itself = tracer.knows_itself or not _is_array(value)
     return OwnValue(tracer, value)
 

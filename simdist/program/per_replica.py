@@ -22,6 +22,7 @@ class PerReplica:
 
     Args:
         values: nested structures of arrays; those of this machine's replicas.
+        global_rows: rows of the batch of which these are parts; None where they are something else.
 
     Attributes:
         values: as a tuple.
@@ -35,8 +36,9 @@ class PerReplica:
 
     is_per_replica = True
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[Any], global_rows: int | None = None) -> None:
         self._values = tuple(values)
+        self.global_rows = global_rows
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -67,6 +69,7 @@ class OwnValue(PerReplica):
     def __init__(self, tracer: Tracer, own: Any) -> None:
         self.tracer = tracer
         self.own = own
+        self.global_rows = None
 
     @property
     def values(self) -> tuple[Any, ...]:

@@ -133,7 +133,7 @@ class Tracer:
         batch = self.batch_of(iterator, place)
         self.taken[iterator] = place + 1
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
-        if hasattr(batch, "global_rows"):
+        if getattr(batch, "global_rows", None) is not None:
             self.global_rows[batch.num_rows] = batch.global_rows
         leaves = self.mark("next", [], avals, iterator=iterator, signature=batch.signature)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)

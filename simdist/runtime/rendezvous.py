@@ -28,7 +28,6 @@ from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
 from simdist.runtime.transfers import Transfers, Wiring, idle, rehearse
 from simdist.simulation.kernel import Gate
-from simdist.simulation.network import Link
 
 __all__ = ["Communication", "Member", "Rendezvous", "Way"]
 
@@ -73,7 +72,7 @@ class Communication(Protocol):
     timeout_s: float | None
     spare: int
     wired: dict[Any, Wiring]
-    rehearsed: dict[Any, tuple[list[float], list[float], dict[Link, float]]]
+    rehearsed: dict[Any, tuple[list[float], list[float]]]
     combiner: Combiner
 
     def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
@@ -273,8 +272,8 @@ class Exchanging:
         rehearsed, capacities = self.rendezvous.communication.rehearsed, [link.bandwidth_bytes_per_s for link in wiring.links]
         known = rehearsed.get(key)
         if known is None or known[0] != capacities:
-            known = rehearsed[key] = (capacities, *rehearse(wiring))
-        for link, num_bytes in known[2].items():
+            known = rehearsed[key] = (capacities, rehearse(wiring))
+        for link, num_bytes in wiring.carried.items():
             link.bytes_carried += num_bytes
         for place, seconds in enumerate(known[1]):
             self.rendezvous.runtime.clock.after(seconds, self._done, place)

@@ -75,6 +75,16 @@ class SimulatedReplica(SimulatedTask):
         seed = derive_seed(self.runtime.seed, self.task.name, self.step, salt, *which)
         return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
 
+    def next_batch(self, iterator: Any) -> Any:
+        ready_s = getattr(iterator, "ready_s", None)
+        if ready_s is not None:
+            began = self.clock.now
+            until = ready_s(began)
+            if until > began:
+                self.clock.sleep(until - began)
+                self.trace.span(self.place, "input", "wait for input", began, self.clock.now)
+        return super().next_batch(iterator)
+
     def read(self, op: ReadGroups) -> list[Bundle]:
         return [self._read(group) for group, _, _ in op.groups]
 

@@ -132,6 +132,10 @@ class Strategy:
         return self.whole(variable, value, self.home)
 
     beside: Variable | None = None
+    launched = False
+    """Whether every worker has a main of its own that drives it."""
+    num_workers = 1
+    worker_index = 0
 
     @property
     def devices(self) -> list[str]:

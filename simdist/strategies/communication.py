@@ -11,6 +11,7 @@ from typing import Any
 
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
+from simdist.collectives.choose import choose
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
@@ -134,12 +135,28 @@ class GroupCommunication:
 
     def chosen(self, size_bytes: int, places: tuple[str, ...]) -> Algorithm:
         """The all-reduce that is predicted to be the fastest for these places."""
-        hosts = [place.partition("/")[0] for place in places]
-        per_host = max(1, len(places) // len(set(hosts)))
-        ends = (places[0], places[-1])
-        route = self.runtime.between(*ends)
-        bandwidth = min((link.bandwidth_bytes_per_s for link in route.links), default=float("inf"))
-        return min(ALL_REDUCE.values(), key=lambda a: a.seconds(len(places), size_bytes, route.latency_s, bandwidth))
+        hosts: dict[str, list[str]] = {}
+        for place in places:
+            hosts.setdefault(place.partition("/")[0], []).append(place)
+        kinds = {place.partition("/")[2].partition(":")[0] or "cpu" for place in places}
+        first = next(iter(hosts.values()))
+        inside = self._figures(first[0], first[-1]) if len(first) > 1 else (None, None)
+        between = self._figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
+        return choose(
+            len(places),
+            size_bytes,
+            between[0] or 0.0,
+            between[1] or float("inf"),
+            ranks_per_host=len(first) if len(hosts) > 1 else 1,
+            device_kind=kinds.pop() if len(kinds) == 1 else "mixed",
+            intra_host_latency_s=inside[0],
+            intra_host_bandwidth_bytes_per_s=inside[1],
+        )
+
+    def _figures(self, source: str, target: str) -> tuple[float, float]:
+        """Latency in seconds and bandwidth in bytes/s between two places."""
+        route = self.runtime.between(source, target)
+        return route.latency_s, min(link.bandwidth_bytes_per_s for link in route.links)
 
 
 _USUAL = {"all_gather": "ring", "broadcast": "binomial", "reduce_scatter": "ring"}

@@ -1,4 +1,7 @@
-"""Distributed datasets: each element is split among the replicas, or comes from a pipeline for each worker.
+"""Distributed datasets: each step, every replica gets its part of a global batch, or the next batch of its worker's pipeline.
+
+Which rows go where is decided in `simdist.data`; here are the replicas that take them, and the time that it takes to make
+them. A worker whose pipeline is slower than its steps waits for input, and its timeline shows it.
 
 Taught in lesson 02.
 """
@@ -6,23 +9,75 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import jax
 
-from simdist.data import Batch, Dataset, replica_batch_sizes
+from simdist.data import Batch, Dataset, DistributedInput, FunctionInput, InputOptions
+from simdist.data.distributed import InputView
+from simdist.data.pace import Pace
 from simdist.program.per_replica import PerReplica
 
 __all__ = ["DistributedDataset", "DistributedIterator"]
 
+State = TypeVar("State")
+
+
+class DistributedDataset:
+    """What `strategy.distribute_dataset` and `strategy.distribute_datasets_from_function` return.
+
+    Args:
+        strategy: whose replicas take it.
+        source: a dataset of global batches or any iterable of batches; or a function of an `InputContext`.
+        options: `InputOptions`.
+
+    Example:
+        >>> import simdist as sd
+        >>> distributed = sd.MirroredStrategy(2).distribute_dataset(sd.Dataset.range(4).batch(3))
+        >>> [[len(part) for part in element.values] for element in distributed]
+        [[2, 1], [1, 0]]
+    """
+
+    def __init__(self, strategy: Any, source: Any, options: InputOptions | None = None) -> None:
+        self.strategy = strategy
+        self.options = options or InputOptions()
+        workers = strategy.num_workers
+        per_worker = strategy.num_replicas_in_sync // workers
+        whole: Any = source
+        if callable(source) and not isinstance(source, Dataset):
+            whole = FunctionInput(source, workers, per_worker, options)
+        else:
+            whole = DistributedInput(source, workers, per_worker, input_options=options)
+        self.input: InputView = whole.worker_pipeline(strategy.worker_index) if strategy.launched else whole
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and dtype of what one replica gets; the first dimension is None where parts may differ."""
+        return self.input.element_spec
+
+    def cardinality(self) -> int:
+        """Number of steps; -1 without an end, -2 where only running can tell."""
+        count = getattr(self.input, "cardinality", None)
+        return -2 if count is None else count()
+
+    def reduce(self, initial_state: State, reduce_func: Callable[[State, Any], State]) -> State:
+        """One value of all elements: ``reduce_func(state, element)``, one after the other."""
+        state = initial_state
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    def __iter__(self) -> DistributedIterator:
+        return DistributedIterator(self)
+
 
 class Part:
-    """A replica's part of a batch, and how many rows the whole has."""
+    """What one replica gets for a step: its rows, and how many all replicas get."""
 
     __slots__ = ("batch", "global_rows", "signature")
 
-    def __init__(self, batch: Batch, global_rows: int) -> None:
+    def __init__(self, batch: Batch, global_rows: int | None) -> None:
         self.batch = batch
         self.global_rows = global_rows
         self.signature = (*batch.signature, global_rows)
@@ -48,46 +103,55 @@ class Part:
         return tuple(self.batch.leaves())
 
 
-class DistributedDataset:
-    """What `strategy.distribute_dataset` returns."""
-
-    def __init__(self, strategy: Any, source: Any, options: Any = None) -> None:
-        self.strategy = strategy
-        self.source = source if isinstance(source, Dataset) else Dataset.from_iterable(source)
-        self.options = options
-
-    def __iter__(self) -> DistributedIterator:
-        return DistributedIterator(self.strategy, iter(self.source))
-
-
 class DistributedIterator:
-    """One pass over a distributed dataset."""
+    """One pass over a distributed dataset.
+
+    ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument.
+    """
 
     is_per_replica = True
 
-    def __init__(self, strategy: Any, iterator: Any) -> None:
-        self.strategy = strategy
-        self.iterator = iterator
-        self.num_replicas = strategy.num_replicas_in_sync
+    def __init__(self, dataset: DistributedDataset) -> None:
+        self.dataset = dataset
+        self.strategy = dataset.strategy
+        self.steps = iter(dataset.input)
         self.parts: deque[list[Part]] = deque()
         self.first = 0  # the number of the element at the left end of `parts`
-        self.views = [View(self, place) for place in range(len(strategy.ranks))]
+        self.views = [View(self, place) for place in range(len(self.strategy.ranks))]
+        per_worker = max(1, self.strategy.num_replicas_in_sync // self.strategy.num_workers)
+        self._per_worker = per_worker
+        self._paces = [self._pace() for _ in range(-(-len(self.views) // per_worker))]
+        self._ready_s: list[dict[int, float]] = [{} for _ in self._paces]
+
+    def _pace(self) -> Pace:
+        source = self.dataset.input.dataset if isinstance(self.dataset.input, DistributedInput) else None
+        seconds = 0.0 if source is None else source.options().seconds_per_element
+        buffer = max(0 if source is None else source.prefetched, self.dataset.options.experimental_per_replica_buffer_size)
+        return Pace(seconds, buffer, self.strategy.runtime.now)
 
     def view(self, place: int) -> View:
         """The elements' parts of one replica."""
         return self.views[place]
 
     def next_batch(self) -> Any:
-        """For arguments of steps only: marks this as an iterator."""
-        raise TypeError("a distributed iterator is taken replica by replica")
+        """Marks this as an iterator; replicas take their parts from their views."""
+        raise TypeError("A distributed iterator is taken replica by replica; pass it to a step, or use next(iterator).")
 
     def element(self, number: int) -> list[Part]:
         """The parts of an element, by its number."""
         while len(self.parts) <= number - self.first:
-            batch = self.iterator.next_batch()
-            sizes = replica_batch_sizes(batch.num_rows, self.num_replicas)
-            self.parts.append([Part(part, batch.num_rows) for part in batch.split(sizes)])
+            step = self.steps.peek(len(self.parts))
+            self.parts.append([Part(part, step.num_rows) for worker in step.parts for part in worker])
         return self.parts[number - self.first]
+
+    def ready_s(self, place: int, number: int, now_s: float) -> float:
+        """When the worker of a replica has an element that is wanted now."""
+        worker = place // self._per_worker
+        known = self._ready_s[worker]
+        if number not in known:
+            known[number] = self._paces[worker].take(now_s)
+            known.pop(number - 2, None)
+        return known[number]
 
     def has_next(self) -> bool:
         """Whether there is an element that not all replicas have taken."""
@@ -99,27 +163,49 @@ class DistributedIterator:
 
     def sample(self) -> Any:
         """A part of the next element that has rows, to build a model with."""
-        parts = self.element(self.views[0].number)
-        return max(parts, key=lambda part: part.num_rows).batch
+        return max(self.element(self.views[0].number), key=lambda part: part.num_rows).batch
 
     def forget(self) -> None:
         """Drop the elements that all replicas have taken."""
         oldest = min(view.number for view in self.views)
         while self.first < oldest:
             self.parts.popleft()
+            self.steps.next_step()
             self.first += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain numbers."""
+        return self.steps.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a saved position.
+
+        Raises:
+            InvalidArgumentError: it belongs to another dataset.
+        """
+        self.steps.load_state_dict(state)
+        self.parts.clear()
+        self.first = 0
+        for view in self.views:
+            view.number = 0
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        if not self.has_next():
+            raise StopIteration
         parts = [view.next_batch() for view in self.views]
-        if len(parts) == 1:
+        if self.strategy.num_replicas_in_sync == 1:
             return parts[0].batch.value()
-        leaves = [PerReplica(leaf) for leaf in zip(*(part.leaves() for part in parts), strict=True)]
+        leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in zip(*(part.leaves() for part in parts), strict=True)]
         return jax.tree_util.tree_unflatten(parts[0].structure, leaves)
 
     get_next = __next__
+
+    def get_next_as_optional(self) -> Any:
+        """The next element, or None at the end."""
+        return next(self, None)
 
 
 class View:
@@ -131,16 +217,23 @@ class View:
         self.number = 0
 
     def next_batch(self) -> Part:
-        """This replica's part of the next element."""
+        """This replica's part of the next element.
+
+        Raises:
+            StopIteration: there is none left.
+        """
         part = self.peek(0)
         self.number += 1
-        if self.place == len(self.iterator.views) - 1:
-            self.iterator.forget()
+        self.iterator.forget()
         return part
+
+    def ready_s(self, now_s: float) -> float:
+        """When the next element, wanted now, is there."""
+        return self.iterator.ready_s(self.place, self.number, now_s)
 
     def peek(self, i: int = 0) -> Part:
         """This replica's part of the next element but `i`."""
-        return self.iterator.element(self.number + i)[self.iterator.strategy.ranks.start + self.place]
+        return self.iterator.element(self.number + i)[self.place]
 
     def next_is(self, signature: Any) -> bool:
         """Whether the next part has this signature, where that can be told at once."""

@@ -19,7 +19,7 @@ from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolve
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError
 from simdist.program.function import BoundCall, StepFunction
-from simdist.program.tracing import active_tracer
+from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
@@ -89,12 +89,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         return [member for member in self.members if member.task.name == self.task_name] or self.members
 
     @property
-    def num_workers(self) -> int:
-        """Workers that train together, the chief among them."""
-        return len({member.task.name for member in self.members})
-
-    @property
-    def worker_index(self) -> int:
+    def worker_index(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The place of this main's worker among them; 0 where one notebook drives all."""
         if not self.launched or not self._spec():
             return 0
@@ -111,6 +106,9 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     def _read_across(self, variable: Any) -> Any:
         """Every worker has to ask: an all-reduce brings together what each has for itself."""
+        if is_under_a_trace():
+            # Keras works out shapes: nobody will see this number, and the others do not come.
+            return self.store.cell_value(variable, variable.placement.cells[0])
         return self.eagerly(lambda: variable.value, f"read {variable.name}")
 
     # -- steps ----------------------------------------------------------------------------------------------------

@@ -118,6 +118,11 @@ class SynchronousStrategy(Strategy):
         return self.members
 
     @property
+    def num_workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Tasks that have replicas."""
+        return len({member.task.name for member in self.members})
+
+    @property
     def ranks(self) -> range:
         first = self.local_members[0].rank
         return range(first, first + len(self.local_members))
@@ -204,8 +209,8 @@ class SynchronousStrategy(Strategy):
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> DistributedDataset:
         """Datasets that each input pipeline makes by itself from an `InputContext`; each replica takes batches as they are."""
-        made = super().distribute_datasets_from_function(dataset_fn, options)
-        return DistributedDataset(self, made, options)
+        super().distribute_datasets_from_function(dataset_fn, options)
+        return DistributedDataset(self, dataset_fn, options)
 
     experimental_distribute_dataset = distribute_dataset
     experimental_distribute_datasets_from_function = distribute_datasets_from_function

@@ -101,7 +101,7 @@ def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
         if steps_per_epoch < 1:
             raise InvalidArgumentError(f"steps_per_epoch={steps_per_epoch} must be 1 or more.")
         return steps_per_epoch
-    if not isinstance(source, Dataset):
+    if not isinstance(source, (Dataset, DistributedDataset)):
         raise InvalidArgumentError("steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=.")
     count = source.cardinality()
     if count == -1:

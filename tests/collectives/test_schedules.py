@@ -93,6 +93,15 @@ def test_double_tree_has_two_binary_trees_and_nobody_has_children_of_both_but_th
     assert max(children.values()) <= 2
 
 
+def test_double_tree_has_the_edges_that_nccl_draws() -> None:
+    first, _ = parents(14)
+    assert [first[rank] for rank in (8, 4, 12, 2, 6, 10, 13, 1, 11)] == [0, 8, 8, 4, 4, 12, 12, 2, 10]
+    _, mirrored = parents(12)
+    assert [mirrored[rank] for rank in (11, 3, 1, 7, 5, 9, 0, 10)] == [-1, 11, 3, 3, 7, 7, 1, 9]
+    _, shifted = parents(13)
+    assert [shifted[rank] for rank in (1, 9, 5, 0, 11, 10, 12)] == [-1, 1, 9, 9, 0, 11, 11]
+
+
 @pytest.mark.parametrize(
     ("transfers", "message"),
     [

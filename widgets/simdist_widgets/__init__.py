@@ -4,8 +4,9 @@ A widget is a view of data that the engine recorded; it never changes the run. E
 live in Jupyter, as a static picture where no widget can run, and as a self-contained page (`export_html`).
 """
 
+from simdist_widgets.collective_stepper import CollectiveStepper
 from simdist_widgets.host_page import export_page
 from simdist_widgets.shard_map import PlacementRecord, ShardMap
 from simdist_widgets.timeline import Timeline
 
-__all__ = ["PlacementRecord", "ShardMap", "Timeline", "export_page"]
+__all__ = ["CollectiveStepper", "PlacementRecord", "ShardMap", "Timeline", "export_page"]

@@ -3,11 +3,16 @@
 //   <div data-simdist-widget="timeline" data-simdist-state="state-0"></div>
 //   <script type="application/json" id="state-0"> {"values": {...}, "bytes": {"data": base64}} </script>
 
+import collectiveStepper from "./collective_stepper.ts";
 import { HostModel, type Render } from "./model.ts";
 import shardMap from "./shard_map.ts";
 import timeline from "./timeline.ts";
 
-const WIDGETS: Readonly<Record<string, { render: Render }>> = { timeline, shard_map: shardMap };
+const WIDGETS: Readonly<Record<string, { render: Render }>> = {
+  timeline,
+  shard_map: shardMap,
+  collective_stepper: collectiveStepper,
+};
 
 interface State {
   readonly values: Readonly<Record<string, unknown>>;

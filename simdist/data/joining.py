@@ -1,0 +1,217 @@
+"""Steps with several sources: zip, side by side, and concatenate, one after another.
+
+Where all sources have fixed, short orders, the result is one table of its own, and elements stay row numbers; every
+other combination is made element by element.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simdist.data import streams
+from simdist.data.batch import Batch
+from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, structure_of, unflatten
+from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Run, Spec
+from simdist.data.streams import Pull
+from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Concatenate", "Zip"]
+
+
+class Zip(Node):
+    """One element of each source, side by side, until the shortest source ends."""
+
+    def __init__(self, sources: tuple[Node, ...], outer: Structure) -> None:
+        self.sources = sources
+        self.outer = outer
+        self.label = "Dataset.zip(...)"
+        self.found: Table | None = None
+        self.decided = False
+        self.composed: Structure | None = None
+
+    def table(self) -> Table | None:
+        if not self.decided:
+            self.found = self.joined() if all(map(is_short, self.sources)) else None
+            self.decided = True
+        return self.found
+
+    def joined(self) -> Table:
+        """One table of the rows that meet, where all sources have fixed, short orders."""
+        orders = [streams.drained(source.open(Run())) for source in self.sources]
+        length = min(map(len, orders))
+        tables = [source.table() for source in self.sources]
+        leaves = [leaf for order, t in zip(orders, tables, strict=True) if t for leaf in t.take(order[:length])]
+        return Table.from_leaves(leaves, self.compose([t.structure for t in tables if t]))
+
+    @property
+    def free(self) -> bool:
+        return self.table() is not None
+
+    @property
+    def fixed(self) -> bool:
+        return self.table() is not None
+
+    @property
+    def static_batch_size(self) -> int | None:
+        return common_batch_size(self.sources)
+
+    @property
+    def full_batches(self) -> bool:
+        return all(source.full_batches for source in self.sources)
+
+    def compose(self, inner: list[Structure]) -> Structure:
+        """The structure of the pair (or dict, ...) of elements."""
+        blanks = [unflatten(structure, [0] * structure.num_leaves) for structure in inner]
+        return structure_of(unflatten(self.outer, blanks))
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Zip(sources, self.outer)
+
+    def open(self, run: Run) -> Pull:
+        table = self.table()
+        if table is not None:
+            return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
+        pulls = [source.open_elements(run) for source in self.sources]
+
+        def pull(limit: int) -> Array:
+            chunks = [pull_one(1) for pull_one in pulls]
+            return streams.as_objects([self.element([c[0] for c in chunks])] if all(map(len, chunks)) else [])
+
+        return pull
+
+    def element(self, parts: list[Batch]) -> Batch:
+        if self.composed is None:
+            self.composed = self.compose([part.structure for part in parts])
+        return Batch(None, None, tuple(leaf for part in parts for leaf in part.leaves()), self.composed)
+
+    def cardinality(self) -> int:
+        totals = [source.cardinality() for source in self.sources]
+        if 0 in totals or UNKNOWN in totals:
+            return 0 if 0 in totals else UNKNOWN
+        return min((total for total in totals if total != INFINITE), default=INFINITE)
+
+    def spec(self) -> Spec:
+        specs = [source.spec() for source in self.sources]
+        return self.compose([structure for structure, _ in specs]), tuple(leaf for _, part in specs for leaf in part)
+
+
+class Concatenate(Node):
+    """All elements of one source, then all of another."""
+
+    def __init__(self, first: Node, second: Node) -> None:
+        self.first, self.second = first, second
+        self.sources = (first, second)
+        self.label = f"concatenate({second.describe()})"
+        self.found: Table | None = None
+        self.decided = False
+
+    def table(self) -> Table | None:
+        if not self.decided:
+            self.found = self.joined()
+            self.decided = True
+        return self.found
+
+    def joined(self) -> Table | None:
+        """One table of the rows of both, where both have fixed, short orders of rows that look alike."""
+        if not all(map(is_short, self.sources)):
+            return None
+        parts: list[Leaves] = []
+        tables = [table for source in self.sources if (table := source.table())]
+        if tables[0].structure != tables[1].structure or tables[0].leaf_specs() != tables[1].leaf_specs():
+            return None
+        for source, table in zip(self.sources, tables, strict=True):
+            parts.append(table.take(streams.drained(source.open(Run()))))
+        return Table.from_leaves([np.concatenate(columns) for columns in zip(*parts, strict=True)], tables[0].structure)
+
+    @property
+    def free(self) -> bool:
+        return self.first.free and self.second.free
+
+    @property
+    def fixed(self) -> bool:
+        return self.table() is not None
+
+    @property
+    def static_batch_size(self) -> int | None:
+        return common_batch_size(self.sources)
+
+    @property
+    def full_batches(self) -> bool:
+        return self.static_batch_size is not None and all(source.full_batches for source in self.sources)
+
+    def batched_table(self) -> Table | None:
+        table = self.first.batched_table()
+        return table if table is self.second.batched_table() else None
+
+    def over(self, sources: tuple[Node, ...]) -> Node:
+        return Concatenate(*sources)
+
+    def open(self, run: Run) -> Pull:
+        table = self.table()
+        if table is not None:
+            return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
+        pull = self.first.open_elements(run)
+        structure: Structure | None = None
+        in_second = False
+
+        def pull_next(limit: int) -> Array:
+            nonlocal pull, structure, in_second
+            chunk = pull(limit)
+            if not len(chunk) and not in_second:
+                in_second = True
+                pull = self.second.open_elements(run)
+                chunk = pull(limit)
+                if len(chunk) and structure is not None:
+                    require_equal(structure, chunk[0].structure)
+            if len(chunk) and structure is None:
+                structure = chunk[0].structure
+            return chunk
+
+        return pull_next
+
+    def cardinality(self) -> int:
+        totals = [source.cardinality() for source in self.sources]
+        if INFINITE in totals:
+            return INFINITE
+        return UNKNOWN if UNKNOWN in totals else sum(totals)
+
+    def spec(self) -> Spec:
+        (structure, first), (other, second) = self.first.spec(), self.second.spec()
+        require_equal(structure, other)
+        return structure, tuple(widened(one, two) for one, two in zip(first, second, strict=True))
+
+    def describe(self) -> str:
+        return f"{self.first.describe()}.{self.label}"
+
+
+def require_equal(first: Structure, second: Structure) -> None:
+    if first != second:
+        raise InvalidArgumentError(
+            f"cannot concatenate datasets of different structures: {first} and {second}; "
+            "expected one structure; bring one of them into the other's form with a map"
+        )
+
+
+def widened(first: ArraySpec, second: ArraySpec) -> ArraySpec:
+    """What holds for the elements of both: None where they differ."""
+    if len(first.shape) != len(second.shape) or first.dtype != second.dtype:
+        raise InvalidArgumentError(
+            f"cannot concatenate elements of {first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}; "
+            "expected one dtype and rank; convert one of them with a map"
+        )
+    return ArraySpec(tuple(one if one == two else None for one, two in zip(first.shape, second.shape, strict=True)), first.dtype)
+
+
+def common_batch_size(nodes: tuple[Node, ...]) -> int | None:
+    """The batch size of all of them, None where they differ or one does not say."""
+    sizes = {node.static_batch_size for node in nodes}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def is_short(node: Node) -> bool:
+    """True for a fixed order of few rows of plain columns."""
+    table = node.table() if node.fixed else None
+    return table is not None and not table.pending and table.num_rows <= LARGEST_CYCLE

@@ -1,0 +1,88 @@
+"""Concatenation against Python's `+`, in every combination of sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simdist.data import Dataset
+from simdist.errors import InvalidArgumentError
+
+quick = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def plain(dataset: Any) -> list[Any]:
+    return [np.asarray(element).tolist() for element in dataset]
+
+
+def source(kind: str, size: int) -> Dataset:
+    return {
+        "rows": lambda: Dataset.range(size),
+        "shuffled": lambda: Dataset.range(size).shuffle(size + 1, seed=1),
+        "iterable": lambda: Dataset.from_iterable(list(range(size))),
+        "mapped": lambda: Dataset.range(size).map(lambda x: x * 2),
+    }[kind]()
+
+
+kinds = st.sampled_from(["rows", "shuffled", "iterable", "mapped"])
+
+
+@quick
+@given(kinds, kinds, st.integers(0, 5), st.integers(1, 5), st.integers(1, 4))
+def test_concatenation_is_one_after_the_other(first: str, second: str, size: int, other: int, width: int):
+    rows = plain(source(first, size)) + plain(source(second, other))
+    joined = source(first, size).concatenate(source(second, other))
+    assert plain(joined.batch(width)) == [rows[at : at + width] for at in range(0, len(rows), width)]
+
+
+@quick
+@given(kinds, kinds, st.integers(0, 5))
+def test_concatenation_continues_from_a_saved_position(first: str, second: str, consumed: int):
+    def dataset() -> Dataset:
+        return source(first, 4).concatenate(source(second, 5)).batch(2).repeat(2)
+
+    iterator = iter(dataset())
+    for _ in range(consumed):
+        next(iterator)
+    state, rest = iterator.state_dict(), plain(iterator)
+    again = iter(dataset())
+    again.load_state_dict(state)
+    assert plain(again) == rest
+
+
+def test_short_fixed_parts_become_one_table():
+    joined = Dataset.range(3).concatenate(Dataset.range(5, 7))
+    assert joined.table is not None and joined.table.columns[0].tolist() == [0, 1, 2, 5, 6]
+
+
+def test_length_and_shapes_of_a_concatenation():
+    batches = Dataset.range(8).batch(4, drop_remainder=True)
+    assert len(batches.concatenate(batches)) == 4
+    assert batches.concatenate(batches).element_spec.shape == (4,)
+    other = Dataset.range(6).batch(3, drop_remainder=True)
+    assert batches.concatenate(other).element_spec.shape == (None,)
+    assert (batches.concatenate(batches).static_batch_size, batches.concatenate(other).static_batch_size) == (4, None)
+    assert Dataset.range(3).concatenate(Dataset.range(2).repeat()).cardinality() == -1
+
+
+def test_batches_of_different_sizes_follow_each_other():
+    batches = Dataset.range(4).batch(2).concatenate(Dataset.range(4, 7).batch(3))
+    assert plain(batches) == [[0, 1], [2, 3], [4, 5, 6]]
+    assert plain(batches.unbatch()) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: Dataset.range(2).concatenate([1]), TypeError, "expected a dataset"),
+        (lambda: list(Dataset.range(2).concatenate(Dataset.zip((Dataset.range(2), Dataset.range(2))))), InvalidArgumentError, "structures"),
+        (lambda: Dataset.range(2).concatenate(Dataset.from_tensors(1.0)).element_spec, InvalidArgumentError, "dtype"),
+    ],
+)
+def test_concatenation_of_unlike_datasets_is_refused(make: Any, error: Any, says: str):
+    with pytest.raises(error, match=says):
+        make()
