@@ -21,6 +21,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
+from simdist.program.exchange import require_outside_of_inner_programs
 from simdist.program.operations import Program
 from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
 from simdist.program.tracing import Tracer, active_tracer
@@ -159,6 +160,8 @@ class StepFunction:
             return kept.sort(results)
 
         closed = tracer.trace(step)
+        if tracer.exchanges:
+            require_outside_of_inner_programs(closed.jaxpr)
 
         program = replace(
             cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),
