@@ -113,7 +113,7 @@ def test_b060_auto_is_on_write_and_senseless_words_raise() -> None:
     assert sd.Variable(1.0).synchronization is sd.VariableSynchronization.ON_WRITE
     with pytest.raises(InvalidArgumentError, match="NONE"):
         sd.Variable(1.0, synchronization=sd.VariableSynchronization.NONE)
-    with pytest.raises(InvalidArgumentError, match="'median'.*ONLY_FIRST_REPLICA"):
+    with pytest.raises(InvalidArgumentError, match=r"'median'.*ONLY_FIRST_REPLICA"):
         sd.Variable(1.0, aggregation="median")  # pyright: ignore
     with pytest.raises(InvalidArgumentError, match="'sometimes'"):
         sd.Variable(1.0, synchronization="sometimes")  # pyright: ignore
