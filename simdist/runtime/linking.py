@@ -217,7 +217,7 @@ class _Linker:
         for consumer in later:
             for pieces in self._consumed(consumer):
                 mine = [piece for piece in pieces if piece[0] in made]
-                if mine and (isinstance(consumer, Compute) or len(mine) == len(pieces)):
+                if mine:
                     bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
         self._run(function, inputs, outputs, bundles)
         for bundle in bundles:
