@@ -105,7 +105,7 @@ def test_b073_a_step_outside_of_run_is_across_the_replicas(two: sd.MirroredStrat
     ids=["reduce", "gather", "run", "distribute_values_from_function", "update"],
 )
 def test_b074_calls_across_replicas_raise_inside_run(two: sd.MirroredStrategy, run: Run, call: Any) -> None:
-    with pytest.raises(FailedPreconditionError, match="inside strategy.run"):
+    with pytest.raises(FailedPreconditionError, match=r"inside strategy\.run"):
         run(two, lambda: call(two))
     assert two.local_results(run(two, rank)) == (0, 1)
 
@@ -295,7 +295,7 @@ def test_b081_next_inside_run_raises(two: sd.MirroredStrategy) -> None:
         lambda: sd.function(lambda given: two.run(lambda own: next(own), (given,)))(iterator),
     ]
     for call in calls:
-        with pytest.raises(InvalidArgumentError, match="inside strategy.run"):
+        with pytest.raises(InvalidArgumentError, match=r"inside strategy\.run"):
             call()
     element = sd.function(lambda given: two.run(lambda x: x, (next(given),)))(iterator)
     assert [np.asarray(x).tolist() for x in two.local_results(element)] == [[0, 1], [2, 3]]
