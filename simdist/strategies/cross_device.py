@@ -48,7 +48,13 @@ class CrossDeviceOps:
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
         """The value at each of several devices, as a `PerReplica`; at a single one, the value itself."""
-        count = len(destinations.values if isinstance(destinations, PerReplica) else [destinations] if isinstance(destinations, str) else destinations)
+        count = len(
+            destinations.values
+            if isinstance(destinations, PerReplica)
+            else [destinations]
+            if isinstance(destinations, str)
+            else destinations
+        )
         return tensor if count == 1 else PerReplica([tensor] * count)
 
 
