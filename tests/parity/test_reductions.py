@@ -1,0 +1,368 @@
+"""Conformance cases B082 to B104, B180 and B181: one value of the replicas' values, and how it travels.
+
+Sums and means are written down from the values that go in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import simdist as sd
+from simdist.collectives.packing import group_by_size, split_in_packs
+from simdist.errors import DeadlineExceededError, InvalidArgumentError
+
+Run = Callable[..., Any]
+SUM, MEAN = sd.ReduceOp.SUM, sd.ReduceOp.MEAN
+RANGES = sd.PerReplica([jnp.arange(4), jnp.arange(4, 8)])
+SQUARES = sd.PerReplica([jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[5.0, 6.0], [7.0, 8.0]])])
+OPERATIONS = [sd.ReductionToOneDevice, sd.HierarchicalCopyAllReduce, sd.NcclAllReduce]
+
+
+@pytest.fixture
+def two() -> sd.MirroredStrategy:
+    return sd.MirroredStrategy(2)
+
+
+@pytest.fixture(params=[False, True], ids=["at once", "in a step"])
+def across(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``across(fn, *args)`` calls a function across the replicas, at once or as a step."""
+    return lambda fn, *args: sd.function(fn)(*args) if request.param else fn(*args)
+
+
+def here() -> Any:
+    context = sd.get_replica_context()
+    assert context is not None
+    return context
+
+
+def rank() -> int:
+    return here().replica_id_in_sync_group
+
+
+def each(strategy: Any, value: Any) -> list[Any]:
+    return [np.asarray(part).tolist() for part in strategy.local_results(value)]
+
+
+# -- reduce -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("op", "axis", "expected"), [(SUM, None, [4, 6, 8, 10]), (SUM, 0, 28), (MEAN, None, [2, 3, 4, 5]), (MEAN, 0, 3.5)])
+def test_b082_sum_and_mean(two: Any, across: Any, op: sd.ReduceOp, axis: Any, expected: Any) -> None:
+    assert np.asarray(across(lambda x: two.reduce(op, x, axis=axis), RANGES)).tolist() == expected
+
+
+def test_b082_structures_keep_their_form(two: Any, across: Any) -> None:
+    result = across(lambda a, b: two.reduce(SUM, {"a": a, "b": (b,)}, axis=0), RANGES, SQUARES)
+    assert int(result["a"]) == 28
+    assert result["b"][0].tolist() == [16.0, 20.0]
+
+
+@pytest.mark.parametrize(("first", "second", "mean"), [([1, 2, 3], [5], 2.75), ([1], [2], 1.5), ([1, 2], [], 1.5)])
+def test_b084_mean_of_whole_numbers_is_a_float(two: Any, across: Any, first: Any, second: Any, mean: float) -> None:
+    parts = sd.PerReplica([jnp.array(first, jnp.int32), jnp.array(second, jnp.int32)])
+    result = across(lambda x: two.reduce(MEAN, x, axis=0), parts)
+    assert float(result) == mean
+    assert result.dtype == jnp.float32  # 64-bit numbers need jax_enable_x64
+
+
+@pytest.mark.parametrize("word", ["sum", "SUM", "Sum", SUM])
+def test_b084_names_of_operations_in_any_case(two: Any, word: Any) -> None:
+    assert int(two.reduce(word, RANGES, axis=0)) == 28
+
+
+def test_b084_other_operations_and_a_missing_axis_raise(two: Any, run: Run) -> None:
+    with pytest.raises(InvalidArgumentError, match="'MAX'"):
+        two.reduce("MAX", RANGES, axis=None)
+    with pytest.raises(InvalidArgumentError, match="'MAX'"):
+        run(two, lambda: here().all_reduce("MAX", jnp.ones(())))
+    with pytest.raises(TypeError, match="axis"):
+        two.reduce(SUM, RANGES)  # pyright: ignore
+
+
+@pytest.mark.parametrize("axis", [(0, 1), [1, 0], (-1, 0)])
+def test_b085_several_axes(two: Any, across: Any, axis: Any) -> None:
+    assert float(across(lambda x: two.reduce(MEAN, x, axis=axis), SQUARES)) == 4.5
+    assert float(across(lambda x: two.reduce(SUM, x, axis=axis), SQUARES)) == 36.0
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_b085_mean_over_replicas_and_an_inner_axis(two: Any, across: Any, axis: int) -> None:
+    assert across(lambda x: two.reduce(MEAN, x, axis=axis), SQUARES).tolist() == [3.5, 5.5]
+
+
+@pytest.mark.parametrize("axis", [2, -3, (0, 2)])
+def test_b085_axis_that_is_not_there_raises(two: Any, across: Any, axis: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="out of range"):
+        across(lambda x: two.reduce(SUM, x, axis=axis), SQUARES)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_b086_plain_value_counts_as_that_of_every_replica(two: Any, across: Any, axis: Any) -> None:
+    mean = across(lambda: two.reduce(MEAN, jnp.arange(3.0), axis=axis))
+    assert np.asarray(mean).tolist() == ([0.0, 1.0, 2.0] if axis is None else 1.0)
+    with pytest.raises(InvalidArgumentError, match="same on all 2 replicas"):
+        across(lambda: two.reduce(SUM, jnp.arange(3.0), axis=axis))
+
+
+# -- gather -------------------------------------------------------------------------------------------------------------
+
+
+def test_b087_gather_joins_ragged_pieces_in_the_order_of_replicas(two: Any, across: Any) -> None:
+    pieces = sd.PerReplica([jnp.arange(4), jnp.array([4, 5])])
+    assert across(lambda x: two.gather(x, axis=0), pieces).tolist() == [0, 1, 2, 3, 4, 5]
+    columns = sd.PerReplica([jnp.zeros((2, 1)), jnp.ones((2, 2))])
+    assert across(lambda x: two.gather(x, axis=-1), columns).tolist() == [[0, 1, 1], [0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([jnp.ones(()), jnp.ones(())], "scalars"),
+        ([jnp.ones(2), jnp.ones((2, 2))], "same number of axes"),
+        ([jnp.ones((1, 2)), jnp.ones((1, 3))], "equal other axes"),
+        ([jnp.ones((0, 2)), jnp.ones((1, 3))], "equal other axes"),
+    ],
+)
+def test_b087_gather_of_what_does_not_fit_raises(two: Any, across: Any, parts: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        across(lambda x: two.gather(x, axis=0), sd.PerReplica(parts))
+
+
+# -- inside replicas ----------------------------------------------------------------------------------------------------
+
+
+FOUR: dict[str, Callable[[], Any]] = {
+    "mirrored": lambda: sd.MirroredStrategy(4),
+    "central": lambda: sd.CentralStorageStrategy(4),
+    "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"chief": 1, "worker": 3})),
+    "workers with devices": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), devices_per_worker=2),
+}
+
+
+@pytest.mark.parametrize("kind", list(FOUR))
+def test_b088_all_reduce(run: Run, kind: str) -> None:
+    strategy = FOUR[kind]()
+
+    def both() -> Any:
+        mine = jnp.asarray(rank() + 1.0)
+        return here().all_reduce(SUM, mine), here().all_reduce("mean", {"a": [mine], "b": mine * jnp.ones(2)})
+
+    total, means = run(strategy, both)
+    assert each(strategy, total) == [10.0] * 4
+    assert each(strategy, means["a"][0]) == [2.5] * 4
+    assert each(strategy, means["b"]) == [[2.5, 2.5]] * 4
+
+
+def test_b088_all_reduce_of_a_single_replica_is_the_value(run: Run) -> None:
+    assert float(run(sd.OneDeviceStrategy(), lambda: here().all_reduce(SUM, jnp.asarray(3.0)))) == 3.0
+
+
+def test_b088_all_reduce_of_different_shapes_raises(two: Any, run: Run) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"float32\[1\].*float32\[2\]"):
+        run(two, lambda: here().all_reduce(SUM, jnp.ones(rank() + 1)))
+
+
+def test_b089_all_gather_of_unequal_lengths(run: Run) -> None:
+    three = sd.MirroredStrategy(3)
+    assert each(three, run(three, lambda: here().all_gather(jnp.arange(rank() + 1), axis=0))) == [[0, 0, 1, 0, 1, 2]] * 3
+    nest = run(three, lambda: here().all_gather({"a": jnp.full((2, 1), rank())}, axis=1))
+    assert each(three, nest["a"]) == [[[0, 1, 2], [0, 1, 2]]] * 3
+
+
+def test_b089_all_gather_of_gathered_lengths(run: Run) -> None:
+    three = sd.MirroredStrategy(3)
+
+    def twice() -> Any:
+        first = here().all_gather(jnp.arange(rank() + 1), axis=0)
+        return here().all_gather(first[: rank() + 1], axis=0)
+
+    assert each(three, run(three, twice)) == [[0, 0, 0, 0, 0, 1]] * 3
+
+
+@pytest.mark.parametrize(("shape", "axis", "message"), [((), 0, "scalars"), ((2,), 1, "out of range")])
+def test_b089_all_gather_without_such_an_axis_raises(two: Any, run: Run, shape: Any, axis: int, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        run(two, lambda: here().all_gather(jnp.ones(shape), axis=axis))
+
+
+# -- cross-device operations --------------------------------------------------------------------------------------------
+
+
+def test_b092_devices_of_two_kinds_reduce_whole_numbers(run: Run) -> None:
+    strategy = sd.MirroredStrategy(["cpu:0", "gpu:0"])
+    total = run(strategy, lambda: here().all_reduce(SUM, jnp.asarray(rank() + 1)))
+    assert each(strategy, total) == [3, 3]
+
+
+@pytest.mark.parametrize("operations", OPERATIONS)
+def test_b093_reduce_to_any_destination(operations: Any) -> None:
+    value, ops = sd.PerReplica([1.0, 2.0]), operations()
+    assert float(ops.reduce(SUM, value, destinations="cpu:0")) == 3.0
+    assert [float(x) for x in ops.batch_reduce("MEAN", [(value, "cpu:0"), (value, "gpu:1")])] == [1.5, 1.5]
+    assert ops.broadcast(5.0, ["gpu:0", "gpu:1"]).values == (5.0, 5.0)
+
+
+@pytest.mark.parametrize("operations", [sd.NcclAllReduce, sd.HierarchicalCopyAllReduce])
+def test_b094_number_of_packs_below_zero_raises(operations: Any) -> None:
+    assert operations(num_packs=0).num_packs == 1
+    with pytest.raises(InvalidArgumentError, match="num_packs=-1"):
+        operations(num_packs=-1)
+    with pytest.raises(InvalidArgumentError, match="cross_device_ops"):
+        sd.MirroredStrategy(2, cross_device_ops=operations)  # pyright: ignore
+
+
+@pytest.mark.parametrize("operations", OPERATIONS)
+@pytest.mark.parametrize(("devices", "total"), [(2, 3.0), (3, 6.0), (4, 10.0), (5, 15.0), (8, 36.0)])
+def test_b095_every_operation_is_exact_on_every_number_of_devices(run: Run, operations: Any, devices: int, total: float) -> None:
+    strategy = sd.MirroredStrategy([f"cpu:{number}" for number in range(devices)], cross_device_ops=operations())
+    assert each(strategy, run(strategy, lambda: here().all_reduce(SUM, jnp.asarray(rank() + 1.0)))) == [total] * devices
+
+
+def test_b096_devices() -> None:
+    for default in (sd.MirroredStrategy([]), sd.MirroredStrategy(), sd.CentralStorageStrategy()):
+        assert default.extended.worker_devices == ("worker:0/cpu:0",)
+    for make in (sd.MirroredStrategy, sd.CentralStorageStrategy):
+        with pytest.raises(InvalidArgumentError, match="gpu:0 twice"):
+            make(["gpu:0", "/GPU:0"])
+
+
+# -- packing ------------------------------------------------------------------------------------------------------------
+
+
+def packed(sizes_bytes: list[int], limit: int) -> list[list[int]]:
+    return [[sizes_bytes[position] for position in pack] for pack in group_by_size(sizes_bytes, limit)]
+
+
+def test_b097_new_pack_begins_when_the_last_one_exceeds_the_limit() -> None:
+    assert packed([128, 32, 800, 4], 200) == [[128, 32, 800], [4]]
+
+
+def test_b099_limits_around_the_size_of_a_tensor() -> None:
+    assert packed([4, 4, 4], 1) == [[4], [4], [4]]
+    assert packed([4, 4, 4], 4) == [[4, 4], [4]]
+    assert packed([4, 4, 4, 4], 8) == [[4, 4, 4], [4]]
+
+
+def gradient_bytes(options: sd.CommunicationOptions) -> list[int]:
+    """What travels, in order, for gradients of 8, 12 and 20 bytes; checks the update, too."""
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), options)
+    with strategy.scope():
+        variables = [sd.Variable(jnp.zeros(size)) for size in (2, 3, 5)]
+        optimizer = sd.Optimizer(optax.sgd(1.0))
+
+    def replica() -> None:
+        _, gradients = sd.value_and_grad(lambda: sum(jnp.sum(v.value) * (rank() + 1.0) for v in variables), variables)()
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    sd.function(lambda: strategy.run(replica))()
+    assert [v.numpy().tolist() for v in variables] == [[-3.0] * size for size in (2, 3, 5)]
+    spans = strategy.cluster.trace.spans.where(category="collective")
+    return [span.facts["bytes"] for span in spans if span.lane == "worker:0"]
+
+
+def test_b100_last_gradient_travels_first() -> None:
+    assert gradient_bytes(sd.CommunicationOptions(bytes_per_pack=8)) == [20, 12, 8]
+    assert gradient_bytes(sd.CommunicationOptions(bytes_per_pack=20)) == [32, 8]
+    assert gradient_bytes(sd.CommunicationOptions()) == [40]
+
+
+def test_b100_mean_divides_once_by_the_number_of_replicas(run: Run) -> None:
+    three = sd.MirroredStrategy(3)
+    # 1 + 1 + 2 = 4, and only then a third: thirds that are added differ in the last bit.
+    value = run(three, lambda x: here().all_reduce(MEAN, x), (sd.PerReplica([jnp.float32(1), jnp.float32(1), jnp.float32(2)]),))
+    assert each(three, value) == [float(np.float32(4) / np.float32(3))] * 3
+
+
+def test_b101_equal_packs_with_the_remainder_at_the_end() -> None:
+    assert split_in_packs(10, 4) == [2, 2, 2, 4]
+    assert gradient_bytes(sd.CommunicationOptions(num_packs=3)) == [12, 12, 16]
+
+
+# -- options, time-outs, errors -----------------------------------------------------------------------------------------
+
+
+def test_b102_options() -> None:
+    auto, ring, nccl = sd.CommunicationImplementation
+    default = sd.CommunicationOptions()
+    assert (default.bytes_per_pack, default.timeout_seconds, default.implementation) == (0, None, auto)
+    assert sd.CommunicationOptions(implementation="NCCL").implementation is nccl  # pyright: ignore
+    for wrong in ({"bytes_per_pack": -1}, {"implementation": "x"}, {"timeout_seconds": 0.0}):
+        with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+            sd.CommunicationOptions(**wrong)  # pyright: ignore
+
+
+def test_b102_merged_options() -> None:
+    _, ring, nccl = sd.CommunicationImplementation
+    mine = sd.CommunicationOptions(5, 1.0, ring)
+    assert mine.merge(sd.CommunicationOptions(timeout_seconds=9.0)) == sd.CommunicationOptions(5, 9.0, ring)
+    assert mine.merge(sd.CommunicationOptions(7, None, nccl)) == sd.CommunicationOptions(7, 1.0, nccl)
+    assert mine.merge(None) == mine
+
+
+def test_b103_time_out_for_a_peer_that_does_not_come(run: Run) -> None:
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.slow("worker:1", factor=1e12, at=0.0)
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(timeout_seconds=15.0))
+    with pytest.raises(DeadlineExceededError, match=r"after 15 s: worker:1 did not come"):
+        run(strategy, lambda x: here().all_reduce(SUM, x @ x), (jnp.ones((64, 64)),))
+    assert cluster.now == pytest.approx(15.0, abs=1e-3)
+
+
+def test_b104_an_error_is_local_to_its_call(two: Any, run: Run) -> None:
+    with pytest.raises(InvalidArgumentError):
+        run(two, lambda: here().all_reduce(SUM, jnp.ones(rank() + 1)))
+    with pytest.raises(ZeroDivisionError):
+        run(two, lambda: here().all_reduce(SUM, jnp.ones(()) / (1 / rank())))
+    assert each(two, run(two, lambda: here().all_reduce(SUM, jnp.ones(())))) == [2.0, 2.0]
+
+
+def test_b104_a_time_out_is_local_to_its_call() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.slow("worker:1", factor=1e12, at=0.0, until=20.0)
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(timeout_seconds=30.0))
+    step = sd.function(lambda x: strategy.run(lambda y: here().all_reduce(SUM, y @ y), (x,)))
+    with pytest.raises(DeadlineExceededError):
+        step(jnp.ones((64, 64)))
+    assert each(strategy, step(jnp.eye(2))) == [[[2, 0], [0, 2]]] * 2
+
+
+def test_b104_strategies_with_other_numbers_of_devices_do_not_disturb_each_other(run: Run) -> None:
+    strategies = [sd.MirroredStrategy(count) for count in (2, 3, 2)]
+    for strategy in [*strategies, *strategies]:
+        total = run(strategy, lambda: here().all_reduce(SUM, jnp.ones(())))
+        assert each(strategy, total) == [float(strategy.num_replicas_in_sync)] * strategy.num_replicas_in_sync
+
+
+# -- several workers, driven from one notebook --------------------------------------------------------------------------
+
+
+def test_b180_two_workers(run: Run) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}))
+    with strategy.scope():
+        v = sd.Variable(5.0, aggregation=sd.VariableAggregation.SUM)
+        own = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+
+    def replica() -> Any:
+        mine = jnp.asarray(rank() + 1.0)
+        v.assign_add(mine)
+        own.assign_add(mine)
+        return here().all_reduce(SUM, mine), here().all_reduce(MEAN, mine)
+
+    total, mean = run(strategy, replica)
+    assert [each(strategy, total), each(strategy, mean)] == [[3, 3], [1.5, 1.5]]
+    assert each(strategy, v) == [8, 8]
+    assert each(strategy, own) == [1, 2]
+    assert float(own) == 3.0
+
+
+def test_b181_one_notebook_has_one_plain_value_for_all_workers() -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}))
+    assert float(strategy.reduce(MEAN, jnp.asarray(3.0), axis=None)) == 3.0
+    with pytest.raises(InvalidArgumentError, match="same on all 2 replicas"):
+        strategy.reduce(SUM, jnp.asarray(3.0), axis=None)
