@@ -288,7 +288,7 @@ def test_b101_equal_packs_with_the_remainder_at_the_end() -> None:
 
 
 def test_b102_options() -> None:
-    auto, ring, nccl = sd.CommunicationImplementation
+    auto, _, nccl = sd.CommunicationImplementation
     default = sd.CommunicationOptions()
     assert (default.bytes_per_pack, default.timeout_seconds, default.implementation) == (0, None, auto)
     assert sd.CommunicationOptions(implementation="NCCL").implementation is nccl  # pyright: ignore
