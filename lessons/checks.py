@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Exercise", "Prediction"]
+import numpy as np
+
+from simdist.collectives import Schedule, Transfer, check_schedule, run_schedule
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Exercise", "Prediction", "all_reduce_anomalies", "contributions", "schedule_problem", "target"]
 
 
 class Prediction:
@@ -54,3 +59,74 @@ class Exercise:
         """Print whether an answer is right; if not, why, and a hint."""
         problem = self.problem(answer)
         print("right." if problem is None else f"not yet: {problem} Hint: {self.hint}")
+
+
+def target(expected: float, unit: str, relative: float = 0.005) -> Callable[[Any], str | None]:
+    """A check for a number: right if it is close to what is expected, else whether it is too large or too small.
+
+    Example:
+        >>> target(100, "bytes")(120)
+        '120 bytes is too large.'
+    """
+
+    def check(answer: Any) -> str | None:
+        if isinstance(answer, bool) or not isinstance(answer, (int, float, np.number)) or not np.isfinite(answer):
+            return f"{answer!r} is not a number of {unit}."
+        if abs(answer - expected) <= relative * abs(expected):
+            return None
+        return f"{answer:,g} {unit} is too {'large' if answer > expected else 'small'}."
+
+    return check
+
+
+def contributions(schedule: Schedule) -> np.ndarray:
+    """How often each rank's data is in what every rank ends with.
+
+    Args:
+        schedule: of any collective.
+
+    Returns:
+        int [rank, chunk, contributor]; after an all-reduce all must be 1.
+
+    Example:
+        >>> from simdist.collectives import algorithm
+        >>> contributions(algorithm("all_reduce", "ring").schedule(4)).shape
+        (4, 4, 4)
+    """
+    # rank r brings a 1 in column r of every chunk, and 0 elsewhere: a sum then says whose data it is made of
+    marks = [np.tile(row, (schedule.num_chunks, 1)) for row in np.eye(schedule.num_ranks, dtype=int)]
+    return np.stack(run_schedule(schedule, marks))
+
+
+def all_reduce_anomalies(schedule: Schedule) -> list[str]:
+    """What is wrong with the result of an all-reduce: who misses whom, and who has whom too often.
+
+    Example:
+        >>> all_reduce_anomalies(Schedule("all_reduce", "nothing", 2, 1, ()))
+        ['rank 0, chunk 0: misses rank 1', 'rank 1, chunk 0: misses rank 0']
+    """
+    found: list[str] = []
+    for (rank, chunk, contributor), times in np.ndenumerate(contributions(schedule)):
+        if times != 1:
+            what = f"misses rank {contributor}" if times == 0 else f"has rank {contributor} {times} times"
+            found.append(f"rank {rank}, chunk {chunk}: {what}")
+    return found
+
+
+def schedule_problem(transfers: Any, num_ranks: int, most_steps: int, num_chunks: int = 1) -> str | None:
+    """What is wrong with the transfers of an all-reduce that must not take too many steps; None if nothing is."""
+    if not isinstance(transfers, (list, tuple)):
+        return f"{transfers!r} is not a list of transfers."
+    strange = [transfer for transfer in transfers if not isinstance(transfer, Transfer)]
+    if strange:
+        return f"{strange[0]!r} is not a transfer; write Transfer(step, source, target, chunks, adds)."
+    try:
+        schedule = check_schedule(Schedule("all_reduce", "yours", num_ranks, num_chunks, tuple(transfers)))
+    except InvalidArgumentError as error:
+        return f"{error}"
+    anomalies = all_reduce_anomalies(schedule)
+    if anomalies:
+        return f"{anomalies[0]}{f', and {len(anomalies) - 1} more' if len(anomalies) > 1 else ''}."
+    if schedule.num_steps > most_steps:
+        return f"the sums are right, but it takes {schedule.num_steps} steps; {most_steps} are enough."
+    return None

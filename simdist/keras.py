@@ -23,9 +23,10 @@ import keras as _keras
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
-from simdist.training.adoption import install as _install
+from simdist.training import adoption, synchronised_moments
 
-_install()
+adoption.install()
+synchronised_moments.install()
 
 from simdist.training.model import Model, Sequential  # noqa: E402
 

@@ -16,8 +16,7 @@ Taught in lesson 03.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -136,42 +135,56 @@ def combined(schedule: Schedule, arrays: Sequence[Any] | jax.Array | NDArray[Any
         >>> combined(RING.schedule(3), np.float32([[1, 2], [3, 4], [5, 6]]))
         Array([ 9., 12.], dtype=float32)
     """
-    stacked = jnp.asarray(arrays) if isinstance(arrays, (jax.Array, np.ndarray)) else None
-    shape = _check(schedule, [np.shape(array) for array in arrays] if stacked is None else [stacked.shape[1:]] * len(stacked))
-    if stacked is None:
-        stacked = jnp.stack([jnp.asarray(array) for array in arrays])
+    each = [jnp.asarray(array) for array in arrays]
+    shape = _check(schedule, [array.shape for array in each])
     size = math.prod(shape)
     if schedule.num_ranks == 1 or size == 0:
-        return stacked[0]
-    flat = stacked.reshape(schedule.num_ranks, size)
+        return each[0]
+    flat = [array.reshape(size) for array in each]
     edges = boundaries(size, schedule.num_chunks)
     groups = additions(schedule)
     sums = [_sum_of(group, flat, edges) for group in groups]
     if len(groups) == 1:
-        return _joined(sums[0], edges).reshape(shape)
-    place = np.argsort([chunk for group in groups for chunk in group.chunks])
-    return _joined(jnp.concatenate(sums)[place], edges).reshape(shape)
+        return sums[0].reshape(shape)
+    return _in_order(groups, sums, edges).reshape(shape)
 
 
-def _sum_of(group: Group, flat: jax.Array, edges: list[int]) -> jax.Array:
-    """The sums of a group's chunks, one a row; a chunk that is shorter than the longest is followed by what comes next."""
-    longest = edges[-1] - edges[-2]  # the last one is never shorter than another
-    starts = np.asarray([edges[chunk] for chunk in group.chunks], np.int32)
-    ranks = np.asarray(group.leaves, np.int32)
-    read = jax.vmap(lambda rank, start: jax.lax.dynamic_slice(flat, (rank, start), (1, longest))[0])
-    rows = jax.vmap(read, in_axes=(0, None))(ranks, starts)
-    leaves = iter(jax.lax.split(rows, [1] * len(ranks)))
+def _sum_of(group: Group, flat: list[jax.Array], edges: list[int]) -> jax.Array:
+    """The sums of a group's chunks, one after the other."""
+    leaves = iter(group.leaves)
     stack: list[jax.Array] = []
     for is_leaf in group.program:
-        stack.append(next(leaves) if is_leaf else stack.pop() + stack.pop())
-    return stack.pop()[0]
+        stack.append(_laid_out(zip(group.chunks, next(leaves), strict=True), flat, edges) if is_leaf else stack.pop() + stack.pop())
+    return stack.pop()
 
 
-def _joined(rows: jax.Array, edges: list[int]) -> jax.Array:
-    """The rows one after the other, each without what follows its chunk."""
-    longest = rows.shape[1]
-    flat = rows.reshape(-1)
-    short = [row * longest + longest - 1 for row, (start, stop) in enumerate(pairwise(edges)) if stop - start < longest]
-    if not short:
-        return flat
-    return jnp.concatenate([flat[start + 1 : stop] for start, stop in pairwise([-1, *short, flat.size])])
+def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+    """Chunks of several ranks, one after the other: what is next to each other in one rank's data is one piece.
+
+    Args:
+        parts: (chunk, rank) in order.
+        flat: the data of each rank.
+        edges: where the chunks begin and end.
+    """
+    pieces: list[list[int]] = []
+    for chunk, rank in parts:
+        if pieces and pieces[-1][0] == rank and pieces[-1][2] == edges[chunk]:
+            pieces[-1][2] = edges[chunk + 1]
+        else:
+            pieces.append([rank, edges[chunk], edges[chunk + 1]])
+    arrays = [flat[rank] if (start, stop) == (0, flat[rank].size) else flat[rank][start:stop] for rank, start, stop in pieces]
+    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
+
+
+def _in_order(groups: Sequence[Group], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+    """The chunks of all groups in the order of the data."""
+    places: dict[int, tuple[int, int]] = {}  # of each chunk: its group, and where it begins there
+    for number, group in enumerate(groups):
+        start = 0
+        for chunk in group.chunks:
+            places[chunk] = (number, start)
+            start += edges[chunk + 1] - edges[chunk]
+    pieces = [sums[number][start : start + edges[chunk + 1] - edges[chunk]] for chunk, (number, start) in sorted(places.items())]
+    return jnp.concatenate(pieces)
+
+

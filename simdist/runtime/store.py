@@ -51,6 +51,7 @@ class Store:
             return placement.across(variable)
         if placement.spread == "copies" or len(placement.cells) == 1:
             return self._array(placement.cells[0])
+        self.ledger.compute(cell.group.present() for cell in placement.cells)
         arrays = [self._array(cell) for cell in placement.cells]
         if placement.spread == "shards":
             return np.concatenate([np.asarray(array) for array in arrays], axis=0)
@@ -60,6 +61,10 @@ class Store:
             raise no_combination(variable)
         total = sum(np.asarray(array) for array in arrays)
         return total / len(arrays) if placement.combine == "mean" else total
+
+    def compute(self, variables: Sequence[Any]) -> None:
+        """Compute the present values of several variables in one go, before somebody looks at one after the other."""
+        self.ledger.compute(cell.group.present() for variable in variables for cell in variable.placement.cells)
 
     def cell_value(self, variable: Any, cell: Cell) -> Any:
         """The present value of one cell of a variable."""

@@ -59,6 +59,7 @@ class StepOutcome:
     def value(self) -> Any:
         """The values, computed now if nobody has asked before."""
         ledger = self.strategy.runtime.ledger
+        ledger.compute(self.bundles)
         results = [linked.rebuild(list(ledger.arrays(bundle))) for linked, bundle in zip(self.linked, self.bundles, strict=True)]
         return per_replica(results)
 

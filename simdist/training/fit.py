@@ -23,6 +23,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.distributed import DistributedDataset, DistributedIterator
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.variables.optimizer import as_variable
 from simdist.training.step import build, train_step_of
 
 __all__ = ["evaluate", "fit", "predict"]
@@ -110,7 +111,9 @@ def _steps(source: Any, steps_per_epoch: int | None) -> int | None:
 
 
 def _logs(model: Any) -> dict[str, Any]:
-    values = model.simdist_strategy.observe(model.get_metrics_result)
+    strategy = model.simdist_strategy
+    strategy.store.compute([as_variable(variable) for variable in model.metrics_variables])
+    values = strategy.observe(model.get_metrics_result)
     return {name: float(np.asarray(value)) for name, value in values.items()}
 
 

@@ -54,18 +54,18 @@ def train_step_of(model: Any) -> StepFunction:
 
         def compute_loss() -> tuple[Any, Any]:
             y_pred = model(x, training=True)
+            if not rows:
+                # A replica without rows meets the others all the same; the mean over no rows would be no number.
+                return sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred)), (0.0, y_pred)
             loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
             return loss * weight if weight != 1.0 else loss, (loss, y_pred)
 
+        (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
         if rows:
-            (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
             model._loss_tracker.update_state(loss, sample_weight=rows)
             if model._compile_metrics is not None:
                 model._compile_metrics.update_state(y, y_pred, sample_weight)
-        else:
-            # A replica without rows meets the others with nothing: the mean over no rows would be no number.
-            optimizer.apply_gradients((jnp.zeros(variable.shape, variable.dtype), variable) for variable in variables)
 
     def train_step(iterator: Any) -> None:
         strategy.run(replica_step, args=(next(iterator),))

@@ -100,11 +100,7 @@ def test_ring_of_64_ranks_is_63_additions(size: int) -> None:
     schedule = ALL_REDUCE["ring"].schedule(64)
     jaxpr = jax.make_jaxpr(lambda arrays: combined(schedule, arrays))(jnp.zeros((64, size))).jaxpr
     names = [equation.primitive.name for equation in jaxpr.eqns]
-    # One more addition is that of indices, which finds the chunks.
-    assert (
-        sum(name == "add" and equation.outvars[0].aval.dtype == jnp.float32 for name, equation in zip(names, jaxpr.eqns, strict=True)) == 63
-    )
-    assert len(names) < 160
+    assert sum(name == "add" for name in names) == 63
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.float32])

@@ -1,15 +1,22 @@
-"""The exercises of the lessons: unanswered they say what to do; with the printed solutions they are right."""
+"""The exercises of the lessons: unanswered they say what to do; with the printed solutions they are right.
+
+And the checks themselves: what they accept, and what they say about the rest.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
+
+from simdist.collectives import ALL_REDUCE, Schedule, Transfer
 
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
@@ -52,3 +59,59 @@ def test_unanswered_exercises_say_what_to_do(path: Path) -> None:
     stored = [output.text for cell in notebook.cells if ".check(" in cell.source for output in cell.get("outputs", [])]
     assert len(stored) >= 2
     assert all("not answered yet" in text and "Hint:" in text for text in stored)
+
+
+# -- the checks themselves ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(LESSONS))
+    return importlib.import_module("checks")
+
+
+@pytest.mark.parametrize("answer", [175e6, 2 * 7 * 100e6 / 8, np.float64(174.9e6)])
+def test_target_accepts_a_number_that_is_close(checks: Any, answer: Any) -> None:
+    assert checks.target(175e6, "bytes")(answer) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [(100e6, "too small"), (1.4e9, "too large"), ("175 MB", "not a number of bytes"), (True, "not a number")]
+)
+def test_target_says_what_is_wrong_with_another_answer(checks: Any, answer: Any, words: str) -> None:
+    assert words in checks.target(175e6, "bytes")(answer)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("name", ALL_REDUCE)
+def test_no_all_reduce_of_the_package_has_an_anomaly(checks: Any, name: str, num_ranks: int) -> None:
+    assert checks.all_reduce_anomalies(ALL_REDUCE[name].schedule(num_ranks)) == []
+
+
+def test_lost_transfer_is_named_by_who_misses_whom(checks: Any) -> None:
+    whole = ALL_REDUCE["binomial"].schedule(3)
+    lost = Schedule("all_reduce", "binomial", 3, 1, tuple(t for t in whole.transfers if t.source != 2))
+    assert checks.all_reduce_anomalies(lost) == [f"rank {rank}, chunk 0: misses rank 2" for rank in range(3)]
+
+
+SWAPS = [Transfer(step, rank, rank ^ (1 << step), (0,), True) for step in range(2) for rank in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("transfers", "words"),
+    [
+        (SWAPS[:-1], "rank 1, chunk 0: misses rank 2, and 1 more"),
+        ([*SWAPS, Transfer(2, 0, 1, (0,), True)], "rank 1, chunk 0: has rank 0 2 times, and 3 more"),
+        (ALL_REDUCE["binomial"].schedule(4).transfers, "4 steps; 2 are enough"),
+        (SWAPS[::-1], "in the order of their steps"),
+        ([Transfer(0, 0, 4, (0,), True)], "ranks go from 0 to 3"),
+        ([(0, 0, 1, (0,), True)], "not a transfer"),
+        (7, "not a list of transfers"),
+    ],
+)
+def test_schedule_problem_says_what_is_wrong(checks: Any, transfers: Any, words: str) -> None:
+    assert words in checks.schedule_problem(transfers, num_ranks=4, most_steps=2)
+
+
+def test_schedule_problem_accepts_recursive_doubling(checks: Any) -> None:
+    assert checks.schedule_problem(SWAPS, num_ranks=4, most_steps=2) is None
