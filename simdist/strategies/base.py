@@ -213,7 +213,7 @@ class Strategy:
 
         return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
 
-    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+    def eagerly(self, fn: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> Any:
         """Run a function as a step of its own, once; for strategies with several replicas."""
         raise NotImplementedError
 

@@ -15,17 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError
 from simdist.program.function import BoundCall, StepFunction
+from simdist.program.per_replica import PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.rendezvous import Member, Rendezvous
 from simdist.simulation.task_context import active_context
+from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.strategies.step import ReplicaStep
 from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
 from simdist.strategies.worker_group import join_group
@@ -110,6 +116,35 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             # Keras works out shapes: nobody will see this number, and the others do not come.
             return self.store.cell_value(variable, variable.placement.cells[0])
         return self.eagerly(lambda: variable.value, f"read {variable.name}")
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | Sequence[int] | None) -> Any:
+        """As for every strategy; in a main of its own, each worker has other values, plain ones too, and all workers must call it."""
+        if self.rendezvous is None or active_tracer() is not None:
+            return super().reduce(reduce_op, value, axis)
+        # What a worker has once counts once in a sum, however many replicas it drives.
+        rest = 0 if reduce_op_of(reduce_op) is ReduceOp.SUM else 1
+        return self._among_all(lambda given: self.reduce(reduce_op, given, axis), value, rest, "reduce")
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """As for every strategy; see `reduce`."""
+        if self.rendezvous is None or active_tracer() is not None:
+            return super().gather(value, axis)
+        return self._among_all(lambda given: self.gather(given, axis), value, 1, "gather")
+
+    def _among_all(self, combine: Callable[[Any], Any], value: Any, rest: int, name: str) -> Any:
+        """Combine what the programs of all workers have, in a step of its own."""
+
+        def of_replicas(leaf: Any) -> PerReplica:
+            if isinstance(leaf, PerReplica):
+                return leaf
+            own = jnp.asarray(getattr(leaf, "value", leaf))
+            return PerReplica([own, *[own * rest] * (len(self.ranks) - 1)])
+
+        context.require_cross_replica(f"strategy.{name}")
+        given = jax.tree_util.tree_map(of_replicas, value, is_leaf=lambda x: isinstance(x, PerReplica))
+        return self.eagerly(combine, name, (given,))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 

@@ -245,13 +245,17 @@ class SynchronousStrategy(Strategy):
             raise
         return StepOutcome(self, linked, bundles)
 
-    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+    def eagerly(self, fn: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> Any:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
+        linked = len(self.linked)
         try:
-            return self.step(step, (), {}).value()
+            return self.step(step, args, {}).value()
         finally:
+            # It never runs again: what was made for it goes.
             self.editions.pop(id(step), None)
+            while len(self.linked) > linked:
+                self.linked.popitem()
 
     def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         """Run a linked program on each replica, side by side in virtual time."""
