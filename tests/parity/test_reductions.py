@@ -366,3 +366,36 @@ def test_b181_one_notebook_has_one_plain_value_for_all_workers() -> None:
     assert float(strategy.reduce(MEAN, jnp.asarray(3.0), axis=None)) == 3.0
     with pytest.raises(InvalidArgumentError, match="same on all 2 replicas"):
         strategy.reduce(SUM, jnp.asarray(3.0), axis=None)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_b180_b181_values_of_workers_with_a_main_each(devices: int) -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy(devices_per_worker=devices)
+        mine = strategy.worker_index + 1.0
+        with strategy.scope():
+            v = sd.Variable(5.0, aggregation=sd.VariableAggregation.SUM)
+            own = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+
+        def replica() -> Any:
+            v.assign_add(jnp.asarray(mine))
+            own.assign_add(jnp.asarray(mine))
+            return jnp.full(2, mine)
+
+        values = strategy.run(replica)
+        return [
+            float(v),
+            float(own),
+            strategy.reduce(SUM, values, axis=None).tolist(),
+            float(strategy.reduce(MEAN, values, axis=0)),
+            float(strategy.reduce(SUM, jnp.asarray(mine), axis=None)),
+            float(strategy.reduce(MEAN, jnp.asarray(mine), axis=None)),
+            strategy.gather(values, axis=0).tolist(),
+        ]
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        launched = cluster.launch(main)
+        launched.join()
+        total = 3.0 * devices
+        expected = [5 + total, total, [total, total], 1.5, 3.0, 1.5, [1.0] * 2 * devices + [2.0] * 2 * devices]
+        assert launched.results == {"worker:0": expected, "worker:1": expected}
