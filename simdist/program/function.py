@@ -137,11 +137,21 @@ class StepFunction:
         known.append(program)
         return program
 
-    def trace(self, call: BoundCall, rank: int = 0, num_replicas: int = 1, agreed: Sequence[Any] = (), options: Any = None) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`)."""
+    def trace(
+        self,
+        call: BoundCall,
+        rank: int = 0,
+        num_replicas: int = 1,
+        agreed: Sequence[Any] = (),
+        options: Any = None,
+        shared: Sequence[bool] = (),
+        told: list[Any] | None = None,
+    ) -> Program:
+        """Run the step's Python once, as a replica (see `Tracer`); `told` is filled with the constants that the replica hands over."""
         self.traces += 1
         tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place), rank, num_replicas, agreed, options)
         tracer.made = self.made
+        tracer.shared, tracer.told = shared, told if told is not None else []
         kept = _Results()
         structures: list[Any] = []
 

@@ -133,5 +133,6 @@ def spread(structure: Any) -> Any:
     if tracer.num_replicas == 1:
         return structure
     # Where the step asked which replica it is, anything may differ among them.
-    anything = tracer.knows_itself
-    return jax.tree_util.tree_map(lambda leaf: OwnValue(tracer, leaf) if hasattr(leaf, "dtype") or anything else leaf, structure)
+    return jax.tree_util.tree_map(
+        lambda leaf: OwnValue(tracer, leaf) if hasattr(leaf, "dtype") or tracer.differs(leaf) else leaf, structure
+    )

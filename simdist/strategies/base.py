@@ -240,7 +240,7 @@ class Strategy:
         """
         context.require_cross_replica("strategy.reduce")
         context.require_stepping(self)
-        return reduction.reduce(reduce_op_of(reduce_op), value, axis, self.num_replicas_in_sync)
+        return reduction.reduce(reduce_op_of(reduce_op), self._each(value), axis, self.num_replicas_in_sync)
 
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along an axis, in the order of the replicas; lengths along it may differ.
@@ -251,7 +251,20 @@ class Strategy:
         """
         context.require_cross_replica("strategy.gather")
         context.require_stepping(self)
-        return reduction.gather(value, axis)
+        return reduction.gather(self._each(value), axis)
+
+    def _each(self, value: Any) -> Any:
+        """A structure with a `PerReplica` in place of each variable of which every replica has a value of its own."""
+        tracer = active_tracer()
+
+        def values(leaf: Any) -> Any:
+            variable = getattr(leaf, "simdist_variable", leaf)
+            placement = getattr(variable, "placement", None)
+            if placement is None or placement.spread != "replicas" or placement.store is not self.store:
+                return leaf
+            return PerReplica(self.local_results(leaf)) if tracer is None else OwnValue(tracer, tracer.read(variable))
+
+        return jax.tree_util.tree_map(values, value, is_leaf=lambda x: isinstance(x, PerReplica))
 
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""

@@ -143,7 +143,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             return PerReplica([own, *[own * rest] * (len(self.ranks) - 1)])
 
         context.require_cross_replica(f"strategy.{name}")
-        given = jax.tree_util.tree_map(of_replicas, value, is_leaf=lambda x: isinstance(x, PerReplica))
+        given = jax.tree_util.tree_map(of_replicas, self._each(value), is_leaf=lambda x: isinstance(x, PerReplica))
         return self.eagerly(combine, name, (given,))
 
     # -- steps ----------------------------------------------------------------------------------------------------

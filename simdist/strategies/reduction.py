@@ -71,7 +71,8 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
             "much. Give what strategy.run returned, or use MEAN."
         )
-    return value if axis is None else _over_axis(op, jnp.asarray(getattr(value, "value", value)), axis)
+    value = getattr(value, "value", value)
+    return value if axis is None else _over_axis(op, jnp.asarray(value), axis)
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
