@@ -172,6 +172,22 @@ def test_merge_call_gives_each_replica_its_own_of_a_per_replica_result(two: sd.M
     assert [int(x) for x in two.local_results(result)] == [5, 6]
 
 
+def test_merge_call_is_given_what_all_replicas_have_alike_as_it_is(two: sd.MirroredStrategy, run: Run) -> None:
+    def merge(strategy: Any, x: Any, scale: float, name: str) -> Any:
+        return strategy.reduce(SUM, x, axis=None) * scale * len(name)
+
+    def replica() -> Any:
+        return here().merge_call(merge, args=(rank() + 1.0,), kwargs={"scale": 10.0, "name": "ab"})
+
+    assert [float(x) for x in two.local_results(run(two, replica))] == [60.0, 60.0]
+
+
+def test_b077_one_object_from_all_replicas_can_be_used_in_the_step(two: sd.MirroredStrategy) -> None:
+    ranks, number = sd.function(lambda: (lambda ranks, number: (ranks, number * 2))(*two.run(lambda: (rank(), 5))))()
+    assert two.local_results(ranks) == (0, 1)
+    assert number == 10
+
+
 def test_merge_call_may_update_variables(two: sd.MirroredStrategy, run: Run) -> None:
     with two.scope():
         v = sd.Variable(1.0)

@@ -110,6 +110,16 @@ def test_b086_plain_value_counts_as_that_of_every_replica(two: Any, across: Any,
         across(lambda: two.reduce(SUM, jnp.arange(3.0), axis=axis))
 
 
+@pytest.mark.parametrize("options", [{}, {"synchronization": "on_read", "aggregation": "sum"}], ids=["own copies", "on read"])
+def test_b086_variable_with_values_of_replicas_is_reduced(two: Any, across: Any, run: Run, options: Any) -> None:
+    with two.scope():
+        v = sd.Variable([0.0], **options)
+    run(two, lambda: v.assign(jnp.full(1, rank() + 1.0)))
+    assert across(lambda: two.reduce(SUM, v, axis=None)).tolist() == [3.0]
+    assert float(across(lambda: two.reduce(MEAN, v, axis=0))) == 1.5
+    assert across(lambda: two.gather(v, axis=0)).tolist() == [1.0, 2.0]
+
+
 # -- gather -------------------------------------------------------------------------------------------------------------
 
 
