@@ -197,7 +197,7 @@ class Tracer:
         if (twin.shape, twin.dtype) != (variable.shape, variable.dtype):
             raise InvalidArgumentError(
                 f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made "
-                f"{twin.name!r} with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before the step."
+                f"{twin.name!r} with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before."
             )
         return twin
 

@@ -202,6 +202,19 @@ class Strategy:
             result = fn(*self._own(list(args)), **self._own(kwargs or {}))
         return spread(result) if active_tracer() is not None else result
 
+    def require_own_run(self, variable: Any) -> None:
+        """A variable of this strategy is used; raise if that happens in a replica of another one.
+
+        Raises:
+            FailedPreconditionError: it does.
+        """
+        running = context.running_strategy()
+        if running is not None and running is not self and not context.is_default(self):
+            raise FailedPreconditionError(
+                f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of {running!r}. "
+                "Make the variable in that strategy's scope."
+            )
+
     def _own(self, arguments: Any) -> Any:
         """What one replica gets of these arguments."""
         tracer = active_tracer()

@@ -168,11 +168,11 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
 
 def has_strategy() -> bool:
     """Whether a strategy was chosen: its scope is open, or code runs inside its `run`."""
-    running = _running()
+    running = running_strategy()
     return bool(active_context().strategies) or (running is not None and not is_default(running))
 
 
-def _running() -> Any:
+def running_strategy() -> Any:
     """The strategy whose `run` is under way, also across its replicas in a `merge_call`; None outside."""
     contexts = active_context().locals.get("replica_contexts") or ()
     return next((entry.strategy for entry in reversed(contexts) if entry is not None), None)
@@ -180,7 +180,7 @@ def _running() -> Any:
 
 def get_strategy() -> Any:
     """The strategy whose scope is open, or in whose `run` code runs; else the default one: one replica, on this machine."""
-    running = _running()
+    running = running_strategy()
     if running is not None:
         return running
     stack = active_context().strategies

@@ -248,6 +248,7 @@ class Variable(Scatter, VariableHandle):
 def _first_value(name: str, given: Any, dtype: Any) -> Any:
     """The number itself, also where a variable is made by a step that is being traced."""
     import jax
+    import jax.core
 
     with jax.ensure_compile_time_eval():
         value = given() if callable(given) else given

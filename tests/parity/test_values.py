@@ -269,10 +269,11 @@ def test_b064_values_from_a_function_of_the_context(strategy: Any, run: Run) -> 
 
 
 @pytest.mark.parametrize("use", [lambda v: v.value, lambda v: v.assign_add(jnp.ones(()))], ids=["read", "increment"])
-def test_b065_variable_of_another_strategy_raises(strategy: Any, run: Run, use: Any) -> None:
+@pytest.mark.parametrize("other", [lambda: sd.MirroredStrategy(2), sd.OneDeviceStrategy], ids=["two replicas", "one replica"])
+def test_b065_variable_of_another_strategy_raises(strategy: Any, run: Run, other: Any, use: Any) -> None:
     v = made(strategy, 1.0, aggregation=SUM)
     with pytest.raises(FailedPreconditionError, match="Mixing different"):
-        run(sd.MirroredStrategy(2), lambda: use(v))
+        run(other(), lambda: use(v))
     assert copies(strategy, v) == [1, 1]
 
 
