@@ -13,7 +13,17 @@ import numpy as np
 from simdist.collectives import Schedule, Transfer, check_schedule, run_schedule
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Exercise", "Prediction", "all_reduce_anomalies", "contributions", "schedule_problem", "target"]
+__all__ = [
+    "Exercise",
+    "Prediction",
+    "all_reduce_anomalies",
+    "contributions",
+    "first_power_of_two",
+    "gives_gradient",
+    "makes_ratio",
+    "schedule_problem",
+    "target",
+]
 
 
 class Prediction:
@@ -130,3 +140,71 @@ def schedule_problem(transfers: Any, num_ranks: int, most_steps: int, num_chunks
     if schedule.num_steps > most_steps:
         return f"the sums are right, but it takes {schedule.num_steps} steps; {most_steps} are enough."
     return None
+
+
+# -- replicas: what an answer does is measured ---------------------------------------------------------------------------
+
+
+def first_power_of_two(gain_us: Callable[[int], float], least: int = 16, most: int = 16_384) -> Callable[[Any], str | None]:
+    """A check for the smallest power of two at which something is gained.
+
+    Example:
+        >>> check = first_power_of_two(lambda size: size - 100.0)
+        >>> check(128), check(64), check(256)
+        (None, 'with 64 it is still 36 microseconds slower.', '128 is enough, too.')
+    """
+
+    def check(answer: Any) -> str | None:
+        if answer not in [least << power for power in range((most // least).bit_length())]:
+            return f"{answer!r} is not a power of two from {least:,} to {most:,}."
+        gained_us = gain_us(answer)
+        if gained_us <= 0:
+            return f"with {answer} it is still {-gained_us:.0f} microseconds slower."
+        return f"{answer // 2} is enough, too." if gain_us(answer // 2) > 0 else None
+
+    return check
+
+
+def gives_gradient(gradient: Callable[[Any, int], float], expected: float) -> Callable[[Any], str | None]:
+    """A check for a function that makes one loss of many: the gradient must be the same on 1, 2 and 3 devices.
+
+    Args:
+        gradient: takes the function and a number of devices.
+        expected: the right gradient.
+
+    Example:
+        >>> gives_gradient(lambda average, devices: average([0.2]) / devices, 0.2)(sum)
+        'on 2 devices the gradient is 0.100 instead of 0.200.'
+    """
+
+    def check(answer: Any) -> str | None:
+        if not callable(answer):
+            return f"{answer!r} cannot be called; write a function of the losses of one replica's examples."
+        for devices in (1, 2, 3):
+            found = gradient(answer, devices)
+            if not abs(found - expected) <= 1e-6:
+                return f"on {devices} device{'s' * (devices > 1)} the gradient is {found:.3f} instead of {expected:.3f}."
+        return None
+
+    return check
+
+
+def makes_ratio(ratio: Callable[[float], float], expected: float, relative: float = 0.03) -> Callable[[Any], str | None]:
+    """A check for a factor that makes something `expected` times as long.
+
+    Example:
+        >>> makes_ratio(lambda factor: 0.5 + factor / 2, 2.0)(2)
+        'with 2, a step takes 1.50 times as long, not 2.'
+    """
+
+    def check(answer: Any) -> str | None:
+        if isinstance(answer, bool) or not isinstance(answer, (int, float, np.number)) or not 1 <= answer <= 100:
+            return f"{answer!r} is not a factor from 1 to 100."
+        found = ratio(answer)
+        return (
+            None
+            if abs(found - expected) <= relative * expected
+            else f"with {answer}, a step takes {found:.2f} times as long, not {expected:g}."
+        )
+
+    return check

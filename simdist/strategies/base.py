@@ -211,8 +211,8 @@ class Strategy:
         running = context.running_strategy()
         if running is not None and running is not self and not context.is_default(self):
             raise FailedPreconditionError(
-                f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of {running!r}. "
-                "Make the variable in that strategy's scope."
+                f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of "
+                f"{running!r}. Make the variable in that strategy's scope."
             )
 
     def _own(self, arguments: Any) -> Any:
@@ -226,7 +226,7 @@ class Strategy:
 
         return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
 
-    def eagerly(self, fn: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> Any:
+    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function as a step of its own, once; for strategies with several replicas."""
         raise NotImplementedError
 

@@ -18,6 +18,7 @@ from simdist.runtime.combining import Combiner
 from simdist.runtime.rendezvous import Way
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.transfers import Wiring
+from simdist.variables.compressed_sum import CompressedSum
 
 __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]
 
@@ -68,6 +69,8 @@ class CommunicationOptions:
                 f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}"
             )
         object.__setattr__(self, "implementation", CommunicationImplementation(str(word).upper()))
+        if self.compression is not None:
+            CompressedSum(self.compression)
         if self.algorithm is not None and self.algorithm not in ALL_REDUCE:
             raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(self.algorithm, ALL_REDUCE)}")
 

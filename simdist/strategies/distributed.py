@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -44,14 +44,20 @@ class DistributedDataset:
     def __init__(self, strategy: Any, source: Any, options: InputOptions | None = None) -> None:
         self.strategy = strategy
         self.options = options or InputOptions()
+        self._source = source
+        self.input = self.shared()
+
+    def shared(self) -> InputView:
+        """The source, shared among the workers that there are now."""
+        strategy, source = self.strategy, self._source
         workers = strategy.num_workers
         per_worker = strategy.num_replicas_in_sync // workers
-        whole: Any = source
+        whole: InputView
         if callable(source) and not isinstance(source, Dataset):
-            whole = FunctionInput(source, workers, per_worker, options)
+            whole = FunctionInput(cast(Any, source), workers, per_worker, self.options)
         else:
-            whole = DistributedInput(source, workers, per_worker, input_options=options)
-        self.input: InputView = whole.worker_pipeline(strategy.worker_index) if strategy.launched else whole
+            whole = DistributedInput(source, workers, per_worker, input_options=self.options)
+        return cast(Any, whole).worker_pipeline(strategy.worker_index) if strategy.launched else whole
 
     @property
     def element_spec(self) -> Any:
@@ -116,7 +122,11 @@ class DistributedIterator:
     def __init__(self, dataset: DistributedDataset) -> None:
         self.dataset = dataset
         self.strategy = dataset.strategy
-        self.steps = iter(dataset.input)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make a view for each replica that there is now."""
+        self.steps = iter(self.dataset.input)
         self.parts: deque[list[Part]] = deque()
         self.first = 0  # the number of the element at the left end of `parts`
         self.views = [View(self, place) for place in range(len(self.strategy.ranks))]
@@ -190,6 +200,12 @@ class DistributedIterator:
         self.first = 0
         for view in self.views:
             view.number = 0
+
+    def restart(self, state: dict[str, Any]) -> None:
+        """Go to a saved position, with the replicas that there are now."""
+        self.dataset.input = self.dataset.shared()
+        self._begin()
+        self.steps.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -13,16 +13,17 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.function import BoundCall, StepFunction
-from simdist.program.per_replica import PerReplica
+from simdist.program.operations import Program
+from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
@@ -31,6 +32,8 @@ from simdist.runtime.rendezvous import Member, Rendezvous
 from simdist.simulation.task_context import active_context
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.elastic import Elastic
+from simdist.strategies.local_steps import LocalSteps
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.strategies.step import ReplicaStep
 from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
@@ -47,6 +50,12 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         cluster_or_resolver: a `Cluster`, to drive all its workers; in a main that was launched, a resolver, or None to find the
             task's place from TF_CONFIG. Without either: one worker, this machine.
         communication_options: `CommunicationOptions`.
+        backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
+            stand for them. Only where one notebook drives all workers. Default 0.
+        sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
+        on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
+            joins them. Only where one notebook drives all workers.
+        outer_optimizer: what moves the shared variables then (DiLoCo); None: to the average.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
 
     Raises:
@@ -60,9 +69,17 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     """
 
     def __init__(
-        self, cluster_or_resolver: Any = None, communication_options: CommunicationOptions | None = None, *, devices_per_worker: int = 1
+        self,
+        cluster_or_resolver: Any = None,
+        communication_options: CommunicationOptions | None = None,
+        *,
+        backup_workers: int = 0,
+        sync_every: int = 1,
+        outer_optimizer: Any = None,
+        on_failure: str = "raise",
+        devices_per_worker: int = 1,
     ) -> None:
-        if communication_options is not None and not isinstance(communication_options, CommunicationOptions):
+        if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
         if isinstance(devices_per_worker, bool) or devices_per_worker < 1:
             raise InvalidArgumentError(f"devices_per_worker={devices_per_worker!r} must be 1 or more.")
@@ -70,12 +87,42 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         self.launched = cluster is None and active_context().locals.get("here") is not None
         self.rendezvous: Rendezvous | None = None
+        self.spare = backup_workers
+        self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
+        self.goes_alone = sync_every > 1
         self._broadcast = 0
         super().__init__(cluster, communication_options)
+        self._check_backups(backup_workers)
+        self.elastic = self._elastic(on_failure)
+        self.shrinks = self.elastic is not None
         self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
         if self.launched and self.num_replicas_in_sync > 1:
             assert self.task_name is not None
             self.rendezvous = join_group(self.runtime, self.members, self.task_name, self.communication)
+
+    def _check_backups(self, backup_workers: int) -> None:
+        if not 0 <= backup_workers < self.num_replicas_in_sync:
+            raise InvalidArgumentError(
+                f"backup_workers={backup_workers} must be 0 or more, and fewer than the {self.num_replicas_in_sync} replicas: some "
+                "have to be waited for."
+            )
+        if backup_workers and self.launched:
+            raise InvalidArgumentError(
+                "backup_workers needs one program that drives all workers, which can give up what the slowest are computing. Make the "
+                "strategy in the notebook: MultiWorkerMirroredStrategy(cluster, backup_workers=1)."
+            )
+
+    def _elastic(self, on_failure: str) -> Elastic | None:
+        if on_failure not in ("raise", "continue"):
+            raise InvalidArgumentError(f"on_failure={on_failure!r} is not known; use 'raise' or 'continue'.")
+        if on_failure == "raise":
+            return None
+        if self.launched or self.goes_alone:
+            raise InvalidArgumentError(
+                "on_failure='continue' needs one program that drives all workers, and sync_every=1. Make the strategy in the notebook, or "
+                "launch the mains with restart='always'."
+            )
+        return Elastic(self)
 
     # -- who takes part -------------------------------------------------------------------------------------------
 
@@ -117,41 +164,83 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             return self.store.cell_value(variable, variable.placement.cells[0])
         return self.eagerly(lambda: variable.value, f"read {variable.name}")
 
-    # -- values ---------------------------------------------------------------------------------------------------
+    # -- across the workers ---------------------------------------------------------------------------------------
 
-    def reduce(self, reduce_op: Any, value: Any, axis: int | Sequence[int] | None) -> Any:
-        """As for every strategy; in a main of its own, each worker has other values, plain ones too, and all workers must call it."""
-        if self.rendezvous is None or active_tracer() is not None:
+    def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None) -> Any:
+        """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
+
+        There a plain value is this worker's, and the workers' values are combined.
+        """
+        if self.rendezvous is None:
             return super().reduce(reduce_op, value, axis)
-        # What a worker has once counts once in a sum, however many replicas it drives.
-        rest = 0 if reduce_op_of(reduce_op) is ReduceOp.SUM else 1
-        return self._among_all(lambda given: self.reduce(reduce_op, given, axis), value, rest, "reduce")
+        context.require_cross_replica("strategy.reduce")
+        op = reduce_op_of(reduce_op)
+        if active_tracer() is None:
+            return self.eagerly(lambda: self.reduce(op, value, axis), "reduce")
+        return super().reduce(op, self._as_own(op, self._each(value)), axis)
 
     def gather(self, value: Any, axis: int) -> Any:
-        """As for every strategy; see `reduce`."""
+        """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
         if self.rendezvous is None or active_tracer() is not None:
             return super().gather(value, axis)
-        return self._among_all(lambda given: self.gather(given, axis), value, 1, "gather")
+        context.require_cross_replica("strategy.gather")
+        return jax.tree_util.tree_map(lambda leaf: self._gathered(leaf, axis), value, is_leaf=lambda x: isinstance(x, PerReplica))
 
-    def _among_all(self, combine: Callable[[Any], Any], value: Any, rest: int, name: str) -> Any:
-        """Combine what the programs of all workers have, in a step of its own."""
+    def _gathered(self, value: Any, axis: int) -> Any:
+        """First the lengths, then the values, filled up to the longest: what travels must have one shape."""
+        own = super().gather(value, axis)
+        place = axis % own.ndim
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([own.shape[place]]))]
+        fill = [(0, max(lengths) - own.shape[place] if dim == place else 0) for dim in range(own.ndim)]
+        parts = self._from_all(jnp.pad(own, fill))
+        return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=place) for part, n in zip(parts, lengths, strict=True)], axis=place)
 
-        def of_replicas(leaf: Any) -> PerReplica:
-            if isinstance(leaf, PerReplica):
+    def _from_all(self, value: Any) -> list[Any]:
+        """One value of each worker, in their order."""
+
+        def exchange() -> list[Any]:
+            tracer = active_tracer()
+            assert tracer is not None
+            return [part[0] for part in tracer.collective("all_gather", [value])]
+
+        return self.eagerly(exchange, "gather")[:: len(self.local_members)]
+
+    def _as_own(self, op: ReduceOp, value: Any) -> Any:
+        """A structure with this replica's own values; of a sum of what all devices of a worker share, the first one's counts."""
+        tracer = active_tracer()
+        assert tracer is not None
+
+        def own(leaf: Any) -> Any:
+            if isinstance(leaf, OwnValue):
                 return leaf
-            own = jnp.asarray(getattr(leaf, "value", leaf))
-            return PerReplica([own, *[own * rest] * (len(self.ranks) - 1)])
+            if isinstance(leaf, PerReplica):
+                return OwnValue(tracer, leaf.values[self.place_of(tracer.rank)])
+            counts = op is ReduceOp.MEAN or len(self.local_members) == 1 or self.place_of(tracer.rank) == 0
+            return OwnValue(tracer, jnp.asarray(leaf) * (1 if counts else 0))
 
-        context.require_cross_replica(f"strategy.{name}")
-        given = jax.tree_util.tree_map(of_replicas, self._each(value), is_leaf=lambda x: isinstance(x, PerReplica))
-        return self.eagerly(combine, name, (given,))
+        return jax.tree_util.tree_map(own, value, is_leaf=lambda x: isinstance(x, PerReplica))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
         if self.rendezvous is not None and self._broadcast < len(self.variables):
             self._share_initial_values()
-        return super().step(fn, args, kwargs)
+        if self.elastic is None:
+            return super().step(fn, args, kwargs)
+        iterators = self.elastic.positions([*args, *kwargs.values()])
+        self.elastic.join(iterators)
+        while True:
+            try:
+                return super().step(fn, args, kwargs)
+            except UnavailableError:
+                if not self.elastic.leave(iterators):
+                    raise
+
+    def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
+        self.local_steps.before(programs)
+        outcome = super()._run(fn, calls, programs)
+        self.local_steps.after(programs)
+        return outcome
 
     def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         return ReplicaStep(self.runtime, self.members, self.local_members, self.communication, self.rendezvous).run(linked, calls)
@@ -185,8 +274,8 @@ def _found(given: Any) -> tuple[ClusterResolver, Cluster | None]:
     spec = resolver.cluster_spec()
     if len(_workers(spec)) > 1 and (resolver.task_type is None or resolver.task_id is None):
         raise InvalidArgumentError(
-            f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or pass "
-            "the sd.Cluster itself to drive all workers from here."
+            f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or "
+            "pass the sd.Cluster itself to drive all workers from here."
         )
     if resolver.task_type is not None and resolver.task_type not in ("chief", "worker"):
         raise InvalidArgumentError(f"A task of type {resolver.task_type!r} does not train; make the strategy on chief and workers only.")

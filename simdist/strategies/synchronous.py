@@ -35,6 +35,7 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.step import ReplicaStep
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
@@ -73,6 +74,7 @@ class SynchronousStrategy(Strategy):
     """
 
     spare = 0
+    shrinks = False  # whether replicas may leave: what was meant for them is dropped
 
     def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
         here = active_context().locals.get("here")
@@ -146,6 +148,15 @@ class SynchronousStrategy(Strategy):
         """Whether this program saves checkpoints."""
         return self.ranks.start == 0
 
+    @property
+    def gradient_policy(self) -> GradientPolicy:
+        """What becomes of the replicas' gradients."""
+        options = self.options
+        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.goes_alone)
+
+    goes_alone = False
+    """Whether each replica changes trained variables of its own, and they are brought together only now and then."""
+
     # -- variables ------------------------------------------------------------------------------------------------
 
     def place(self, variable: Variable, value: Any) -> Placement:
@@ -157,6 +168,11 @@ class SynchronousStrategy(Strategy):
             for number, cell in enumerate(cells):
                 self.store.layout.add(cell, value * 0 if summed and number else value)
             return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.read_across)
+        if self.goes_alone and variable.trainable:
+            cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
+            for cell in cells:
+                self.store.layout.add(cell, value)
+            return Placement(cells, self.store, "replicas", "mean", separate=self._separate)
         cell = Cell(variable.name, variable.aval, self.local_members[0].task.name, places=self.variable_places(places))
         self.store.layout.add(cell, value)
         return Placement([cell], self.store, separate=self._separate)
@@ -232,8 +248,11 @@ class SynchronousStrategy(Strategy):
                 programs = self._editions(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
-        if strange:
+        if strange and not self.shrinks:
             raise _wrong_number(strange[0], len(self.local_members))
+        return self._run(fn, calls, programs)
+
+    def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         linked = self._link(programs)
         for program, member in zip(linked, self.local_members, strict=True):
             program.require_memory(member.task.processors[member.place].memory)
@@ -245,12 +264,12 @@ class SynchronousStrategy(Strategy):
             raise
         return StepOutcome(self, linked, bundles)
 
-    def eagerly(self, fn: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> Any:
+    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
         linked = len(self.linked)
         try:
-            return self.step(step, args, {}).value()
+            return self.step(step, (), {}).value()
         finally:
             # It never runs again: what was made for it goes.
             self.editions.pop(id(step), None)
@@ -263,7 +282,7 @@ class SynchronousStrategy(Strategy):
 
     def _editions(self, fn: StepFunction) -> Editions:
         if id(fn) not in self.editions:
-            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.options))
+            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
         return self.editions[id(fn)][1]
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
@@ -293,8 +312,8 @@ class SynchronousStrategy(Strategy):
             raise context.TakeOver(next(iter(owners.values())))
         foreign = next(variable for variable in used if variable.placement.store is not self.store)
         raise FailedPreconditionError(
-            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but {program.name} "
-            f"runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
+            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but "
+            f"{program.name} runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
         )
 
 

@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients: packed, so that few large messages travel instead of many small ones.
+"""The sum of the replicas' gradients: packed, so that few large messages travel instead of many small ones, and compressed.
 
 Gradients are packed in reverse order, because those of the last layers are known first: their pack can travel while the
 others are still being computed.
@@ -11,37 +11,53 @@ Taught in lesson 03.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
-from simdist.collectives.packing import group_by_size, split_in_packs
+from simdist.collectives.packing import pack_gradients, split_in_packs
 from simdist.program.tracing import Tracer
 from simdist.program.values import aval_of
 
-__all__ = ["summed_over_replicas"]
+__all__ = ["GradientPolicy", "summed_over_replicas"]
+
+
+@dataclass(frozen=True)
+class GradientPolicy:
+    """What becomes of the gradients of several replicas.
+
+    Args:
+        bytes_per_pack: a new pack begins after one that has more bytes than this; 0: one pack for each dtype.
+        num_packs: above 1: all gradients end to end, cut into so many equal parts.
+        compression: what makes them smaller on their way; None for nothing.
+        local: True: they are not added at all, because each replica takes steps of its own.
+    """
+
+    bytes_per_pack: int = 0
+    num_packs: int = 1
+    compression: Any = None
+    local: bool = False
 
 
 def summed_over_replicas(tracer: Tracer, gradients: Sequence[Any]) -> list[Any]:
     """The sums of gradients over all replicas of the step that is being traced.
 
     Args:
-        tracer: of the step; its options say how gradients are packed.
+        tracer: of the step; its options are the `GradientPolicy`.
         gradients: of this replica, in the order of the variables.
     """
-    options = tracer.options
-    if getattr(options, "num_packs", 1) > 1:
-        return _in_equal_packs(tracer, gradients, options.num_packs)
-    numbers = list(reversed(range(len(gradients))))
-    sizes = [aval_of(gradients[number]).size_bytes for number in numbers]
+    policy: GradientPolicy = tracer.options or GradientPolicy()
+    if policy.local:
+        # Losses are shares of the global batch; a replica that goes on alone takes its own share for the whole.
+        return [gradient * tracer.num_replicas for gradient in gradients]
+    if policy.num_packs > 1:
+        return _in_equal_packs(tracer, gradients, policy.num_packs)
     sums: list[Any] = list(gradients)
-    limit = getattr(options, "bytes_per_pack", 0)
-    start = 0
-    for pack in group_by_size(sizes, limit) if sizes else []:
-        chosen = numbers[start : start + len(pack)]
-        start += len(pack)
-        totals = tracer.collective("all_reduce", [gradients[number] for number in chosen], label="gradients")
-        for number, total in zip(chosen, totals, strict=True):
+    avals = [aval_of(gradient) for gradient in gradients]
+    for pack in pack_gradients([aval.size_bytes for aval in avals], [aval.dtype for aval in avals], policy.bytes_per_pack):
+        totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients")
+        for number, total in zip(pack, totals, strict=True):
             sums[number] = total
     return sums
 
@@ -49,10 +65,9 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[Any]) -> list[Any]:
 def _in_equal_packs(tracer: Tracer, gradients: Sequence[Any], num_packs: int) -> list[Any]:
     """All gradients end to end, cut into equal parts."""
     flat = jnp.concatenate([gradient.reshape(-1) for gradient in gradients])
-    edges = split_in_packs(flat.size, num_packs)
     parts: list[Any] = []
     start = 0
-    for length in edges:
+    for length in split_in_packs(flat.size, num_packs):
         parts += tracer.collective("all_reduce", [flat[start : start + length]], label="gradients")
         start += length
     total, start = jnp.concatenate(parts), 0

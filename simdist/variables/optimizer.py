@@ -19,8 +19,9 @@ import jax.numpy as jnp
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.tracing import active_tracer
+from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import Aval
+from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import summed_over_replicas
 from simdist.variables.shadow import Shadow, keras_shadow, optax_shadow
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
@@ -118,7 +119,7 @@ class Optimizer:
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
         self._rules: dict[tuple[int, ...], OptimizerRule] = {}
-        self._variables: list[Variable] = []
+        self._compressed: dict[Any, CompressedSum] = {}
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], skip_gradients_aggregation: bool = False) -> None:
         """Update variables by their gradients; in a step, an operation of the program.
@@ -139,12 +140,19 @@ class Optimizer:
         variables = [variable for _, variable in pairs]
         gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
-            gradients = summed_over_replicas(tracer, gradients)
+            gradients = self._summed(tracer, gradients, variables)
         key = tuple(map(id, variables))
         if key not in self._rules:
             self._rules[key] = OptimizerRule(self.wrapped, variables)
-            self._variables = variables
         tracer.update(self._rules[key], variables, self._clipped(gradients))
+
+    def _summed(self, tracer: Tracer, gradients: list[Any], variables: list[Variable]) -> list[Any]:
+        compression = getattr(tracer.options, "compression", None)
+        if compression is None or tracer.options.local:
+            return summed_over_replicas(tracer, gradients)
+        if compression not in self._compressed:
+            self._compressed[compression] = CompressedSum(compression)
+        return self._compressed[compression].sums(tracer, gradients, variables)
 
     def _clipped(self, gradients: list[Any]) -> list[Any]:
         clip = getattr(self.wrapped, "_clip_gradients", None)

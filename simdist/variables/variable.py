@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.core
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -247,9 +249,6 @@ class Variable(Scatter, VariableHandle):
 
 def _first_value(name: str, given: Any, dtype: Any) -> Any:
     """The number itself, also where a variable is made by a step that is being traced."""
-    import jax
-    import jax.core
-
     with jax.ensure_compile_time_eval():
         value = given() if callable(given) else given
         if isinstance(getattr(value, "value", value), jax.core.Tracer):
@@ -262,7 +261,6 @@ def _first_value(name: str, given: Any, dtype: Any) -> Any:
 
 def canonical(value: Any, dtype: Any = None) -> Any:
     """A JAX array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
-    import jax
     import jax.numpy as jnp
 
     value = snapshot(getattr(value, "value", value))

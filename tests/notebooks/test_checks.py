@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,62 @@ def test_schedule_problem_says_what_is_wrong(checks: Any, transfers: Any, words:
 
 def test_schedule_problem_accepts_recursive_doubling(checks: Any) -> None:
     assert checks.schedule_problem(SWAPS, num_ranks=4, most_steps=2) is None
+
+
+# -- of lesson 02 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (64, "64 it is still 36 microseconds slower"),
+        (100, "not a power of two"),
+        (8, "from 16 to 16,384"),
+        ("128", "not a power of two"),
+        (256, "128 is enough"),
+    ],
+)
+def test_first_power_of_two_says_what_is_wrong(checks: Any, answer: Any, words: str) -> None:
+    assert words in checks.first_power_of_two(lambda size: size - 100.0)(answer)
+
+
+@pytest.mark.parametrize(("answer", "threshold"), [(128, 100.0), (16, 10.0), (16_384, 16_000.0)])
+def test_first_power_of_two_accepts_only_the_first(checks: Any, answer: int, threshold: float) -> None:
+    check = checks.first_power_of_two(lambda size: size - threshold)
+    accepted = [size for size in (2**power for power in range(4, 15)) if check(size) is None]
+    assert accepted == [answer]
+
+
+def gradient_of_five(average: Any, devices: int) -> float:
+    """The sum over the replicas of what each makes of its own examples."""
+    losses = [0.0, 0.0, 0.0, 0.0, 1.0]
+    edges = {1: (0, 5), 2: (0, 3, 5), 3: (0, 2, 4, 5)}[devices]
+    return float(sum(average(losses[start:stop]) for start, stop in pairwise(edges)))
+
+
+def test_gives_gradient_accepts_division_by_the_global_batch(checks: Any) -> None:
+    assert checks.gives_gradient(gradient_of_five, 0.2)(lambda losses: sum(losses) / 5) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.mean, "on 2 devices the gradient is 0.500 instead of 0.200"),
+        (lambda losses: np.mean(losses) / 2, "on 1 device the gradient is 0.100"),
+        (0.2, "cannot be called"),
+    ],
+)
+def test_gives_gradient_says_what_is_wrong(checks: Any, answer: Any, words: str) -> None:
+    assert words in checks.gives_gradient(gradient_of_five, 0.2)(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [(2, "1.50 times as long, not 2"), (0.5, "not a factor"), ("3", "not a factor"), (True, "not a")]
+)
+def test_makes_ratio_says_what_is_wrong(checks: Any, answer: Any, words: str) -> None:
+    assert words in checks.makes_ratio(lambda factor: 0.5 + factor / 2, 2.0)(answer)
+
+
+@pytest.mark.parametrize("answer", [3, 3.05, np.float64(2.95)])
+def test_makes_ratio_accepts_what_is_close(checks: Any, answer: Any) -> None:
+    assert checks.makes_ratio(lambda factor: 0.5 + factor / 2, 2.0)(answer) is None

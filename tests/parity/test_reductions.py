@@ -401,11 +401,12 @@ def test_b180_b181_values_of_workers_with_a_main_each(devices: int) -> None:
             float(strategy.reduce(SUM, jnp.asarray(mine), axis=None)),
             float(strategy.reduce(MEAN, jnp.asarray(mine), axis=None)),
             strategy.gather(values, axis=0).tolist(),
+            float(strategy.reduce(SUM, own, axis=None)),
         ]
 
     with sd.Cluster({"worker": 2}) as cluster:
         launched = cluster.launch(main)
         launched.join()
         total = 3.0 * devices
-        expected = [5 + total, total, [total, total], 1.5, 3.0, 1.5, [1.0] * 2 * devices + [2.0] * 2 * devices]
+        expected = [5 + total, total, [total, total], 1.5, 3.0, 1.5, [1.0] * 2 * devices + [2.0] * 2 * devices, total]
         assert launched.results == {"worker:0": expected, "worker:1": expected}

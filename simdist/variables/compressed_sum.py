@@ -1,0 +1,103 @@
+"""The sum of the replicas' gradients, compressed on its way; each replica remembers what it has not sent yet.
+
+Messages that can be added travel by an all-reduce, others by an all-gather (`simdist.collectives.compression`). PowerSGD
+needs two all-reduces, one for each factor. What a replica keeps from step to step is a variable of its own (ON_READ, never
+combined), so it survives like everything else, and a step that fails leaves it as it was.
+
+Taught in lesson 03.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from simdist.collectives.power_sgd import PowerSGD
+from simdist.errors import InvalidArgumentError
+from simdist.program.tracing import Tracer
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.variable import Variable
+
+__all__ = ["CompressedSum"]
+
+
+class CompressedSum:
+    """Sums of gradients under one compressor; made once for each optimizer, because it keeps the residuals.
+
+    Args:
+        compressor: from `simdist.collectives.compression`, or `PowerSGD`.
+
+    Raises:
+        InvalidArgumentError: something else.
+    """
+
+    def __init__(self, compressor: Any) -> None:
+        if not hasattr(compressor, "compress") or not hasattr(compressor, "bytes_on_wire"):
+            raise InvalidArgumentError(
+                f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2)."
+            )
+        self.compressor = compressor
+        self._states: dict[int, tuple[Any, list[Variable]]] = {}
+
+    def sums(self, tracer: Tracer, gradients: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
+        """What the replicas' compressed gradients add up to.
+
+        Args:
+            tracer: of the step.
+            gradients: of this replica.
+            variables: that they belong to.
+        """
+        states = [self._state(variable, tracer) for variable in variables]
+        exchange = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages
+        sums, new_states = exchange(tracer, list(gradients), states)
+        for variable, state in zip(variables, new_states, strict=True):
+            for own, value in zip(self._states[id(variable)][1], jax.tree_util.tree_leaves(state), strict=True):
+                tracer.update("assign", [own], [value])
+        return sums
+
+    def _state(self, variable: Variable, tracer: Tracer) -> Any:
+        """What this replica remembers for a variable."""
+        if id(variable) not in self._states:
+            with jax.ensure_compile_time_eval():
+                leaves, structure = jax.tree_util.tree_flatten(self.compressor.initial_state(variable.shape, variable.dtype))
+                self._states[id(variable)] = (structure, [_own_variable(variable, number, leaf) for number, leaf in enumerate(leaves)])
+        structure, own = self._states[id(variable)]
+        return jax.tree_util.tree_unflatten(structure, [tracer.read(part) for part in own])
+
+    def _messages(self, tracer: Tracer, gradients: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
+        made = [self.compressor.compress(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
+        leaves, structure = jax.tree_util.tree_flatten([message for message, _ in made])
+        if self.compressor.collective == "all_reduce":
+            received = [tracer.collective("all_reduce", leaves, label="gradients")]
+        else:
+            received = tracer.collective("all_gather", leaves, label="gradients")
+        sums: list[Any] = [None] * len(gradients)
+        for part in received:
+            for number, message in enumerate(jax.tree_util.tree_unflatten(structure, part)):
+                whole = self.compressor.decompress(message, gradients[number].shape, gradients[number].dtype)
+                sums[number] = whole if sums[number] is None else sums[number] + whole
+        return sums, [state for _, state in made]
+
+    def _low_rank(self, tracer: Tracer, gradients: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Both factors are means over the replicas; the sum is as many times the mean as there are replicas."""
+        power, count = self.compressor, tracer.num_replicas
+        lefts = [power.left(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
+        lefts = [total / count for total in tracer.collective("all_reduce", lefts, label="gradients")]
+        rights = [power.right(g, state, left) for g, state, left in zip(gradients, states, lefts, strict=True)]
+        matrices = [number for number, gradient in enumerate(gradients) if gradient.ndim >= 2]
+        means = dict(zip(matrices, tracer.collective("all_reduce", [rights[n][1] for n in matrices], label="gradients"), strict=True))
+        sums: list[Any] = []
+        new: list[Any] = []
+        for number, (gradient, state) in enumerate(zip(gradients, states, strict=True)):
+            columns, right = rights[number]
+            mean, after = power.finish(gradient, state, columns, means[number] / count if number in means else right)
+            sums.append(mean * count)
+            new.append(after)
+        return sums, new
+
+
+def _own_variable(variable: Variable, number: int, value: Any) -> Variable:
+    on_read, none = VariableSynchronization.ON_READ, VariableAggregation.NONE
+    return Variable(value, f"{variable.name}/residual_{number}", trainable=False, synchronization=on_read, aggregation=none)
