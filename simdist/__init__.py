@@ -24,7 +24,7 @@ from simdist.runtime.server import Server
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
-from simdist.strategies.context import get_replica_context, get_strategy, has_strategy, in_cross_replica_context
+from simdist.strategies.context import experimental_set_strategy, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
 from simdist.strategies.cross_device import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from simdist.strategies.mirrored import MirroredStrategy
 from simdist.strategies.multi_worker_mirrored import MultiWorkerMirroredStrategy
@@ -84,6 +84,7 @@ __all__ = [
     "check_numerics",
     "debug",
     "errors",
+    "experimental_set_strategy",
     "function",
     "get_replica_context",
     "get_strategy",

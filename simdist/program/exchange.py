@@ -14,7 +14,7 @@ What is exchanged together is one operation: `operands` of one replica, and `out
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -22,9 +22,10 @@ import jax.core
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
 
+from simdist.errors import FailedPreconditionError
 from simdist.program.values import Aval, num_bytes
 
-__all__ = ["EXCHANGE", "Exchange", "bind_exchange"]
+__all__ = ["EXCHANGE", "Exchange", "bind_exchange", "require_outside_of_inner_programs"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,31 @@ def _avals(*_: Any, exchange: Exchange) -> list[Any]:
 def bind_exchange(exchange: Exchange, operands: Sequence[Any]) -> list[Any]:
     """Put an exchange into the trace that the operands belong to."""
     return list(_exchange.bind(*operands, exchange=exchange))
+
+
+def require_outside_of_inner_programs(jaxpr: Any) -> None:
+    """Exchanges must stand in the step itself: those inside a loop, a branch or a compiled function cannot be cut out of it.
+
+    Raises:
+        FailedPreconditionError: one stands inside.
+    """
+    for eqn in jaxpr.eqns:
+        for inner in _inner_jaxprs(eqn):
+            if any(other.primitive is _exchange for other in inner.eqns):
+                raise FailedPreconditionError(
+                    f"Replicas meet (all_reduce, all_gather, merge_call or an aggregated assignment) inside a jax {eqn.primitive.name}. "
+                    "Take the exchange out of it: exchange what it returns, or write the loop in Python. A function under @sd.function may "
+                    "be called inside a step."
+                )
+            require_outside_of_inner_programs(inner)
+
+
+def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    for value in eqn.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            inner = getattr(item, "jaxpr", item)
+            if hasattr(inner, "eqns"):
+                yield inner
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
+from simdist.program.exchange import require_outside_of_inner_programs
 from simdist.program.operations import Program
 from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
 from simdist.program.tracing import Tracer, active_tracer
@@ -92,6 +93,7 @@ class StepFunction:
         self.seconds = seconds
         self.name = name or getattr(fn, "__name__", "step")
         self.traces = 0
+        self.made: list[Any] = []  # variables that the step's Python has made
         self._programs: dict[tuple[Any, ...], list[Program]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,10 +137,21 @@ class StepFunction:
         known.append(program)
         return program
 
-    def trace(self, call: BoundCall, rank: int = 0, num_replicas: int = 1, agreed: Sequence[Any] = (), options: Any = None) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`)."""
+    def trace(
+        self,
+        call: BoundCall,
+        rank: int = 0,
+        num_replicas: int = 1,
+        agreed: Sequence[Any] = (),
+        options: Any = None,
+        shared: Sequence[bool] = (),
+        told: list[Any] | None = None,
+    ) -> Program:
+        """Run the step's Python once, as a replica (see `Tracer`); `told` is filled with the constants that the replica hands over."""
         self.traces += 1
         tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place), rank, num_replicas, agreed, options)
+        tracer.made = self.made
+        tracer.shared, tracer.told = shared, told if told is not None else []
         kept = _Results()
         structures: list[Any] = []
 
@@ -157,6 +170,8 @@ class StepFunction:
             return kept.sort(results)
 
         closed = tracer.trace(step)
+        if tracer.exchanges:
+            require_outside_of_inner_programs(closed.jaxpr)
 
         program = replace(
             cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),

@@ -107,9 +107,10 @@ def per_replica(values: Sequence[Any]) -> Any:
 
 
 def _one_or_each(parts: Sequence[Any]) -> Any:
-    if not isinstance(parts[0], OwnResult):
+    if not any(isinstance(part, OwnResult) for part in parts):
         return parts[0]
-    values = [part.value for part in parts]
+    # An array at one replica may be None at another, which is not spread.
+    values = [part.value if isinstance(part, OwnResult) else part for part in parts]
     same = not hasattr(values[0], "dtype") and all(value is values[0] or value == values[0] for value in values)
     return values[0] if same else PerReplica(values)
 
@@ -132,5 +133,6 @@ def spread(structure: Any) -> Any:
     if tracer.num_replicas == 1:
         return structure
     # Where the step asked which replica it is, anything may differ among them.
-    anything = tracer.knows_itself
-    return jax.tree_util.tree_map(lambda leaf: OwnValue(tracer, leaf) if hasattr(leaf, "dtype") or anything else leaf, structure)
+    return jax.tree_util.tree_map(
+        lambda leaf: OwnValue(tracer, leaf) if hasattr(leaf, "dtype") or tracer.differs(leaf) else leaf, structure
+    )

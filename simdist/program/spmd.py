@@ -13,6 +13,7 @@ Source of the term: Darema et al., A Single-Program-Multiple-Data computational 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
@@ -64,8 +65,17 @@ class Editions:
     def _agreed(self, calls: Sequence[BoundCall]) -> list[Program]:
         """Trace until every replica knows what the others give."""
         agreed: list[list[tuple[Aval, ...]]] = []
+        shared: list[bool] = []
         for _ in range(MOST_ROUNDS):
-            programs = self._trace(calls, agreed)
+            try:
+                programs = self._trace(calls, agreed, shared)
+            except Exception:
+                # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
+                known = self._shared(calls, agreed, shared)
+                if known == shared:
+                    raise
+                shared = known
+                continue
             found = self._found(programs)
             self._require_meeting(programs)
             if all(len(set(given)) == 1 or (number < len(agreed) and agreed[number] == given) for number, given in enumerate(found)):
@@ -75,7 +85,18 @@ class Editions:
             f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
         )
 
-    def _trace(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]]) -> list[Program]:
+    def _shared(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[bool]:
+        """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
+        if self.num_replicas == 1 or len(calls) < self.num_replicas:
+            return shared
+        told: list[list[Any]] = []
+        for place, call in enumerate(calls):
+            told.append([])
+            with suppress(Exception):
+                self.fn.trace(call, self.first_rank + place, self.num_replicas, agreed, self.options, shared, told[-1])
+        return [all(_equal(constant, given[0]) for constant in given) for given in zip(*told, strict=False)]
+
+    def _trace(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:
         programs: list[Program] = []
         for place, call in enumerate(calls):
             same = [
@@ -83,7 +104,8 @@ class Editions:
                 for program in programs
                 if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
             ]
-            programs.append(same[0] if same else self.fn.trace(call, self.first_rank + place, self.num_replicas, agreed, self.options))
+            rank = self.first_rank + place
+            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, agreed, self.options, shared))
         return programs
 
     def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
@@ -113,6 +135,13 @@ class Editions:
                         f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
                         "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
                     )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return one is other or (type(one) is type(other) and bool(one == other))
+    except Exception:
+        return False
 
 
 # A gather whose shapes depend on an earlier gather needs one round more.

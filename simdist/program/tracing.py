@@ -63,6 +63,9 @@ class Tracer:
         knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
+        told: constants that the replica has handed to code across the replicas, in order.
+        shared: which of these all replicas are known to have alike.
+        made: the variables that the step has made, whichever replica was traced first.
     """
 
     def __init__(
@@ -86,6 +89,10 @@ class Tracer:
         self.asked_rank = self.knows_itself = False
         self.in_replica = False
         self.global_rows: dict[int, int] = {}
+        self.shared: Sequence[bool] = ()
+        self.told: list[Any] = []
+        self.made: list[Any] = []
+        self._num_made = 0
         self._outer: Any = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -171,6 +178,28 @@ class Tracer:
         """Which replica this is. Whoever asks gets a trace for this replica alone."""
         self.asked_rank = self.knows_itself = True
         return self._rank
+
+    def differs(self, constant: Any) -> bool:
+        """Whether a constant that this replica hands to code across the replicas may be another one elsewhere."""
+        if not self.knows_itself:
+            return False
+        number = len(self.told)
+        self.told.append(constant)
+        return number >= len(self.shared) or not self.shared[number]
+
+    def twin_of(self, variable: Any) -> Any:
+        """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
+        number, self._num_made = self._num_made, self._num_made + 1
+        if number == len(self.made):
+            self.made.append(variable)
+            return None
+        twin = self.made[number]
+        if (twin.shape, twin.dtype) != (variable.shape, variable.dtype):
+            raise InvalidArgumentError(
+                f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made "
+                f"{twin.name!r} with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before."
+            )
+        return twin
 
     def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "") -> list[Any]:
         """Exchange arrays with the other replicas (see `simdist.program.exchange`).

@@ -46,6 +46,7 @@ class Store:
             UnavailableError: a task that held a part of it has died.
         """
         placement: Placement = variable.placement
+        self._require_own(variable)
         self.observed(variable.name)
         if placement.across is not None:
             return placement.across(variable)
@@ -78,12 +79,18 @@ class Store:
         """Assign to variables, or add to them, at once."""
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
+            self._require_own(variable)
             summed = placement.combine == "sum"
             if summed and rule == "add":
                 raise increment_of_sum(variable)
             for cell in placement.cells:
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
                 self._change(rule, cell, _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync) if summed else part)
+
+    def _require_own(self, variable: Any) -> None:
+        """No replica of another strategy may look or assign."""
+        if self.strategy is not None:
+            self.strategy.require_own_run(variable)
 
     def _change(self, rule: str, cell: Cell, operand: Any) -> None:
         group = cell.group

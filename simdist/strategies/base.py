@@ -110,6 +110,11 @@ class Strategy:
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
+        tracer = active_tracer()
+        twin = None if tracer is None else tracer.twin_of(variable)
+        if twin is not None:
+            variable.placement = twin.placement
+            return
         layout = self.store.layout
         before = len(layout.groups)
         try:
@@ -197,6 +202,19 @@ class Strategy:
             result = fn(*self._own(list(args)), **self._own(kwargs or {}))
         return spread(result) if active_tracer() is not None else result
 
+    def require_own_run(self, variable: Any) -> None:
+        """A variable of this strategy is used; raise if that happens in a replica of another one.
+
+        Raises:
+            FailedPreconditionError: it does.
+        """
+        running = context.running_strategy()
+        if running is not None and running is not self and not context.is_default(self):
+            raise FailedPreconditionError(
+                f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of "
+                f"{running!r}. Make the variable in that strategy's scope."
+            )
+
     def _own(self, arguments: Any) -> Any:
         """What one replica gets of these arguments."""
         tracer = active_tracer()
@@ -234,7 +252,8 @@ class Strategy:
             FailedPreconditionError: called inside `run`.
         """
         context.require_cross_replica("strategy.reduce")
-        return reduction.reduce(reduce_op_of(reduce_op), value, axis, self.num_replicas_in_sync)
+        context.require_stepping(self)
+        return reduction.reduce(reduce_op_of(reduce_op), self._each(value), axis, self.num_replicas_in_sync)
 
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along an axis, in the order of the replicas; lengths along it may differ.
@@ -244,10 +263,25 @@ class Strategy:
             FailedPreconditionError: called inside `run`.
         """
         context.require_cross_replica("strategy.gather")
-        return reduction.gather(value, axis)
+        context.require_stepping(self)
+        return reduction.gather(self._each(value), axis)
+
+    def _each(self, value: Any) -> Any:
+        """A structure with a `PerReplica` in place of each variable of which every replica has a value of its own."""
+        tracer = active_tracer()
+
+        def values(leaf: Any) -> Any:
+            variable = getattr(leaf, "simdist_variable", leaf)
+            placement = getattr(variable, "placement", None)
+            if placement is None or placement.spread != "replicas" or placement.store is not self.store:
+                return leaf
+            return PerReplica(self.local_results(leaf)) if tracer is None else OwnValue(tracer, tracer.read(variable))
+
+        return jax.tree_util.tree_map(values, value, is_leaf=lambda x: isinstance(x, PerReplica))
 
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""
+        context.require_stepping(self)
         leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
@@ -255,11 +289,14 @@ class Strategy:
         return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, place) for leaf in leaves]) for place in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
-        """A variable of which each replica has a value of its own gives all of them."""
-        placement = getattr(value, "placement", None)
-        if placement is None or placement.spread != "replicas":
+        """A variable gives the value that each replica has, its own or a copy."""
+        variable = getattr(value, "simdist_variable", value)
+        placement = getattr(variable, "placement", None)
+        if placement is None or placement.store is not self.store:
             return (value,)
-        return tuple(placement.store.cell_value(value, cell) for cell in placement.cells)
+        if placement.spread == "replicas":
+            return tuple(self.store.cell_value(variable, cell) for cell in placement.cells)
+        return (value,) if len(self.ranks) == 1 else (self.store.look(variable),) * len(self.ranks)
 
     # -- in a replica ---------------------------------------------------------------------------------------------
 

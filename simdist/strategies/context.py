@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.tracing import active_tracer
 from simdist.simulation.task_context import active_context
 
-__all__ = ["ReplicaContext", "TakeOver", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "scope_hooks"]
+__all__ = [
+    "ReplicaContext",
+    "TakeOver",
+    "experimental_set_strategy",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "in_cross_replica_context",
+    "scope_hooks",
+]
 
 # What else must happen while a scope is open; Keras' adoption of variables registers itself here.
 scope_hooks: list[Callable[[Any], AbstractContextManager[Any]]] = []
@@ -158,21 +167,33 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
 
 
 def has_strategy() -> bool:
-    """Whether a strategy's scope is open."""
-    return bool(active_context().strategies)
+    """Whether a strategy was chosen: its scope is open, or code runs inside its `run`."""
+    running = running_strategy()
+    return bool(active_context().strategies) or (running is not None and not is_default(running))
+
+
+def running_strategy() -> Any:
+    """The strategy whose `run` is under way, also across its replicas in a `merge_call`; None outside."""
+    contexts = active_context().locals.get("replica_contexts") or ()
+    return next((entry.strategy for entry in reversed(contexts) if entry is not None), None)
 
 
 def get_strategy() -> Any:
-    """The strategy whose scope is open, or in whose step code runs; else the default one: one replica, on this machine."""
-    contexts = active_context().locals.get("replica_contexts")
-    if contexts and contexts[-1] is not None:
-        return contexts[-1].strategy
+    """The strategy whose scope is open, or in whose `run` code runs; else the default one: one replica, on this machine."""
+    running = running_strategy()
+    if running is not None:
+        return running
     stack = active_context().strategies
     if stack:
         return stack[-1]
     if not _default:
         _default.append(_make_default[0]())
     return _default[0]
+
+
+def is_default(strategy: Any) -> bool:
+    """Whether it is the strategy of those who have chosen none."""
+    return bool(_default) and strategy is _default[0]
 
 
 def register_default(make: Callable[[], Any]) -> None:
@@ -187,6 +208,33 @@ def get_replica_context() -> ReplicaContext | None:
         return contexts[-1]
     here = active_context().locals.get("stepping")
     return None if has_strategy() or here is not None else ReplicaContext(get_strategy())
+
+
+def experimental_set_strategy(strategy: Any) -> None:
+    """Choose the strategy of all that follows, as if its scope were open from here on; None ends that.
+
+    Raises:
+        FailedPreconditionError: called inside a scope.
+
+    Example:
+        >>> import simdist as sd
+        >>> sd.experimental_set_strategy(sd.MirroredStrategy(2))
+        >>> sd.get_strategy().num_replicas_in_sync
+        2
+        >>> sd.experimental_set_strategy(None)
+    """
+    here = active_context()
+    chosen: ExitStack | None = here.locals.get("chosen_strategy")
+    if len(here.strategies) > (chosen is not None) or here.locals.get("replica_contexts"):
+        raise FailedPreconditionError(
+            "experimental_set_strategy was called inside a strategy's scope. Call it before, or use `with strategy.scope():`."
+        )
+    if chosen is not None:
+        chosen.close()
+        here.locals["chosen_strategy"] = None
+    if strategy is not None:
+        here.locals["chosen_strategy"] = scope = ExitStack()
+        scope.enter_context(strategy.scope())
 
 
 def in_cross_replica_context() -> bool:

@@ -46,6 +46,17 @@ class CrossDeviceOps:
         """`reduce` for several (value, destinations)."""
         return [self.reduce(reduce_op, value, destinations) for value, destinations in value_destination_pairs]
 
+    def broadcast(self, tensor: Any, destinations: Any) -> Any:
+        """The value at each of several devices, as a `PerReplica`; at a single one, the value itself."""
+        count = len(
+            destinations.values
+            if isinstance(destinations, PerReplica)
+            else [destinations]
+            if isinstance(destinations, str)
+            else destinations
+        )
+        return tensor if count == 1 else PerReplica([tensor] * count)
+
 
 class _Packed(CrossDeviceOps):
     """Operations that cut what they reduce into packs.

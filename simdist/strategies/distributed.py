@@ -17,7 +17,9 @@ import jax
 from simdist.data import Batch, Dataset, DistributedInput, FunctionInput, InputOptions
 from simdist.data.distributed import InputView
 from simdist.data.pace import Pace
+from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import PerReplica
+from simdist.program.tracing import active_tracer
 
 __all__ = ["DistributedDataset", "DistributedIterator"]
 
@@ -209,6 +211,14 @@ class DistributedIterator:
         return self
 
     def __next__(self) -> Any:
+        tracer = active_tracer()
+        if tracer is not None:
+            raise InvalidArgumentError(
+                "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
+                "strategy.run(fn, args=(next(iterator),))."
+                if tracer.in_replica
+                else "A step reached for an iterator that it was not given. Give it as an argument: step(iterator)."
+            )
         if not self.has_next():
             raise StopIteration
         parts = [view.next_batch() for view in self.views]

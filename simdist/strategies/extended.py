@@ -90,6 +90,7 @@ class StrategyExtended:
             FailedPreconditionError: called inside `run`, other than in a `merge_call`.
         """
         context.require_cross_replica("extended.update")
+        context.require_stepping(self.strategy)
         return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)
 
     def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:

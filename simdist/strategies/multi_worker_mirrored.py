@@ -94,6 +94,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         super().__init__(cluster, communication_options)
         self._check_backups(backup_workers)
         self.elastic = self._elastic(on_failure)
+        self.shrinks = self.elastic is not None
         self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
         if self.launched and self.num_replicas_in_sync > 1:
             assert self.task_name is not None
@@ -176,7 +177,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         op = reduce_op_of(reduce_op)
         if active_tracer() is None:
             return self.eagerly(lambda: self.reduce(op, value, axis), "reduce")
-        return super().reduce(op, self._as_own(op, value), axis)
+        return super().reduce(op, self._as_own(op, self._each(value)), axis)
 
     def gather(self, value: Any, axis: int) -> Any:
         """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""

@@ -17,7 +17,7 @@ class OneDeviceStrategy(SynchronousStrategy):
     """All variables and all computation on one device.
 
     Args:
-        device: its name, for people; default "cpu:0".
+        device: its name; default "cpu:0", the machine's own processor.
 
     Raises:
         InvalidArgumentError: no device, or several.
@@ -37,6 +37,9 @@ class OneDeviceStrategy(SynchronousStrategy):
             raise InvalidArgumentError(f"device={device!r} must name one device, for example 'cpu:0'.")
         self.device = names[0]
         super().__init__()
+
+    def replica_places(self) -> list[str]:
+        return [self.home if self.device == "cpu:0" else f"{self.home}/{self.device}"]
 
 
 register_default(OneDeviceStrategy)

@@ -66,14 +66,13 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
         return _exchanged(value.tracer, op, jnp.asarray(value.own), axis)
     if isinstance(value, PerReplica):
         return _added(op, [jnp.asarray(part) for part in value.values], axis)
-    if axis is not None or num_replicas == 1:
-        return _over_axis(op, jnp.asarray(getattr(value, "value", value)), axis) if axis is not None else value
-    if op is ReduceOp.SUM:
+    if op is ReduceOp.SUM and num_replicas > 1:
         raise InvalidArgumentError(
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
             "much. Give what strategy.run returned, or use MEAN."
         )
-    return value
+    value = getattr(value, "value", value)
+    return value if axis is None else _over_axis(op, jnp.asarray(value), axis)
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:

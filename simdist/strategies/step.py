@@ -50,6 +50,7 @@ class ReplicaStep:
         self.fibers: dict[int, Fiber] = {}
         self.late: set[int] = set()
         self.errors: list[BaseException] = []
+        self.failed = self.clock.gate()
 
     def run(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         """The results of the replicas; for one that was dropped, those of another.
@@ -104,13 +105,22 @@ class ReplicaStep:
             fiber.finished.then(lambda _, place=place: self._ended(place))
         try:
             for place in range(len(replicas)):
-                self.clock.wait(self.fibers[place].finished, f"the step of {self.local[place].place}")
+                self._wait_for(place)
+                if self.failed.is_open:
+                    break
         finally:
             self._forget()
         if self.errors:
             raise self.errors[0]
         kept = next(result for result in results if result is not None)
         return [kept if result is None else result for result in results]
+
+    def _wait_for(self, place: int) -> None:
+        """Until a replica has ended, or any has failed: what the others still compute is of no use."""
+        either = self.clock.gate()
+        for gate in (self.fibers[place].finished, self.failed):
+            gate.then(lambda _: either.open())
+        self.clock.wait(either, f"the step of {self.local[place].place}")
 
     def _ended(self, place: int) -> None:
         """A replica has ended; where it failed, no other can go on."""
@@ -127,8 +137,12 @@ class ReplicaStep:
         else:
             return
         self.errors.append(error)
-        if self.rendezvous is not None and not isinstance(fiber.error, TaskKilled) and not fiber.abandoned:
+        # The others learn of a death by themselves, by their connections or a time-out.
+        if isinstance(fiber.error, TaskKilled) or fiber.abandoned:
+            return
+        if self.rendezvous is not None:
             self.rendezvous.break_up(error)
+        self.failed.open()
 
     def _dropped(self, ranks: list[int]) -> None:
         """The step does not wait for these: what they were computing is given up."""
@@ -143,6 +157,8 @@ class ReplicaStep:
     def _forget(self) -> None:
         for place, fiber in self.fibers.items():
             if not fiber.ended and not fiber.dead:
+                member = self.local[place]
+                member.task.processors[member.place].free_s = self.clock.now
                 self.clock.kill(fiber)
             own = self.local[place].task.fibers
             if fiber in own:

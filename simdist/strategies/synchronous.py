@@ -20,7 +20,7 @@ from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
-from simdist.program.per_replica import PerReplica, per_replica
+from simdist.program.per_replica import PerReplica, per_replica, spread
 from simdist.program.spmd import Editions
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
@@ -74,6 +74,7 @@ class SynchronousStrategy(Strategy):
     """
 
     spare = 0
+    shrinks = False  # whether replicas may leave: what was meant for them is dropped
 
     def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
         here = active_context().locals.get("here")
@@ -207,7 +208,7 @@ class SynchronousStrategy(Strategy):
         if differs:
             self._separate(variable)
         result = fn(variable, *self._own(args), **self._own(kwargs))
-        return None if group or result is None else result
+        return None if group or result is None else spread(result)
 
     # -- input ----------------------------------------------------------------------------------------------------
 
@@ -240,12 +241,15 @@ class SynchronousStrategy(Strategy):
             OutOfRangeError: a dataset has run out.
             UnavailableError: a task of a replica has died.
         """
-        calls = [fn.bind(args, kwargs, _resolver(place)) for place in range(len(self.local_members))]
+        strange: list[PerReplica] = []
+        calls = [fn.bind(args, kwargs, _resolver(place, len(self.local_members), strange)) for place in range(len(self.local_members))]
         try:
             with context.stepping(self):
                 programs = self._editions(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
+        if strange and not self.shrinks:
+            raise _wrong_number(strange[0], len(self.local_members))
         return self._run(fn, calls, programs)
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
@@ -263,10 +267,14 @@ class SynchronousStrategy(Strategy):
     def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
+        linked = len(self.linked)
         try:
             return self.step(step, (), {}).value()
         finally:
+            # It never runs again: what was made for it goes.
             self.editions.pop(id(step), None)
+            while len(self.linked) > linked:
+                self.linked.popitem()
 
     def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         """Run a linked program on each replica, side by side in virtual time."""
@@ -294,13 +302,13 @@ class SynchronousStrategy(Strategy):
 
         Raises:
             FailedPreconditionError: the program uses one.
-            TakeOver: it uses only those of one other strategy, and none is in scope: that one should run it.
+            TakeOver: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
         """
         used = [variable for op in program.operations for variable in _variables(op)]
         owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
         if set(owners) <= {id(self.store)}:
             return
-        if len(owners) == 1 and not context.has_strategy():
+        if len(owners) == 1 and not context.has_strategy() and context.is_default(self):
             raise context.TakeOver(next(iter(owners.values())))
         foreign = next(variable for variable in used if variable.placement.store is not self.store)
         raise FailedPreconditionError(
@@ -313,15 +321,26 @@ def _variables(op: Any) -> tuple[Any, ...]:
     return op.variables if isinstance(op, Update) else (op.variable,) if isinstance(op, Read) else ()
 
 
-def _resolver(place: int) -> Callable[[Any], Any]:
+def _resolver(place: int, count: int, strange: list[PerReplica]) -> Callable[[Any], Any]:
+    """What a replica gets of an argument; those with more values than replicas are noted, as another strategy may take the step over."""
+
     def resolve(leaf: Any) -> Any:
         if isinstance(leaf, PerReplica):
             if place >= len(leaf.values):
-                raise InvalidArgumentError(f"A PerReplica of {len(leaf.values)} values was given to a strategy with more replicas.")
+                raise _wrong_number(leaf, count)
+            if len(leaf.values) > count:
+                strange.append(leaf)
             return leaf.values[place]
         return leaf.view(place) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
 
     return resolve
+
+
+def _wrong_number(value: PerReplica, count: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"A PerReplica of {len(value.values)} values was given to a step on {count} replicas. Give one value for each replica; "
+        "strategy.distribute_values_from_function and strategy.run make such values."
+    )
 
 
 def run_local(fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 from simdist.errors import InvalidArgumentError
 from simdist.program.tracing import Tracer
 
-__all__ = ["VariableAggregation", "VariableSynchronization", "combined_read", "replica_write"]
+__all__ = ["VariableAggregation", "VariableSynchronization", "aggregation_of", "combined_read", "replica_write", "synchronization_of"]
 
 
 class VariableAggregation(Enum):
@@ -39,6 +39,35 @@ class VariableSynchronization(Enum):
     NONE = "none"
     ON_WRITE = "on_write"
     ON_READ = "on_read"
+
+
+def synchronization_of(word: Any) -> VariableSynchronization:
+    """When copies are brought together, from the word or the member that a user gave; AUTO is ON_WRITE.
+
+    Raises:
+        InvalidArgumentError: NONE, or no such word.
+    """
+    found = _member(VariableSynchronization, word, "synchronization")
+    if found is VariableSynchronization.NONE:
+        raise InvalidArgumentError("synchronization=NONE is not supported; use AUTO, ON_WRITE or ON_READ.")
+    return VariableSynchronization.ON_WRITE if found is VariableSynchronization.AUTO else found
+
+
+def aggregation_of(word: Any) -> VariableAggregation:
+    """How values are combined, from the word or the member that a user gave.
+
+    Raises:
+        InvalidArgumentError: no such word.
+    """
+    return _member(VariableAggregation, word, "aggregation")
+
+
+def _member(kind: Any, word: Any, argument: str) -> Any:
+    try:
+        return kind(word.lower() if isinstance(word, str) else word)
+    except ValueError:
+        names = ", ".join(kind.__members__)
+        raise InvalidArgumentError(f"{argument}={word!r} is not known; use one of {kind.__name__}.{names}.") from None
 
 
 def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -22,9 +23,12 @@ from simdist.program.values import snapshot
 from simdist.variables.aggregation import (
     VariableAggregation,
     VariableSynchronization,
+    aggregation_of,
     combined_read,
     replica_write,
+    synchronization_of,
 )
+from simdist.variables.scatter import Scatter
 from simdist.variables.state import Cell, PlacementRecord
 
 __all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
@@ -69,7 +73,7 @@ class Placement:
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
-class Variable(VariableHandle):
+class Variable(Scatter, VariableHandle):
     """A tensor that can be read, assigned and trained.
 
     Args:
@@ -81,7 +85,8 @@ class Variable(VariableHandle):
         dtype: default: that of the value, floats as float32 and integers as int32.
 
     Raises:
-        InvalidArgumentError: no initial value, or MEAN for integers.
+        InvalidArgumentError: no initial value or one that only a step knows, MEAN for integers, or an unknown synchronization or
+            aggregation.
 
     Example:
         >>> import simdist as sd
@@ -102,17 +107,13 @@ class Variable(VariableHandle):
     ) -> None:
         if initial_value is None:
             raise InvalidArgumentError(f"The variable {name!r} has no initial_value. Pass an array, or a function that returns one.")
-        synchronization = VariableSynchronization(synchronization)
-        aggregation = VariableAggregation(aggregation)
-        if synchronization is VariableSynchronization.NONE:
-            raise InvalidArgumentError("synchronization=NONE is not supported; use AUTO, ON_WRITE or ON_READ.")
+        synchronization = synchronization_of(synchronization)
+        aggregation = aggregation_of(aggregation)
         self.name = name
         self.synchronization = synchronization
         self.aggregation = aggregation
         self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
-        # A variable may be made while a step is traced: its first value is a number all the same.
-        with jax.ensure_compile_time_eval():
-            value = canonical(initial_value() if callable(initial_value) else initial_value, dtype)
+        value = _first_value(name, initial_value, dtype)
         if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
             raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
@@ -172,7 +173,10 @@ class Variable(VariableHandle):
     def _require_sensible(self, rule: str, operand: Any) -> None:
         tracer = active_tracer()
         summed = self.aggregation is VariableAggregation.SUM and self.synchronization is not VariableSynchronization.ON_READ
-        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and summed and type(operand) in (int, float):
+        if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
+            return
+        # In a step that knows which replica it is, a number may well differ from those of the others.
+        if summed and not tracer.knows_itself and type(operand) in (int, float):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."
@@ -241,6 +245,18 @@ class Variable(VariableHandle):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, on={self.device!r})"
+
+
+def _first_value(name: str, given: Any, dtype: Any) -> Any:
+    """The number itself, also where a variable is made by a step that is being traced."""
+    with jax.ensure_compile_time_eval():
+        value = given() if callable(given) else given
+        if isinstance(getattr(value, "value", value), jax.core.Tracer):
+            raise InvalidArgumentError(
+                f"The initial_value of {name!r} was computed in a step, where it has no number yet. Give a function that computes it, "
+                f"sd.Variable(lambda: ...), or make the variable outside of the step."
+            )
+        return canonical(value, dtype)
 
 
 def canonical(value: Any, dtype: Any = None) -> Any:
