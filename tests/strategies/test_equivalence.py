@@ -42,10 +42,8 @@ def mlp() -> Any:
 
 def cnn() -> Any:
     conv = keras.layers.Conv2D(3, 2, activation="tanh", kernel_initializer=keras.initializers.GlorotUniform(seed=3))
-    return keras.Sequential(
-        [keras.Input((5,)), keras.layers.Reshape((5, 1, 1)), keras.layers.ZeroPadding2D(((0, 0), (0, 1))), conv]
-        + [keras.layers.Flatten(), dense(1, 4)]
-    )
+    image = [keras.layers.Reshape((5, 1, 1)), keras.layers.ZeroPadding2D(((0, 0), (0, 1)))]
+    return keras.Sequential([keras.Input((5,)), *image, conv, keras.layers.Flatten(), dense(1, 4)])
 
 
 def embedding() -> Any:

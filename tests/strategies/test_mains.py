@@ -1,0 +1,252 @@
+"""Several workers with a main of its own each: how they find each other, agree, wait, and fail (CONFORMANCE group B13)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+Main = Callable[[], Any]
+
+
+def launch(main: Main, workers: int = 2, restart: str = "never", faults: Callable[[sd.Cluster], Any] | None = None, **jobs: int) -> Any:
+    cluster = sd.Cluster({**jobs, "worker": workers})
+    if faults is not None:
+        faults(cluster)
+    run = cluster.launch(main, restart=restart)
+    run.join()
+    return run
+
+
+def train(build: Any, dataset: sd.Dataset, epochs: int = 2, **options: Any) -> tuple[list[float], list[bytes]]:
+    strategy = sd.MultiWorkerMirroredStrategy(**options)
+    model = build(strategy)
+    history = model.fit(dataset, epochs=epochs, verbose=0)
+    return history.history["loss"], [weight.tobytes() for weight in model.get_weights()]
+
+
+def test_all_workers_have_the_same_losses_and_weights_and_those_of_one_device(build: Any, regression: sd.Dataset) -> None:
+    run = launch(lambda: train(build, regression), workers=3)
+    assert run.results["worker:0"] == run.results["worker:1"] == run.results["worker:2"]
+    model = build(sd.OneDeviceStrategy())
+    expected = model.fit(regression, epochs=2, verbose=0).history["loss"]
+    np.testing.assert_allclose(run.results["worker:0"][0], expected, rtol=2e-6)
+
+
+def test_mains_and_one_notebook_give_the_same_bits(build: Any, regression: sd.Dataset) -> None:
+    run = launch(lambda: train(build, regression), workers=2)
+    model = build(sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})))
+    model.fit(regression, epochs=2, verbose=0)
+    assert run.results["worker:1"][1] == [weight.tobytes() for weight in model.get_weights()]
+
+
+def test_b178_the_chief_is_the_first_worker_or_the_task_of_that_job() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        return strategy.num_replicas_in_sync, strategy.worker_index, strategy.extended.should_checkpoint
+
+    assert launch(main).results == {"worker:0": (2, 0, True), "worker:1": (2, 1, False)}
+    cluster = sd.Cluster({"chief": 1, "worker": 1})
+    runs = [cluster.launch(main, job=job) for job in ("chief", "worker")]
+    for run in runs:
+        run.join()
+    assert runs[0].results == {"chief:0": (2, 0, True)}
+    assert runs[1].results == {"worker:0": (2, 1, False)}
+
+
+def test_b180_values_of_all_workers_are_combined() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        mine = float(strategy.cluster_resolver.task_id + 1)
+        with strategy.scope():
+            summed = sd.Variable(5.0, aggregation=sd.VariableAggregation.SUM)
+            counted = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+
+        def replica() -> Any:
+            context = sd.get_replica_context()
+            summed.assign_add(jnp.float32(mine))
+            counted.assign_add(jnp.float32(mine))
+            return context.all_reduce("sum", jnp.float32(mine)), context.all_reduce("mean", jnp.float32(mine))
+
+        total, mean = strategy.run(replica)
+        return [float(strategy.local_results(value)[0]) for value in (total, mean)], float(summed.numpy()), float(counted.numpy())
+
+    assert launch(main).results == {"worker:0": ([3.0, 1.5], 8.0, 3.0), "worker:1": ([3.0, 1.5], 8.0, 3.0)}
+
+
+def test_b181_reduce_across_replicas_sums_over_workers_and_gather_joins_parts_of_other_lengths() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        place = strategy.cluster_resolver.task_id
+        total = strategy.reduce("sum", jnp.float32(place + 1), axis=None)
+        return float(total), np.asarray(strategy.gather(jnp.arange(place + 1.0), axis=0)).tolist()
+
+    assert set(map(str, launch(main, workers=3).results.values())) == {"(6.0, [0.0, 0.0, 1.0, 0.0, 1.0, 2.0])"}
+
+
+def test_b182_each_worker_makes_its_dataset_from_its_context() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        seen: list[Any] = []
+
+        def dataset_fn(context: sd.InputContext) -> sd.Dataset:
+            seen.append(
+                (
+                    context.num_input_pipelines,
+                    context.input_pipeline_id,
+                    context.num_replicas_in_sync,
+                    context.get_per_replica_batch_size(8),
+                )
+            )
+            return sd.Dataset.range(14).batch(4).shard(2, context.input_pipeline_id)
+
+        parts = [strategy.local_results(element)[0].tolist() for element in strategy.distribute_datasets_from_function(dataset_fn)]
+        return seen[0], parts
+
+    results = launch(main).results
+    assert results["worker:0"] == ((2, 0, 2, 4), [[0, 1, 2, 3], [8, 9, 10, 11]])
+    assert results["worker:1"] == ((2, 1, 2, 4), [[4, 5, 6, 7], [12, 13]])
+
+
+def test_initial_values_are_those_of_the_chief() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = sd.Variable(float(strategy.cluster_resolver.task_id + 7))
+        before = float(v.numpy())
+        strategy.run(lambda: v.assign_add(jnp.float32(0.0)) if False else sd.get_replica_context().all_reduce("sum", v.value))
+        return before, float(v.numpy())
+
+    assert launch(main).results == {"worker:0": (7.0, 7.0), "worker:1": (8.0, 7.0)}
+
+
+def test_tf_config_is_set_for_each_main() -> None:
+    def main() -> Any:
+        config = json.loads(os.environ["TF_CONFIG"])
+        return config["task"], len(config["cluster"]["worker"])
+
+    assert launch(main).results["worker:1"] == ({"type": "worker", "index": 1}, 2)
+
+
+def test_b183_without_tf_config_it_is_one_worker(build: Any, regression: sd.Dataset) -> None:
+    assert sd.MultiWorkerMirroredStrategy().num_replicas_in_sync == 1
+    losses, _ = train(build, regression)
+    assert losses[1] < losses[0]
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_b184_a_dead_worker_fails_the_others(build: Any, regression: sd.Dataset) -> None:
+    errors: dict[str, str] = {}
+
+    def main() -> None:
+        try:
+            train(build, regression, epochs=4)
+        except sd.errors.UnavailableError as error:
+            errors[json.loads(os.environ["TF_CONFIG"])["task"]["index"]] = str(error)
+            raise
+
+    with pytest.raises(sd.errors.UnavailableError, match="worker:1"):
+        launch(main, workers=3, faults=lambda cluster: cluster.faults.crash("worker:1", after_steps=6))
+    assert set(errors) <= {0, 2}
+
+
+def test_restart_always_starts_the_job_again_and_it_gives_what_it_gives_without_the_crash(build: Any, regression: sd.Dataset) -> None:
+    whole = launch(lambda: train(build, regression, epochs=3), workers=3)
+    again = launch(
+        lambda: train(build, regression, epochs=3),
+        workers=3,
+        restart="always",
+        faults=lambda cluster: cluster.faults.crash("worker:1", after_steps=6, restart_after=2.0),
+    )
+    assert again.results == whole.results
+    assert set(again.restarts.values()) == {1}
+
+
+def test_b103_a_time_out_names_who_is_missing_and_is_over_after_so_many_seconds() -> None:
+    cluster = sd.Cluster({"worker": 3})
+
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=15.0))
+        if strategy.cluster_resolver.task_id == 1:
+            cluster.runtime.clock.sleep(100.0)
+        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(1.0)))
+
+    with pytest.raises(sd.errors.DeadlineExceededError, match="worker:1"):
+        cluster.launch(main).join()
+    assert cluster.now == pytest.approx(15.0, abs=1e-3)
+
+
+def test_b104_an_error_of_one_collective_stays_with_it() -> None:
+    cluster = sd.Cluster({"worker": 2})
+
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=1.0))
+        late = strategy.cluster_resolver.task_id == 1
+        caught = None
+        if late:
+            cluster.runtime.clock.sleep(5.0)
+        try:
+            strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(1.0)))
+        except sd.errors.DeadlineExceededError as error:
+            caught = type(error).__name__
+        if not late:
+            cluster.runtime.clock.sleep(5.0 - cluster.now)
+        value = strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(2.0)))
+        return caught, float(strategy.local_results(value)[0])
+
+    run = cluster.launch(main)
+    run.join()
+    assert run.results == {"worker:0": ("DeadlineExceededError", 4.0), "worker:1": ("DeadlineExceededError", 4.0)}
+
+
+def test_one_worker_with_another_model_is_named_at_once() -> None:
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        units = 3 if strategy.cluster_resolver.task_id else 2
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
+            model.compile("sgd", "mse")
+        model.fit(np.ones((8, 4), np.float32), np.ones((8, units), np.float32), batch_size=8, verbose=0)
+
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"worker:0.*worker:1"):
+        launch(main)
+
+
+def test_a_worker_that_takes_fewer_steps_does_not_leave_the_others_waiting(build: Any, regression: sd.Dataset) -> None:
+    def main() -> Any:
+        place = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        return train(build, regression, epochs=1 + (place == 0))
+
+    with pytest.raises(sd.errors.UnavailableError, match="worker:1 has ended"):
+        launch(main)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sd.MultiWorkerMirroredStrategy("worker"), "Cluster"),
+        (lambda: sd.MultiWorkerMirroredStrategy(communication_options="RING"), "communication_options"),
+        (lambda: sd.MultiWorkerMirroredStrategy(sd.SimpleClusterResolver(sd.ClusterSpec({"worker": 2}))), "which of them this is"),
+        (lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), devices_per_worker=0), "devices_per_worker"),
+        (lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), on_failure="ignore"), "on_failure"),
+    ],
+)
+def test_b183_wrong_arguments_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=message):
+        make()
+
+
+def test_backup_workers_and_going_on_need_one_program_for_all() -> None:
+    for options in ({"backup_workers": 1}, {"on_failure": "continue"}):
+        with pytest.raises(sd.errors.InvalidArgumentError, match="one program"):
+            launch(lambda options=options: sd.MultiWorkerMirroredStrategy(**options))
