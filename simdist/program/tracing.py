@@ -61,6 +61,7 @@ class Tracer:
         exchanges: what the replica meets the others for, in order.
         asked_rank: whether the step asked which replica it is.
         knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
+        silent: whether assignments are left out: a replica without rows has nothing to say.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         told: constants that the replica has handed to code across the replicas, in order.
@@ -87,7 +88,7 @@ class Tracer:
         self.options = options
         self.exchanges: list[Exchange] = []
         self.asked_rank = self.knows_itself = False
-        self.in_replica = False
+        self.in_replica = self.silent = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
         self.told: list[Any] = []
@@ -154,6 +155,8 @@ class Tracer:
 
     def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
         """Change variables; inside `value_and_grad` the change is carried out to the step."""
+        if self.silent:
+            return
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
 from simdist.program.function import StepFunction
+from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
@@ -60,7 +63,8 @@ def train_step_of(model: Any) -> StepFunction:
             loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
             return loss * weight if weight != 1.0 else loss, (loss, y_pred)
 
-        (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+        with _silent_without(rows):
+            (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         if rows:
             model._loss_tracker.update_state(loss, sample_weight=rows)
@@ -73,3 +77,15 @@ def train_step_of(model: Any) -> StepFunction:
     step = StepFunction(train_step)
     model._simdist_train_step = (model.optimizer, step)
     return step
+
+
+@contextmanager
+def _silent_without(rows: int) -> Iterator[None]:
+    """A replica without rows changes no state of layers: its batch statistics are those of nothing."""
+    tracer = active_tracer()
+    assert tracer is not None
+    tracer.silent = not rows
+    try:
+        yield
+    finally:
+        tracer.silent = False

@@ -7,6 +7,7 @@ variables, and `apply` is pure.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,7 +95,10 @@ def _apart(make: Callable[[], Any]) -> Any:
 def _built_copy(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Any:
     import keras
 
-    config = optimizer.get_config()
+    with warnings.catch_warnings():
+        # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        config = optimizer.get_config()
     for name in ("clipnorm", "clipvalue", "global_clipnorm"):
         if name in config:
             config[name] = None
