@@ -54,8 +54,8 @@ class Waves:
             files[register >> INDEX_BITS].loose[register] = arrays
 
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
-        if len(arguments) == 1:
-            return [kernel(*arguments[0])]
+        if len(arguments) == 1 or not kernel.in_avals:
+            return [kernel(*arguments[0])] * len(arguments)
         batched = self._batched.get(id(kernel))
         if batched is None:
             batched = self._batched[id(kernel)] = jax.jit(jax.vmap(kernel.function), compiler_options=compiler_options())

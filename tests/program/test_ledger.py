@@ -107,6 +107,16 @@ def test_replay_and_loop_have_the_bits_of_eager(seed: int) -> None:
     assert bits("loop", seed) == bits("eager", seed)
 
 
+@pytest.mark.parametrize("numerics", ["loop", "replay", "vmap"])
+def test_kernel_without_inputs_is_computed_by_every_plan(numerics: str) -> None:
+    ledger = Ledger(numerics)
+    ones = kernel_of("ones", lambda: (np.ones(3, np.float32) * np.float32(2),), [])
+    site = ledger.site(ones, [], [ONE])
+    made = [ledger.call(site, ())[0] for _ in range(3)]
+    ledger.flush()
+    assert [np.asarray(ledger.arrays(bundle)[0]).tolist() for bundle in made] == [[2.0] * 3] * 3
+
+
 def test_look_computes_only_what_it_needs() -> None:
     story = Story("deferred")
     for place in range(10):
