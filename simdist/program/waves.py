@@ -1,8 +1,9 @@
 """Waves: entries that do not wait for each other, as one batched call.
 
 An entry belongs to the first wave in which all its inputs are known. The entries of one wave that call the same kernel are
-stacked, computed by one ``vmap`` of it, and cut apart again. For accelerators, where a thousand small kernels should be a
-few large ones; on a CPU replay is faster, because stacking copies.
+stacked, each a *lane*, computed by one ``vmap`` of it, and cut apart again. For accelerators, where a thousand small kernels
+should be a few large ones; on a CPU replay is faster, because stacking copies. `sharded_waves.py` spreads the lanes over several
+devices.
 
 Numbers: class E2. A batched kernel may add in another order, so this plan is chosen by name only (``numerics="vmap"``), never
 by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are compiled.
@@ -10,7 +11,7 @@ by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -29,7 +30,7 @@ class Waves:
     """Computes entries wave by wave, and keeps the batched kernels."""
 
     def __init__(self) -> None:
-        self._batched: dict[int, Any] = {}
+        self._batched: dict[int, Callable[..., Sequence[jax.Array]]] = {}
 
     def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
         """Compute all entries; the results are loose in the files."""
@@ -55,14 +56,34 @@ class Waves:
 
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
         if len(arguments) == 1 or not kernel.in_avals:
-            return [kernel(*arguments[0])] * len(arguments)
+            return [self.single(kernel, arguments[0])] * len(arguments)
         batched = self._batched.get(id(kernel))
         if batched is None:
-            batched = self._batched[id(kernel)] = jax.jit(jax.vmap(kernel.function), compiler_options=compiler_options())
-        size = 1 << (len(arguments) - 1).bit_length()
-        filled = [*arguments, *[arguments[-1]] * (size - len(arguments))]
-        results = batched(*(jnp.stack(column) for column in zip(*filled, strict=True)))
-        return [tuple(result[lane] for result in results) for lane in range(len(arguments))]
+            batched = self._batched[id(kernel)] = self.batched(kernel)
+        filled = [*arguments, *[arguments[-1]] * (self.lanes(len(arguments)) - len(arguments))]
+        return self.cut(batched(*self.stacked(list(zip(*filled, strict=True)))), len(arguments))
+
+    # -- where the lanes lie: on the device that JAX uses by itself -----------------------------------------------
+
+    def single(self, kernel: Kernel, arguments: list[Any]) -> tuple[Any, ...]:
+        """The results of an entry that is alone in its wave."""
+        return kernel(*arguments)
+
+    def lanes(self, count: int) -> int:
+        """How many lanes are computed for so many entries."""
+        return 1 << (count - 1).bit_length()
+
+    def batched(self, kernel: Kernel) -> Callable[..., Sequence[jax.Array]]:
+        """The kernel over arrays whose first axis is the lane."""
+        return jax.jit(jax.vmap(kernel.function), compiler_options=compiler_options())
+
+    def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
+        """For each input of the kernel one array, from that of each lane."""
+        return [jnp.stack(column) for column in columns]
+
+    def cut(self, results: Sequence[jax.Array], count: int) -> list[tuple[Any, ...]]:
+        """The results of the first lanes, each by itself."""
+        return [tuple(result[lane] for result in results) for lane in range(count)]
 
 
 def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:
