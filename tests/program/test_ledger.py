@@ -70,7 +70,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap"])
+@pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap", "shard_map"])
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_any_story_gives_the_numbers_of_numpy(numerics: str, steps: list[tuple[str, int, int]]) -> None:
@@ -107,7 +107,7 @@ def test_replay_and_loop_have_the_bits_of_eager(seed: int) -> None:
     assert bits("loop", seed) == bits("eager", seed)
 
 
-@pytest.mark.parametrize("numerics", ["loop", "replay", "vmap"])
+@pytest.mark.parametrize("numerics", ["loop", "replay", "vmap", "shard_map"])
 def test_kernel_without_inputs_is_computed_by_every_plan(numerics: str) -> None:
     ledger = Ledger(numerics)
     ones = kernel_of("ones", lambda: (np.ones(3, np.float32) * np.float32(2),), [])
