@@ -115,7 +115,7 @@ def test_strategy_of_devices_of_two_platforms_is_refused() -> None:
 
 
 def test_devices_for_another_plan_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="numerics='deferred'. Leave one of them out"):
+    with pytest.raises(InvalidArgumentError, match=r"numerics=.deferred.\. Leave one of them out"):
         sd.Cluster({"worker": 1}, jax_devices=jax.devices())
 
 
