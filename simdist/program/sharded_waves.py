@@ -12,7 +12,7 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.kernels import Kernel, compiler_options
-from simdist.program.waves import Waves
+from simdist.program.waves import LaneFunction, Waves
 
 __all__ = ["ShardedWaves", "is_jax_device", "mesh_devices"]
 
@@ -93,19 +93,21 @@ class ShardedWaves(Waves):
     def lanes(self, count: int) -> int:
         return len(self.devices) * super().lanes(-(-count // len(self.devices)))
 
-    def batched(self, kernel: Kernel) -> Callable[..., Sequence[jax.Array]]:
+    def batched(self, function: LaneFunction) -> LaneFunction:
         spec = self.sharding.spec
         # check_vma=False: a kernel knows of no mesh, and nothing in it passes from lane to lane.
-        sharded = jax.shard_map(jax.vmap(kernel.function), mesh=self.sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        sharded = jax.shard_map(function, mesh=self.sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
         return jax.jit(sharded, compiler_options=compiler_options(self.home.platform))
 
     def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
-        lanes = len(columns[0])
-        each = lanes // len(self.devices)
-        places = [self.devices[lane // each] for lane in range(lanes)]
-        sent = jax.device_put([list(column) for column in columns], [places] * len(columns))
-        return [self._joined([jnp.stack(column[start : start + each]) for start in range(0, lanes, each)]) for column in sent]
+        each = len(columns[0]) // len(self.devices)
+        # What several lanes of a device share (variables, as a rule) is sent to it once.
+        wanted = {(id(array), lane // each): array for column in columns for lane, array in enumerate(column)}
+        found = jax.device_put(list(wanted.values()), [self.devices[place] for _, place in wanted])
+        sent = dict(zip(wanted, found, strict=True))
+        lanes = [[sent[id(array), lane // each] for lane, array in enumerate(column)] for column in columns]
+        return [self._joined([jnp.stack(column[start : start + each]) for start in range(0, len(column), each)]) for column in lanes]
 
     def _joined(self, shards: list[jax.Array]) -> jax.Array:
         first = shards[0].shape

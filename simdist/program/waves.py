@@ -21,8 +21,9 @@ from simdist.program.entry import Branch, Entry
 from simdist.program.kernels import Kernel, compiler_options
 from simdist.program.registers import INDEX_BITS, RegisterFile
 
-__all__ = ["Waves"]
+__all__ = ["LaneFunction", "Waves"]
 
+LaneFunction = Callable[..., Sequence[jax.Array]]
 Version = tuple[int, int]  # a register, and how often it had been written before
 
 
@@ -30,7 +31,7 @@ class Waves:
     """Computes entries wave by wave, and keeps the batched kernels."""
 
     def __init__(self) -> None:
-        self._batched: dict[int, Callable[..., Sequence[jax.Array]]] = {}
+        self._batched: dict[int, LaneFunction] = {}
 
     def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
         """Compute all entries; the results are loose in the files."""
@@ -55,13 +56,14 @@ class Waves:
             files[register >> INDEX_BITS].loose[register] = arrays
 
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
-        if len(arguments) == 1 or not kernel.in_avals:
+        if len(arguments) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
             return [self.single(kernel, arguments[0])] * len(arguments)
         batched = self._batched.get(id(kernel))
         if batched is None:
-            batched = self._batched[id(kernel)] = self.batched(kernel)
+            batched = self._batched[id(kernel)] = self.batched(jax.vmap(_of_used(kernel)))
         filled = [*arguments, *[arguments[-1]] * (self.lanes(len(arguments)) - len(arguments))]
-        return self.cut(batched(*self.stacked(list(zip(*filled, strict=True)))), len(arguments))
+        columns = [column for column, used in zip(zip(*filled, strict=True), kernel.used, strict=True) if used]
+        return self.cut(batched(*self.stacked(columns)), len(arguments))
 
     # -- where the lanes lie: on the device that JAX uses by itself -----------------------------------------------
 
@@ -73,9 +75,9 @@ class Waves:
         """How many lanes are computed for so many entries."""
         return 1 << (count - 1).bit_length()
 
-    def batched(self, kernel: Kernel) -> Callable[..., Sequence[jax.Array]]:
-        """The kernel over arrays whose first axis is the lane."""
-        return jax.jit(jax.vmap(kernel.function), compiler_options=compiler_options())
+    def batched(self, function: LaneFunction) -> LaneFunction:
+        """A function of arrays whose first axis is the lane, compiled."""
+        return jax.jit(function, compiler_options=compiler_options())
 
     def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
         """For each input of the kernel one array, from that of each lane."""
@@ -84,6 +86,17 @@ class Waves:
     def cut(self, results: Sequence[jax.Array], count: int) -> list[tuple[Any, ...]]:
         """The results of the first lanes, each by itself."""
         return [tuple(result[lane] for result in results) for lane in range(count)]
+
+
+def _of_used(kernel: Kernel) -> LaneFunction:
+    """The kernel as a function of those inputs that it uses: an optimizer's state, say, need not be stacked for a gradient."""
+
+    def run(*arrays: Any) -> Sequence[jax.Array]:
+        given = iter(arrays)
+        pairs = zip(kernel.used, kernel.in_avals, strict=True)
+        return kernel.function(*[next(given) if used else jnp.zeros(aval.shape, aval.dtype) for used, aval in pairs])
+
+    return run
 
 
 def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:

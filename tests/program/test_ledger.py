@@ -108,13 +108,15 @@ def test_replay_and_loop_have_the_bits_of_eager(seed: int) -> None:
 
 
 @pytest.mark.parametrize("numerics", ["loop", "replay", "vmap", "shard_map"])
-def test_kernel_without_inputs_is_computed_by_every_plan(numerics: str) -> None:
+def test_kernel_that_uses_no_input_is_computed_by_every_plan(numerics: str) -> None:
     ledger = Ledger(numerics)
-    ones = kernel_of("ones", lambda: (np.ones(3, np.float32) * np.float32(2),), [])
-    site = ledger.site(ones, [], [ONE])
-    made = [ledger.call(site, ())[0] for _ in range(3)]
+    twos = np.full(3, 2, np.float32)
+    given = Bundle.of([twos])
+    none, unused = kernel_of("none", lambda: (twos * 1,), []), kernel_of("unused", lambda a: (twos * 1,), [AVAL])
+    sites = [(ledger.site(none, [], [ONE]), ()), (ledger.site(unused, [ONE], [ONE]), (given,))]
+    made = [ledger.call(site, inputs)[0] for site, inputs in sites for _ in range(3)]
     ledger.flush()
-    assert [np.asarray(ledger.arrays(bundle)[0]).tolist() for bundle in made] == [[2.0] * 3] * 3
+    assert [np.asarray(ledger.arrays(bundle)[0]).tolist() for bundle in made] == [[2.0] * 3] * 6
 
 
 def test_look_computes_only_what_it_needs() -> None:
