@@ -11,6 +11,7 @@ by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class Waves:
     def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
         """Compute all entries; the results are loose in the files."""
         reads, writes, waves = _arranged(entries)
+        left = _readers(reads, writes)
         values: dict[Version, tuple[Any, ...]] = {}
         for wave in waves:
             for code, places in wave.items():
@@ -49,10 +51,11 @@ class Waves:
                 ]
                 for place, results in zip(places, self._call(branch.site.kernel, arguments), strict=True):
                     values.update(zip(writes[place], branch.site.split(results), strict=True))
-        last: dict[int, tuple[Any, ...]] = {}
-        for (register, _), arrays in sorted(values.items(), key=lambda item: item[0]):
-            last[register] = arrays
-        for register, arrays in last.items():
+                    left.subtract(reads[place])
+                    for version in (*reads[place], *writes[place]):
+                        if not left[version]:
+                            values.pop(version, None)
+        for (register, _), arrays in values.items():
             files[register >> INDEX_BITS].loose[register] = arrays
 
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
@@ -119,6 +122,12 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
             waves.append({})
         waves[level].setdefault(code, []).append(place)
     return reads, writes, waves
+
+
+def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter[Version]:
+    """How often each version is still to be read; the last one of a register once more, by whoever looks at it afterwards."""
+    last = {register: (register, count) for made in writes for register, count in made}
+    return Counter([*(version for read in reads for version in read), *last.values()])
 
 
 def _value(version: Version, values: dict[Version, tuple[Any, ...]], files: Sequence[RegisterFile]) -> tuple[Any, ...]:
