@@ -6,8 +6,6 @@ That is home: an entry that is alone in its wave (an all-reduce, an update) is c
 the last one, so that each device has equally many, and few sizes are compiled.
 
 Numbers: class E2, as of all waves. Equal devices give equal bits in any process (class E0).
-
-Taught in lesson 02.
 """
 
 from __future__ import annotations
