@@ -19,14 +19,17 @@ from simdist.program.values import Aval
 __all__ = ["Kernel", "compiler_options", "kernel_of"]
 
 
-def compiler_options() -> dict[str, str]:
+def compiler_options(backend: str | None = None) -> dict[str, str]:
     """How every kernel is compiled: on CPUs without fusion and without fused multiply-add.
 
     Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction, depends on what stands
     around them; a reduction that is fused with what feeds it adds in another order. So with them one kernel would have
     other last bits in a scan than on its own, and on other processors.
+
+    Args:
+        backend: for which platform of JAX; None: the default.
     """
-    if jax.default_backend() != "cpu":
+    if (backend or jax.default_backend()) != "cpu":
         return {}
     options = {"xla_disable_hlo_passes": "fusion"}
     return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options

@@ -9,7 +9,7 @@ Invariants:
 - A look computes what it needs and no more, and changes no bit of what is computed later.
 - An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
 - The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
-  kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` nearly so (class E2).
+  kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` and ``shard_map`` nearly so (class E2).
 - With numerics "off" nothing is noted, and asking for a value is an error.
 
 What may live in this file: noting, and when to compute what. Not: how (plans.py), clocks, tasks, strategies.
@@ -28,12 +28,13 @@ from simdist.program.entry import BatchLike, Branch, Entry, Site
 from simdist.program.kernels import Kernel
 from simdist.program.plans import Plans
 from simdist.program.registers import INDEX_BITS, RegisterFile
+from simdist.program.sharded_waves import mesh_devices
 from simdist.program.slicing import needed_for, separate, without_dead
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
 __all__ = ["NUMERICS", "Ledger"]
 
-NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap")
+NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap", "shard_map")
 # Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
 FULL = 8_192
 FULL_BYTES = 1 << 28
@@ -44,26 +45,32 @@ class Ledger:
 
     Args:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
-            by that plan alone), "vmap" (late, in batched waves: class E2), "eager" (at once: the reference), or "off"
-            (timing only).
+            by that plan alone), "vmap" (late, in batched waves: class E2), "shard_map" (the same, a wave's entries side by side
+            on several JAX devices: class E2), "eager" (at once: the reference), or "off" (timing only).
+        jax_devices: of "shard_map", each once; None: all of this process.
 
     Attributes:
         entries: what is pending.
         computed: how many entries have been computed.
 
     Raises:
-        InvalidArgumentError: an unknown word.
+        InvalidArgumentError: an unknown word, or devices that cannot work together or have nothing to do.
     """
 
-    def __init__(self, numerics: str = "deferred") -> None:
+    def __init__(self, numerics: str = "deferred", jax_devices: Sequence[Any] | None = None) -> None:
         if numerics not in NUMERICS:
             raise InvalidArgumentError(f"numerics={numerics!r} is not known; use one of {', '.join(map(repr, NUMERICS))}.")
+        if jax_devices is not None and numerics != "shard_map":
+            raise InvalidArgumentError(
+                f'jax_devices= says where numerics="shard_map" computes, but this is numerics={numerics!r}. Leave one of them out.'
+            )
         self.numerics = numerics
         self.entries: list[Entry] = []
         self.computed = 0
         self.files: dict[BundleType, RegisterFile] = {}
         self.branches: list[Branch] = []
-        self.plans = Plans(numerics, self.branches, self.files)
+        devices = mesh_devices(jax_devices) if numerics == "shard_map" else ()
+        self.plans = Plans(numerics, self.branches, self.files, devices)
         self._files: list[RegisterFile] = []
         self._branch_numbers: dict[tuple[Any, ...], int] = {}
         self._sites: dict[tuple[Any, ...], Site] = {}

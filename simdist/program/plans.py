@@ -17,6 +17,7 @@ from simdist.program.entry import Branch, Entry, describe
 from simdist.program.kernels import Kernel
 from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.replay import Machine
+from simdist.program.sharded_waves import ShardedWaves
 from simdist.program.values import BundleType
 from simdist.program.waves import Waves
 
@@ -32,20 +33,22 @@ class Plans:
     """Computes entries into the register files of a ledger.
 
     Args:
-        numerics: the ledger's word: "replay", "loop" and "vmap" fix the plan.
+        numerics: the ledger's word: "replay", "loop", "vmap" and "shard_map" fix the plan.
         branches: the ledger's, which grow.
         files: the ledger's, which grow.
+        devices: of "shard_map".
 
     Attributes:
+        waves: of "vmap" and "shard_map".
         proved, refuted: kernels that have the same bits in a scan, and those that have not.
     """
 
-    def __init__(self, numerics: str, branches: list[Branch], files: dict[BundleType, RegisterFile]) -> None:
+    def __init__(self, numerics: str, branches: list[Branch], files: dict[BundleType, RegisterFile], devices: Sequence[Any] = ()) -> None:
         self.numerics = numerics
         self.branches = branches
         self.files = files
         self.machine = Machine()
-        self._waves = Waves()
+        self.waves = ShardedWaves(devices) if numerics == "shard_map" else Waves()
         self.proved: set[int] = set()
         self.refuted: set[int] = set()
 
@@ -55,8 +58,8 @@ class Plans:
             return
         if self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM):
             self._replay(entries)
-        elif self.numerics == "vmap":
-            self._waves.run(entries, self.branches, list(self.files.values()))
+        elif self.numerics in ("vmap", "shard_map"):
+            self.waves.run(entries, self.branches, list(self.files.values()))
         else:
             self._loop(entries)
 

@@ -44,10 +44,12 @@ class Cluster:
         network: bandwidth and latency; default 10-gigabit Ethernet.
         numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), "replay" or
             "loop" (late, by that plan alone; the same bits), "vmap" (late, in batches for accelerators; nearly the same
-            numbers, class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
+            numbers, class E2), "shard_map" (late, what the replicas of a step compute side by side on several JAX devices;
+            class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
+        jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics, or a spec that makes no sense.
+        InvalidArgumentError: an unknown word for numerics, a spec that makes no sense, or JAX devices that cannot work together.
 
     Example:
         >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
@@ -62,16 +64,18 @@ class Cluster:
         hardware: Device | Mapping[str, Device] | None = None,
         network: Network | None = None,
         numerics: str = "deferred",
+        jax_devices: Sequence[Any] | None = None,
     ) -> None:
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
         self.seed = seed
         self.hardware = hardware if hardware is not None else models.laptop_cpu
         self.network = network if network is not None else models.ethernet_10g
         self.numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
+        self.jax_devices = jax_devices
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         chief = [] if "chief:0" in names else ["chief:0"]
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
-        self.runtime = SimulatedRuntime(devices, self.network, seed, self.numerics)
+        self.runtime = SimulatedRuntime(devices, self.network, seed, self.numerics, jax_devices)
         self.faults = Faults(self.runtime, self, self.runtime.clock.after_daemon, self.runtime.after_step)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -94,7 +98,7 @@ class Cluster:
 
     def fresh(self, seed: int | None = None) -> Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
-        return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics)
+        return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics, self.jax_devices)
 
     def directory(self, name: str) -> str:
         """A directory of this cluster's disk; it is gone when the cluster is closed."""

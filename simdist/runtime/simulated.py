@@ -9,7 +9,7 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
@@ -38,15 +38,17 @@ class SimulatedRuntime:
         devices: the device of each task, by name, in the order of the pictures; the first is the chief.
         network: bandwidth and latency of every port.
         seed: of all random streams.
-        numerics: the ledger's.
+        numerics, jax_devices: the ledger's.
     """
 
-    def __init__(self, devices: dict[str, Device], network: Network, seed: int, numerics: str) -> None:
+    def __init__(
+        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[Any] | None = None
+    ) -> None:
         self.seed = seed
         self.network = network
         self.clock = Clock()
         self.links = SharedLinks(self.clock)
-        self.ledger = Ledger(numerics)
+        self.ledger = Ledger(numerics, jax_devices)
         self.trace = Trace(seed=seed)
         self.fabric, self._place = _wired(network, list(devices))
         self.tasks = {name: Task(name, device) for name, device in devices.items()}

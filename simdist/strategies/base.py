@@ -61,13 +61,17 @@ class Strategy:
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
-        self.cluster = cluster if cluster is not None else Cluster({"worker": 1})
+        self.cluster = cluster if cluster is not None else self.own_cluster()
         self.runtime = self.cluster.runtime
         self.store = Store(self.runtime.ledger, self._observed, self.runtime.hold, self)
         self.variables: list[Variable] = []
         self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
         self.runtime.lost.append(lambda task: self.store.layout.lose(task.name))
+
+    def own_cluster(self) -> Cluster:
+        """A cluster of this machine alone, for a strategy that was given none."""
+        return Cluster({"worker": 1})
 
     def _observed(self, name: str) -> None:
         self.runtime.trace.instant(self.runtime.chief.name, "observe", name, self.runtime.now)

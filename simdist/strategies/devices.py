@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.sharded_waves import is_jax_device
 
-__all__ = ["device_names"]
+__all__ = ["device_names", "jax_devices"]
 
 
 def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") -> list[str]:
@@ -43,8 +44,31 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     return names
 
 
+def jax_devices(devices: int | Sequence[Any] | None) -> list[Any]:
+    """The JAX devices among a strategy's devices: all of them, or none where they are only names.
+
+    Args:
+        devices: as for `device_names`.
+
+    Raises:
+        InvalidArgumentError: some are JAX devices and some are names.
+
+    Example:
+        >>> jax_devices(["gpu:0", "gpu:1"])
+        []
+    """
+    given = [] if devices is None or isinstance(devices, int) else list(devices)
+    real = [device for device in given if is_jax_device(device)]
+    if real and len(real) < len(given):
+        raise InvalidArgumentError(
+            f"devices={given!r} mixes JAX devices, on which replicas really run, with names, which stand for simulated ones. "
+            "Give only one kind."
+        )
+    return real
+
+
 def _name(device: Any) -> str:
-    if hasattr(device, "platform") and hasattr(device, "id"):
+    if is_jax_device(device):
         return f"{device.platform}:{device.id}"
     found = re.fullmatch(r"(?:.*/)?(?:device:)?([a-z]+):(\d+)", str(device).strip().lower())
     if not isinstance(device, str) or found is None:

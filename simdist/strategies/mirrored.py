@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from simdist import debugging
 from simdist.runtime.cluster import Cluster
 from simdist.strategies.cross_device import CrossDeviceOps
-from simdist.strategies.devices import device_names
+from simdist.strategies.devices import device_names, jax_devices
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["MirroredStrategy"]
@@ -20,13 +21,15 @@ class MirroredStrategy(SynchronousStrategy):
     """Synchronous training on several devices of one machine.
 
     Args:
-        devices: how many, their names ("gpu:0"), or JAX devices, on which the replicas then really run; None: one.
+        devices: how many, their names ("gpu:0"), or JAX devices (``jax.devices()``); None: one. Where several JAX devices are given
+            and no cluster, the replicas really run on them, side by side (``numerics="shard_map"``, class E2); not under `sd.debug`.
         cross_device_ops: how they reduce: `NcclAllReduce`, `HierarchicalCopyAllReduce`, `ReductionToOneDevice`; None chooses by
             size and links.
-        cluster: whose first worker the machine is, with its hardware and network; None: a laptop.
+        cluster: whose first worker the machine is, with its hardware and network; None: a laptop. Its `numerics` and `jax_devices`
+            say where numbers are computed.
 
     Raises:
-        InvalidArgumentError: no device, or one that is named twice.
+        InvalidArgumentError: no device, one that is given twice, names among JAX devices, or JAX devices of several platforms.
 
     Example:
         >>> import simdist as sd
@@ -38,7 +41,13 @@ class MirroredStrategy(SynchronousStrategy):
         self, devices: int | Sequence[Any] | None = None, cross_device_ops: CrossDeviceOps | None = None, cluster: Cluster | None = None
     ) -> None:
         self.device_names = device_names(devices)
+        self.jax_devices = jax_devices(devices)
         super().__init__(cluster, CrossDeviceOps.options_of(cross_device_ops))
+
+    def own_cluster(self) -> Cluster:
+        if len(self.jax_devices) < 2 or debugging.is_on():
+            return super().own_cluster()
+        return Cluster({"worker": 1}, numerics="shard_map", jax_devices=self.jax_devices)
 
     def replica_places(self) -> list[str]:
         return [f"{self.home}/{name}" for name in self.device_names]

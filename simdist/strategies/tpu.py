@@ -25,7 +25,8 @@ class TPUStrategy(SynchronousStrategy):
     Args:
         tpu_cluster_resolver: which slice; None: "v4-8".
         experimental_device_assignment, experimental_spmd_xla_partitioning: accepted for tf.distribute's sake; without effect.
-        numerics: as for `Cluster`.
+        numerics: as for `Cluster`; "shard_map" spreads the replicas over the JAX devices of this machine, a real slice for example.
+            Without effect where the resolver has a cluster already.
 
     Raises:
         InvalidArgumentError: no `TPUClusterResolver`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,7 +71,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap"])
+@pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap", "shard_map"])
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_any_story_gives_the_numbers_of_numpy(numerics: str, steps: list[tuple[str, int, int]]) -> None:
@@ -105,6 +106,37 @@ def bits(numerics: str, seed: int) -> list[bytes]:
 def test_replay_and_loop_have_the_bits_of_eager(seed: int) -> None:
     assert bits("replay", seed) == bits("eager", seed)
     assert bits("loop", seed) == bits("eager", seed)
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay", "vmap", "shard_map"])
+def test_kernel_that_uses_no_input_is_computed_by_every_plan(numerics: str) -> None:
+    ledger = Ledger(numerics)
+    twos = np.full(3, 2, np.float32)
+    given = Bundle.of([twos])
+    none, unused = kernel_of("none", lambda: (twos * 1,), []), kernel_of("unused", lambda a: (twos * 1,), [AVAL])
+    sites = [(ledger.site(none, [], [ONE]), ()), (ledger.site(unused, [ONE], [ONE]), (given,))]
+    made = [ledger.call(site, inputs)[0] for site, inputs in sites for _ in range(3)]
+    ledger.flush()
+    assert [np.asarray(ledger.arrays(bundle)[0]).tolist() for bundle in made] == [[2.0] * 3] * 6
+
+
+@pytest.mark.parametrize("numerics", ["vmap", "shard_map"])
+def test_waves_keep_no_version_that_nobody_reads_again(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    story, alive = Story(numerics), list[int]()
+    waves = story.ledger.plans.waves
+    single = waves.single
+
+    def counted(*given: Any) -> Any:
+        alive.append(len(jax.live_arrays()))
+        return single(*given)
+
+    monkeypatch.setattr(waves, "single", counted)
+    for _ in range(60):
+        story.step("mix", len(story.pairs) - 1, 0)
+        del story.pairs[-2]
+    story.check(*story.pairs[-1])
+    assert len(alive) == 60
+    assert alive[-1] <= alive[5]
 
 
 def test_look_computes_only_what_it_needs() -> None:
