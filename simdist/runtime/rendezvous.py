@@ -144,11 +144,12 @@ class Rendezvous:
         if error is not None:
             self.failed[exchanging.number] = error
 
-    def break_up(self, error: BaseException) -> None:
-        """No exchange of these members can succeed any more."""
+    def break_up(self, error: BaseException, spare_begun: bool = False) -> None:
+        """No exchange of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
         if self.broken is None:
             self.broken = error
-            for exchanging in list(self.pending.values()):
+        for exchanging in list(self.pending.values()):
+            if not (spare_begun and exchanging.ranks):
                 exchanging.fail(error)
 
     def close(self) -> None:

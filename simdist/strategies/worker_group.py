@@ -38,7 +38,8 @@ class WorkerGroup:
         """The main of a task has ended."""
         how = "has ended" if error is None else f"has failed ({type(error).__name__})"
         self.rendezvous.break_up(
-            UnavailableError(f"The main of {task_name} {how}, so no all-reduce with it can end. Let all mains take equally many steps.")
+            UnavailableError(f"The main of {task_name} {how}, so no all-reduce with it can end. Let all mains take equally many steps."),
+            spare_begun=True,
         )
 
 
