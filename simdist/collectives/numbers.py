@@ -186,5 +186,3 @@ def _in_order(groups: Sequence[Group], sums: Sequence[jax.Array], edges: list[in
             start += edges[chunk + 1] - edges[chunk]
     pieces = [sums[number][start : start + edges[chunk + 1] - edges[chunk]] for chunk, (number, start) in sorted(places.items())]
     return jnp.concatenate(pieces)
-
-

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-import jax
+import jax.core
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
 
@@ -84,7 +84,7 @@ def bind_exchange(exchange: Exchange, operands: Sequence[Any]) -> list[Any]:
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
     results = _exchange.bind(*primals, exchange=exchange)
     if all(type(tangent) is ad.Zero for tangent in tangents):
-        return results, [ad.Zero.from_primal_value(result) for result in results]
+        return results, [cast(Any, ad.Zero).from_primal_value(result) for result in results]
     given = [ad.instantiate_zeros(tangent) for tangent in tangents]
     return results, _exchange.bind(*given, exchange=replace(exchange, label="derivative"))
 
@@ -103,7 +103,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, exchange: Exchange) ->
 def _batched(operands: Sequence[Any], dims: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
     if exchange.kind != "all_reduce":
         raise NotImplementedError(f"A {exchange.kind} between replicas cannot stand inside jax.vmap; use it outside.")
-    size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not batching.not_mapped)
+    size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None)
     moved = [batching.bdim_at_front(operand, dim, size) for operand, dim in zip(operands, dims, strict=True)]
     avals = tuple(Aval((size, *aval.shape), aval.dtype) for aval in exchange.operands)
     return _exchange.bind(*moved, exchange=replace(exchange, operands=avals, outputs=avals)), [0] * len(avals)

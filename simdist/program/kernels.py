@@ -1,7 +1,7 @@
 """Compiled computations, one for each structure: the same step written in ten mains is one kernel.
 
-A kernel is a jaxpr, found again by its text and its constants (tables of indices; what a step closes over is an input). All plans of the ledger run the same
-kernels, which is why their bits agree (class E1).
+A kernel is a jaxpr, found again by its text and its constants (what a step closes over is an input). All plans of the ledger
+run the same kernels, which is why their bits agree (class E1).
 """
 
 from __future__ import annotations

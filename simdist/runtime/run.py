@@ -60,8 +60,9 @@ class Run:
         fiber.finished.then(lambda _: self._ended(task, fiber, incarnation, context))
 
     def _ended(self, task: Task, fiber: Fiber, incarnation: int, context: TaskContext) -> None:
-        for ending in context.locals.get("endings", ()):
-            ending(fiber.error)
+        if not isinstance(fiber.error, TaskKilled):
+            for ending in context.locals.get("endings", ()):
+                ending(fiber.error)
         if incarnation != task.incarnation:
             return
         error = fiber.error

@@ -81,7 +81,7 @@ class Store:
             summed = placement.combine == "sum"
             if summed and rule == "add":
                 raise increment_of_sum(variable)
-            for number, cell in enumerate(placement.cells):
+            for cell in placement.cells:
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
                 self._change(rule, cell, _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync) if summed else part)
 

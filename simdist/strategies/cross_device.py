@@ -23,7 +23,7 @@ class CrossDeviceOps:
     num_packs = 1
 
     @staticmethod
-    def options_of(operations: CrossDeviceOps | None) -> CommunicationOptions:
+    def options_of(operations: Any) -> CommunicationOptions:
         """What a strategy with these operations wants of its collectives.
 
         Raises:

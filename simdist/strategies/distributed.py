@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -44,12 +44,12 @@ class DistributedDataset:
         self.options = options or InputOptions()
         workers = strategy.num_workers
         per_worker = strategy.num_replicas_in_sync // workers
-        whole: Any = source
+        whole: InputView
         if callable(source) and not isinstance(source, Dataset):
-            whole = FunctionInput(source, workers, per_worker, options)
+            whole = FunctionInput(cast(Any, source), workers, per_worker, options)
         else:
             whole = DistributedInput(source, workers, per_worker, input_options=options)
-        self.input: InputView = whole.worker_pipeline(strategy.worker_index) if strategy.launched else whole
+        self.input: InputView = cast(Any, whole).worker_pipeline(strategy.worker_index) if strategy.launched else whole
 
     @property
     def element_spec(self) -> Any:

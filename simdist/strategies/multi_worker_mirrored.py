@@ -13,19 +13,25 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
 
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError
 from simdist.program.function import BoundCall, StepFunction
+from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.rendezvous import Member, Rendezvous
 from simdist.simulation.task_context import active_context
+from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.strategies.step import ReplicaStep
 from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
 from simdist.strategies.worker_group import join_group
@@ -56,7 +62,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     def __init__(
         self, cluster_or_resolver: Any = None, communication_options: CommunicationOptions | None = None, *, devices_per_worker: int = 1
     ) -> None:
-        if communication_options is not None and not isinstance(communication_options, CommunicationOptions):
+        if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
         if isinstance(devices_per_worker, bool) or devices_per_worker < 1:
             raise InvalidArgumentError(f"devices_per_worker={devices_per_worker!r} must be 1 or more.")
@@ -111,6 +117,62 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             return self.store.cell_value(variable, variable.placement.cells[0])
         return self.eagerly(lambda: variable.value, f"read {variable.name}")
 
+    # -- across the workers ---------------------------------------------------------------------------------------
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None) -> Any:
+        """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
+
+        There a plain value is this worker's, and the workers' values are combined.
+        """
+        if self.rendezvous is None:
+            return super().reduce(reduce_op, value, axis)
+        context.require_cross_replica("strategy.reduce")
+        op = reduce_op_of(reduce_op)
+        if active_tracer() is None:
+            return self.eagerly(lambda: self.reduce(op, value, axis), "reduce")
+        return super().reduce(op, self._as_own(op, value), axis)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
+        if self.rendezvous is None or active_tracer() is not None:
+            return super().gather(value, axis)
+        context.require_cross_replica("strategy.gather")
+        return jax.tree_util.tree_map(lambda leaf: self._gathered(leaf, axis), value, is_leaf=lambda x: isinstance(x, PerReplica))
+
+    def _gathered(self, value: Any, axis: int) -> Any:
+        """First the lengths, then the values, filled up to the longest: what travels must have one shape."""
+        own = super().gather(value, axis)
+        place = axis % own.ndim
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([own.shape[place]]))]
+        fill = [(0, max(lengths) - own.shape[place] if dim == place else 0) for dim in range(own.ndim)]
+        parts = self._from_all(jnp.pad(own, fill))
+        return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=place) for part, n in zip(parts, lengths, strict=True)], axis=place)
+
+    def _from_all(self, value: Any) -> list[Any]:
+        """One value of each worker, in their order."""
+
+        def exchange() -> list[Any]:
+            tracer = active_tracer()
+            assert tracer is not None
+            return [part[0] for part in tracer.collective("all_gather", [value])]
+
+        return self.eagerly(exchange, "gather")[:: len(self.local_members)]
+
+    def _as_own(self, op: ReduceOp, value: Any) -> Any:
+        """A structure with this replica's own values; of a sum of what all devices of a worker share, the first one's counts."""
+        tracer = active_tracer()
+        assert tracer is not None
+
+        def own(leaf: Any) -> Any:
+            if isinstance(leaf, OwnValue):
+                return leaf
+            if isinstance(leaf, PerReplica):
+                return OwnValue(tracer, leaf.values[self.place_of(tracer.rank)])
+            counts = op is ReduceOp.MEAN or len(self.local_members) == 1 or self.place_of(tracer.rank) == 0
+            return OwnValue(tracer, jnp.asarray(leaf) * (1 if counts else 0))
+
+        return jax.tree_util.tree_map(own, value, is_leaf=lambda x: isinstance(x, PerReplica))
+
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
@@ -150,8 +212,8 @@ def _found(given: Any) -> tuple[ClusterResolver, Cluster | None]:
     spec = resolver.cluster_spec()
     if len(_workers(spec)) > 1 and (resolver.task_type is None or resolver.task_id is None):
         raise InvalidArgumentError(
-            f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or pass "
-            "the sd.Cluster itself to drive all workers from here."
+            f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or "
+            "pass the sd.Cluster itself to drive all workers from here."
         )
     if resolver.task_type is not None and resolver.task_type not in ("chief", "worker"):
         raise InvalidArgumentError(f"A task of type {resolver.task_type!r} does not train; make the strategy on chief and workers only.")

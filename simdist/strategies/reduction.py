@@ -115,7 +115,7 @@ def _sum(op: ReduceOp, value: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _float() -> Any:
-    return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+    return jax.dtypes.canonicalize_dtype(jnp.float64)
 
 
 def _length(value: Any, axes: tuple[int, ...]) -> int:

@@ -286,8 +286,8 @@ class SynchronousStrategy(Strategy):
             raise context.TakeOver(next(iter(owners.values())))
         foreign = next(variable for variable in used if variable.placement.store is not self.store)
         raise FailedPreconditionError(
-            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but {program.name} "
-            f"runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
+            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but "
+            f"{program.name} runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
         )
 
 

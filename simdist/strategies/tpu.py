@@ -5,7 +5,7 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from simdist.cluster.tpu import CORES_PER_CHIP, TPUClusterResolver
 from simdist.errors import InvalidArgumentError
@@ -45,7 +45,7 @@ class TPUStrategy(SynchronousStrategy):
         numerics: str = "deferred",
     ) -> None:
         resolver = tpu_cluster_resolver if tpu_cluster_resolver is not None else TPUClusterResolver()
-        if not isinstance(resolver, TPUClusterResolver):
+        if not isinstance(cast(Any, resolver), TPUClusterResolver):
             raise InvalidArgumentError(
                 f'TPUStrategy needs an sd.TPUClusterResolver, for example sd.TPUClusterResolver("v4-8"); got {resolver!r}.'
             )

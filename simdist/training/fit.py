@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import keras
@@ -23,8 +23,8 @@ from simdist.errors import InvalidArgumentError
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.distributed import DistributedDataset, DistributedIterator
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.variables.optimizer import as_variable
 from simdist.training.step import build, train_step_of
+from simdist.variables.optimizer import as_variable
 
 __all__ = ["evaluate", "fit", "predict"]
 
@@ -140,9 +140,10 @@ class _LocalSteps:
     def _fresh(self) -> DistributedIterator:
         if isinstance(self.source, DistributedDataset):
             return iter(self.source)
-        if isinstance(self.source, DatasetCreator):
-            return iter(self.strategy.distribute_datasets_from_function(self.source))
-        return iter(self.strategy.distribute_dataset(self.source))
+        distribute = (
+            self.strategy.distribute_datasets_from_function if isinstance(self.source, DatasetCreator) else self.strategy.distribute_dataset
+        )
+        return cast(DistributedIterator, iter(distribute(self.source)))
 
     def epoch(self, steps: int | None, callbacks: Any) -> None:
         if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
