@@ -148,10 +148,12 @@ def sharding_anomalies(reads: Reads, num_rows: int) -> list[str]:
     """
     readers: dict[int, list[str]] = {row: [] for row in range(num_rows)}
     for worker, batches in sorted(reads.items()):
-        for batch in batches:
-            for row in batch:
-                readers[int(row)].append(worker)
-    return [f"row {row} is read by {' and '.join(found) or 'nobody'}" for row, found in readers.items() if len(found) != 1]
+        for row in rows_of(batches):
+            readers.setdefault(row, []).append(worker)
+    wrong = [f"row {row} is read by {' and '.join(readers[row]) or 'nobody'}" for row in range(num_rows) if len(readers[row]) != 1]
+    return wrong + [
+        f"{readers[row][0]} reads row {row}, but there is no row {row}" for row in sorted(readers) if row not in range(num_rows)
+    ]
 
 
 def sharding_problem(reads: Reads, num_rows: int, rows_per_batch: int) -> str | None:
@@ -160,10 +162,16 @@ def sharding_problem(reads: Reads, num_rows: int, rows_per_batch: int) -> str | 
     if anomalies:
         return f"{anomalies[0]}{f', and {len(anomalies) - 1} rows more are wrong' if len(anomalies) > 1 else ''}."
     for worker, batches in sorted(reads.items()):
-        rows = [int(row) for batch in batches for row in batch]
-        if rows != list(range(rows[0], rows[0] + len(rows))) if rows else True:
+        rows, sizes = rows_of(batches), [len(batch) for batch in batches]
+        if not rows:
+            return f"{worker} reads nothing."
+        if rows != list(range(rows[0], rows[0] + len(rows))):
             return f"{worker} reads rows {rows}, which are not one block."
-        sizes = [len(batch) for batch in batches]
         if set(sizes) != {rows_per_batch}:
             return f"{worker} reads batches of {sizes} rows; {rows_per_batch} each are asked for."
     return None
+
+
+def rows_of(batches: Sequence[Sequence[int]]) -> list[int]:
+    """The rows of some batches, one after the other."""
+    return [int(row) for batch in batches for row in batch]
