@@ -5,7 +5,7 @@ A prediction is typed in before the result is shown, and kept with the truth. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -208,3 +208,48 @@ def makes_ratio(ratio: Callable[[float], float], expected: float, relative: floa
         )
 
     return check
+
+
+# -- lesson 04: who reads which rows ------------------------------------------------------------------------------------
+
+__all__ += ["sharding_anomalies", "sharding_problem"]
+
+Reads = Mapping[str, Sequence[Sequence[int]]]  # the rows of each batch, in order, by worker
+
+
+def sharding_anomalies(reads: Reads, num_rows: int) -> list[str]:
+    """What is wrong with who reads which rows in one pass: rows that are read more than once, and rows that nobody reads.
+
+    Example:
+        >>> sharding_anomalies({"worker:0": [[0, 1]], "worker:1": [[1]]}, num_rows=3)
+        ['row 1 is read by worker:0 and worker:1', 'row 2 is read by nobody']
+    """
+    readers: dict[int, list[str]] = {row: [] for row in range(num_rows)}
+    for worker, batches in sorted(reads.items()):
+        for row in rows_of(batches):
+            readers.setdefault(row, []).append(worker)
+    wrong = [f"row {row} is read by {' and '.join(readers[row]) or 'nobody'}" for row in range(num_rows) if len(readers[row]) != 1]
+    return wrong + [
+        f"{readers[row][0]} reads row {row}, but there is no row {row}" for row in sorted(readers) if row not in range(num_rows)
+    ]
+
+
+def sharding_problem(reads: Reads, num_rows: int, rows_per_batch: int) -> str | None:
+    """What is wrong where each worker is to read the rows of one block, in batches of so many; None if nothing is."""
+    anomalies = sharding_anomalies(reads, num_rows)
+    if anomalies:
+        return f"{anomalies[0]}{f', and {len(anomalies) - 1} rows more are wrong' if len(anomalies) > 1 else ''}."
+    for worker, batches in sorted(reads.items()):
+        rows, sizes = rows_of(batches), [len(batch) for batch in batches]
+        if not rows:
+            return f"{worker} reads nothing."
+        if rows != list(range(rows[0], rows[0] + len(rows))):
+            return f"{worker} reads rows {rows}, which are not one block."
+        if set(sizes) != {rows_per_batch}:
+            return f"{worker} reads batches of {sizes} rows; {rows_per_batch} each are asked for."
+    return None
+
+
+def rows_of(batches: Sequence[Sequence[int]]) -> list[int]:
+    """The rows of some batches, one after the other."""
+    return [int(row) for batch in batches for row in batch]

@@ -215,10 +215,15 @@ class Rendezvous:
         others = [member.task for member in self.members if member.task is not task]
         error = UnavailableError(
             f"{task.name} died, and no all-reduce with it can end. Launch the mains with restart='always' to start again from the "
-            "last checkpoint, or give the strategy on_failure='continue' to go on with the survivors."
+            "last checkpoint."
         )
         delay_s = self.runtime.latency(task, others[0]) if others else 0.0
-        self.runtime.clock.after(delay_s, self.break_up, error)
+        self.runtime.clock.after(delay_s, lambda _: self._noticed(task, error))
+
+    def _noticed(self, task: Task, error: UnavailableError) -> None:
+        if self.broken is None:
+            self.runtime.trace.instant(task.name, "detect", f"{task.name} is down", self.runtime.now, reason="connection reset")
+        self.break_up(error)
 
     def drop(self, ranks: list[int]) -> None:
         """A step goes on without these."""

@@ -129,8 +129,7 @@ class ReplicaStep:
             return
         if fiber.abandoned or isinstance(fiber.error, TaskKilled):
             error: BaseException = UnavailableError(
-                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint, or give the strategy "
-                "on_failure='continue' to go on with the survivors."
+                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint."
             )
         elif fiber.error is not None:
             error = fiber.error

@@ -175,3 +175,34 @@ def test_makes_ratio_says_what_is_wrong(checks: Any, answer: Any, words: str) ->
 @pytest.mark.parametrize("answer", [3, 3.05, np.float64(2.95)])
 def test_makes_ratio_accepts_what_is_close(checks: Any, answer: Any) -> None:
     assert checks.makes_ratio(lambda factor: 0.5 + factor / 2, 2.0)(answer) is None
+
+
+# -- lesson 04 ----------------------------------------------------------------------------------------------------------
+
+BLOCKS = {f"worker:{w}": [[4 * w, 4 * w + 1], [4 * w + 2, 4 * w + 3]] for w in range(3)}
+
+
+def test_sharding_without_anomaly_is_accepted(checks: Any) -> None:
+    assert checks.sharding_anomalies(BLOCKS, num_rows=12) == []
+    assert checks.sharding_problem(BLOCKS, num_rows=12, rows_per_batch=2) is None
+
+
+def test_rows_that_all_read_and_rows_that_nobody_reads_are_named(checks: Any) -> None:
+    reads = {"worker:0": [[0, 1]], "worker:1": [[0, 1]]}
+    both, nobody = "is read by worker:0 and worker:1", "is read by nobody"
+    assert checks.sharding_anomalies(reads, num_rows=3) == [f"row 0 {both}", f"row 1 {both}", f"row 2 {nobody}"]
+
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [
+        ({**BLOCKS, "worker:2": BLOCKS["worker:0"]}, "row 0 is read by worker:0 and worker:2, and 7 rows more are wrong"),
+        ({**BLOCKS, "worker:2": [[8, 9], [10]]}, "row 11 is read by nobody."),
+        ({**BLOCKS, "worker:2": [[8, 9], [10, 11, 12]]}, "there is no row 12"),
+        ({f"worker:{w}": [[w, w + 3], [w + 6, w + 9]] for w in range(3)}, "worker:0 reads rows [0, 3, 6, 9], which are not one block"),
+        ({f"worker:{w}": [list(range(4 * w, 4 * w + 4))] for w in range(3)}, "worker:0 reads batches of [4] rows; 2 each"),
+        ({**BLOCKS, "worker:1": [], "worker:0": [[0, 1], [2, 3], [4, 5], [6, 7]]}, "worker:1 reads nothing"),
+    ],
+)
+def test_sharding_problem_says_what_is_wrong(checks: Any, reads: Any, words: str) -> None:
+    assert words in checks.sharding_problem(reads, num_rows=12, rows_per_batch=2)
