@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import simdist as sd
 from simdist import keras
@@ -79,3 +82,92 @@ def test_custom_loop_with_a_keras_model_and_a_metric() -> None:
     assert accuracies[-1] > 0.9
     assert float(coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()) < 0.5
     assert step_fn.traces <= 2  # whole batches, and the last one of eight rows
+
+
+# -- several workers, one main each; without its backup callback and its saving, which come with the training step ------
+
+
+def build_and_compile_cnn_model() -> Any:
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8)),
+            keras.layers.Reshape((8, 8, 1)),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.Dense(10),
+        ]
+    )
+    model.compile(
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=keras.optimizers.SGD(learning_rate=0.2),
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def digits_dataset(batch_size: int) -> sd.Dataset:
+    """Ten prototypes with noise: digits that can be told apart."""
+    rng = np.random.default_rng(0)
+    prototypes, labels = rng.random((10, 8, 8)), np.arange(1280) % 10
+    images = (prototypes[labels] + 0.1 * rng.normal(size=(1280, 8, 8))).astype(np.float32)
+    return sd.Dataset.from_tensor_slices((images, labels)).shuffle(1280, seed=0).repeat().batch(batch_size)
+
+
+def test_several_workers_with_one_main_per_task() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        global_batch_size = 64 * strategy.num_replicas_in_sync
+        with strategy.scope():
+            model = build_and_compile_cnn_model()
+        ds = digits_dataset(global_batch_size)
+        history = model.fit(ds, epochs=3, steps_per_epoch=20, verbose=0)
+        assert strategy.cluster_resolver is not None
+        return history.history
+
+    run = sd.Cluster({"worker": 2}, seed=0).launch(main, restart="always")
+    run.join()
+    assert run.results["worker:0"]["loss"] == run.results["worker:1"]["loss"]
+    assert run.results["worker:0"]["accuracy"][-1] > 0.9
+
+
+# -- one machine, several devices, custom loop; and every other synchronous strategy in its place -----------------------
+
+SYNCHRONOUS = {
+    "one device": sd.OneDeviceStrategy,
+    "mirrored": lambda: sd.MirroredStrategy(devices=4),
+    "hierarchical copy": lambda: sd.MirroredStrategy(["gpu:0", "gpu:1"], cross_device_ops=sd.HierarchicalCopyAllReduce()),
+    "central storage": lambda: sd.CentralStorageStrategy(["gpu:0", "gpu:1"]),
+    "tpu": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
+    "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3})),
+}
+
+
+@pytest.mark.parametrize("name", SYNCHRONOUS)
+def test_custom_loop_under_every_synchronous_strategy(name: str) -> None:
+    strategy, global_batch_size = SYNCHRONOUS[name](), 12
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+        optimizer = sd.Optimizer(keras.optimizers.SGD())
+    dataset = sd.Dataset.from_tensors(([1.0], [1.0])).repeat(1000).batch(global_batch_size)
+    dist_dataset = strategy.distribute_dataset(dataset)
+
+    @sd.function
+    def train_step(dist_inputs: Any) -> Any:
+        def step_fn(inputs: Any) -> Any:
+            features, labels = inputs
+
+            def compute_loss() -> Any:
+                per_example = (model(features, training=True) - labels) ** 2
+                return keras.ops.sum(per_example) / global_batch_size, per_example
+
+            (_, per_example), grads = sd.value_and_grad(compute_loss, model.trainable_variables, has_aux=True)()
+            optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+            return per_example
+
+        return strategy.reduce(sd.ReduceOp.MEAN, strategy.run(step_fn, args=(dist_inputs,)), axis=0)
+
+    losses = [float(train_step(inputs)[0]) for inputs in dist_dataset]
+    assert len(losses) == 84
+    # One weight and one bias, both 0 at first: each step takes 4 % of the error away.
+    np.testing.assert_allclose(losses, [0.96 ** (2 * step) for step in range(84)], rtol=2e-5)
