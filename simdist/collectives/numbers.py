@@ -28,7 +28,7 @@ from simdist.collectives.base import Schedule
 from simdist.collectives.order import Group, additions, steps_of
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["boundaries", "combined", "run_schedule", "run_steps"]
+__all__ = ["boundaries", "combined", "combined_packs", "run_schedule", "run_steps"]
 
 
 def boundaries(size: int, num_chunks: int) -> list[int]:
@@ -136,34 +136,68 @@ def combined(schedule: Schedule, arrays: Sequence[Any] | jax.Array | NDArray[Any
         Array([ 9., 12.], dtype=float32)
     """
     each = [jnp.asarray(array) for array in arrays]
-    shape = _check(schedule, [array.shape for array in each])
-    size = math.prod(shape)
-    if schedule.num_ranks == 1 or size == 0:
-        return each[0]
-    flat = [array.reshape(size) for array in each]
-    edges = boundaries(size, schedule.num_chunks)
+    _check(schedule, [array.shape for array in each])
+    return combined_packs(schedule, [[array] for array in each])[0]
+
+
+def combined_packs(schedule: Schedule, packs: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+    """As `combined`, for ranks whose data are several arrays of one dtype, which travel end to end.
+
+    Args:
+        schedule: of an all-reduce, reduce or reduce-scatter.
+        packs: for each rank its arrays, of the same shapes on all ranks.
+
+    Returns:
+        The sums, array by array.
+
+    Example:
+        >>> from simdist.collectives.ring import RING
+        >>> one, other = jnp.float32([1, 2, 3]), jnp.float32([[4]])
+        >>> [total.tolist() for total in combined_packs(RING.schedule(2), [[one, other], [one, other]])]
+        [[2.0, 4.0, 6.0], [[8.0]]]
+    """
+    shapes = [array.shape for array in packs[0]]
+    sizes = [math.prod(shape) for shape in shapes]
+    if schedule.num_ranks == 1 or sum(sizes) == 0:
+        return list(packs[0])
+    flat = [[array.reshape(-1) for array in pack] for pack in packs]
+    edges = boundaries(sum(sizes), schedule.num_chunks)
     groups = additions(schedule)
-    sums = [_sum_of(group, flat, edges) for group in groups]
-    if len(groups) == 1:
-        return sums[0].reshape(shape)
-    return _in_order(groups, sums, edges).reshape(shape)
+    if len(groups) == 1 and all(len(set(leaf)) == 1 for leaf in groups[0].leaves):
+        # All chunks are added alike, so the arrays need not be laid end to end.
+        leaves = [leaf[0] for leaf in groups[0].leaves]
+        return [_tree_sum(groups[0], [flat[rank][n] for rank in leaves]).reshape(shape) for n, shape in enumerate(shapes)]
+    sums = [_tree_sum(group, [_laid_out(zip(group.chunks, leaf, strict=True), flat, edges) for leaf in group.leaves]) for group in groups]
+    total = sums[0] if len(groups) == 1 else _in_order(groups, sums, edges)
+    starts = boundaries_of(sizes)
+    return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
 
 
-def _sum_of(group: Group, flat: list[jax.Array], edges: list[int]) -> jax.Array:
-    """The sums of a group's chunks, one after the other."""
-    leaves = iter(group.leaves)
+def boundaries_of(sizes: Sequence[int]) -> list[int]:
+    """Where each of several arrays begins, end to end.
+
+    Example:
+        >>> boundaries_of([3, 2, 4])
+        [0, 3, 5]
+    """
+    return [sum(sizes[:number]) for number in range(len(sizes))]
+
+
+def _tree_sum(group: Group, leaves: Sequence[jax.Array]) -> jax.Array:
+    """The sum of some values in the order of a group's tree."""
+    values = iter(leaves)
     stack: list[jax.Array] = []
     for is_leaf in group.program:
-        stack.append(_laid_out(zip(group.chunks, next(leaves), strict=True), flat, edges) if is_leaf else stack.pop() + stack.pop())
+        stack.append(next(values) if is_leaf else stack.pop() + stack.pop())
     return stack.pop()
 
 
-def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[Sequence[jax.Array]], edges: list[int]) -> jax.Array:
     """Chunks of several ranks, one after the other: what is next to each other in one rank's data is one piece.
 
     Args:
         parts: (chunk, rank) in order.
-        flat: the data of each rank.
+        flat: the arrays of each rank.
         edges: where the chunks begin and end.
     """
     pieces: list[list[int]] = []
@@ -172,8 +206,17 @@ def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges
             pieces[-1][2] = edges[chunk + 1]
         else:
             pieces.append([rank, edges[chunk], edges[chunk + 1]])
-    arrays = [flat[rank] if (start, stop) == (0, flat[rank].size) else flat[rank][start:stop] for rank, start, stop in pieces]
+    arrays = [part for rank, start, stop in pieces for part in _slices(flat[rank], start, stop)]
     return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
+
+
+def _slices(arrays: Sequence[jax.Array], start: int, stop: int) -> Iterator[jax.Array]:
+    """The elements from `start` to `stop` of arrays that lie end to end."""
+    for array in arrays:
+        first, last = max(start, 0), min(stop, array.size)
+        if first < last:
+            yield array if (first, last) == (0, array.size) else array[first:last]
+        start, stop = start - array.size, stop - array.size
 
 
 def _in_order(groups: Sequence[Group], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:

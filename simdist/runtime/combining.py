@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from simdist.collectives.base import Schedule
-from simdist.collectives.numbers import combined
+from simdist.collectives.numbers import combined_packs
 from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.kernels import kernel_of
@@ -81,10 +81,7 @@ def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
     for number, array in enumerate(parts[0]):
         by_dtype.setdefault(array.dtype, []).append(number)
     for numbers in by_dtype.values():
-        pieces = [jnp.concatenate([rank[n].reshape(-1) for n in numbers]) for rank in parts]
-        total, start = combined(schedule, pieces), 0
-        for n in numbers:
-            array = parts[0][n]
-            sums[n] = total[start : start + array.size].reshape(array.shape)
-            start += array.size
+        totals = combined_packs(schedule, [[rank[n] for n in numbers] for rank in parts])
+        for n, total in zip(numbers, totals, strict=True):
+            sums[n] = total
     return sums
