@@ -18,13 +18,15 @@ from simdist.program.kernels import Kernel
 from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.replay import Machine
 from simdist.program.sharded_waves import ShardedWaves
-from simdist.program.values import BundleType
+from simdist.program.values import BundleType, num_bytes
 from simdist.program.waves import Waves
 
 __all__ = ["Plans"]
 
 # A stretch shorter than this is computed call by call: compiling a scan would take longer.
 REPLAY_FROM = 2_048
+# A call that reads more than this (the gradients of many replicas) is made by itself.
+WIDE_BYTES = 2 << 20
 # Entries that are computed both ways, to see whether the bits agree.
 TRIAL = 64
 
@@ -56,12 +58,17 @@ class Plans:
         """Compute entries in order."""
         if not entries:
             return
-        if self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM):
+        if self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM and not self._wide(entries)):
             self._replay(entries)
         elif self.numerics in ("vmap", "shard_map"):
             self.waves.run(entries, self.branches, list(self.files.values()))
         else:
             self._loop(entries)
+
+    def _wide(self, entries: Sequence[Entry]) -> bool:
+        """Whether some call reads so much that a scan would spend its time on moving registers."""
+        codes = {entry[1] for entry in entries}
+        return any(sum(map(num_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
 
     def run_kernel(self, kernel: Kernel, arguments: Sequence[Any], where: Any) -> tuple[Any, ...]:
         """Call a kernel; its error says where in the run it happened."""
