@@ -3,17 +3,21 @@
 The bare loop calls one jitted gradient for each replica's part, adds them up, and updates once: the same numbers without a
 cluster. Compile time is measured apart, because every replica is traced into one program.
 
-Run: ``python -m simdist bench synchronous``, or this file with ``--quick``.
+Where TensorFlow is, two more columns have its MirroredStrategy on as many logical CPU devices, in a process of its own: its
+custom loop, the fastest it has here, and Keras' fit, which is what this side runs. Their ratios say how many times as long they take.
+
+Run: ``python -m simdist bench synchronous``, or this file with ``--quick``, ``--tf-python PYTHON`` and ``--tf-64`` (minutes).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from typing import Any
 
 import jax
 import numpy as np
+from _tensorflow import MISSING, add_option, has_tensorflow, tensorflow_side
 
 import simdist as sd
 from simdist import keras
@@ -79,11 +83,33 @@ def bare(replicas: int, steps: int) -> float:
     return min(run(steps) for _ in range(3)) / steps
 
 
-if __name__ == "__main__":
-    quick = "--quick" in sys.argv
-    print(f"{'784-128-10, batch 32 a replica, ms a step':<44} {'simdist':>9} {'bare loop':>10} {'ratio':>6} {'first step':>11}")
-    for replicas in (2,) if quick else (1, 2, 4, 8, 16, 64):
-        steps = 3 if quick else max(20, 160 // replicas)
+def tensorflow_columns(python: str, replicas: int, steps: int, ours_s: float) -> str:
+    """Milliseconds a step of TensorFlow's loop and of its fit, each with its ratio to ours."""
+    theirs = tensorflow_side(python, "mirrored_tf.py", "speed", replicas, steps)
+    columns = [(theirs[kind] * 1e3, theirs[kind] / ours_s) if theirs[kind] else None for kind in ("loop_s", "fit_s")]
+    return "".join(f" {f'{column[0]:.2f}':>8} {column[1]:>6.1f}" if column else f" {'-':>8} {'-':>6}" for column in columns)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="MirroredStrategy against a bare loop, and against TensorFlow's where that is.")
+    parser.add_argument("--quick", action="store_true", help="a small sample, without TensorFlow")
+    parser.add_argument("--tf-64", action="store_true", help="TensorFlow with 64 replicas too")
+    add_option(parser)
+    options = parser.parse_args()
+    with_tensorflow = not options.quick and has_tensorflow(options.tf_python)
+    head = f"{'784-128-10, batch 32 a replica, ms a step':<44} {'simdist':>9} {'bare loop':>10} {'ratio':>6} {'first step':>11}"
+    print(head + (f" {'TF loop':>8} {'ratio':>6} {'TF fit':>8} {'ratio':>6}" if with_tensorflow else ""))
+    for replicas in (2,) if options.quick else (1, 2, 4, 8, 16, 64):
+        steps = 3 if options.quick else max(20, 160 // replicas)
         (ours_s, first_s), loop_s = simulated(replicas, steps), bare(replicas, steps)
-        label = f"{replicas} replicas"
-        print(f"{label:<44} {ours_s * 1e3:>9.2f} {loop_s * 1e3:>10.2f} {ours_s / loop_s:>6.2f} {first_s:>10.1f}s", flush=True)
+        line = f"{f'{replicas} replicas':<44} {ours_s * 1e3:>9.2f} {loop_s * 1e3:>10.2f} {ours_s / loop_s:>6.2f} {first_s:>10.1f}s"
+        if with_tensorflow and (replicas < 64 or options.tf_64):
+            line += tensorflow_columns(options.tf_python, replicas, steps, ours_s)
+        print(line, flush=True)
+    if not (with_tensorflow or options.quick):
+        print(MISSING)
+
+
+if __name__ == "__main__":
+    main()
