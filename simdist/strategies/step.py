@@ -129,7 +129,8 @@ class ReplicaStep:
             return
         if fiber.abandoned or isinstance(fiber.error, TaskKilled):
             error: BaseException = UnavailableError(
-                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint."
+                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint, or make the "
+                "strategy with on_failure='continue' to go on with the survivors."
             )
         elif fiber.error is not None:
             error = fiber.error
