@@ -33,6 +33,10 @@ from simdist.simulation.network import Link
 __all__ = ["Communication", "Member", "Rendezvous", "Way"]
 
 
+NETWORK = "/network"
+"""Ends the lane that shows what a device exchanges while it computes."""
+
+
 @dataclass(frozen=True)
 class Member:
     """A replica as the others know it: its rank, its task, and the device that it computes on."""
@@ -165,14 +169,17 @@ class Rendezvous:
 
     def wait(self, coming: Coming) -> Bundle:
         """Block until the replica has what it gets."""
+        began_s = self.runtime.now
         result: Bundle = self.runtime.clock.wait(coming.gate, coming.exchanging.awaited())
         if not coming.recorded:
             self._record(coming.place, coming.exchanging, coming.began_s)
+        elif self.runtime.now > began_s:
+            device = coming.place.removesuffix(NETWORK)
+            self.runtime.trace.span(device, "wait", f"wait for {coming.exchanging.name}", began_s, self.runtime.now)
         return result
 
     def _record(self, place: str, exchanging: Exchanging, began: float, waited: bool = True) -> None:
-        trace, now = self.runtime.trace, self.runtime.now
-        name = f"{exchanging.exchange.kind} {exchanging.exchange.label}".strip()
+        trace, now, name = self.runtime.trace, self.runtime.now, exchanging.name
         if exchanging.begun_s > began and waited:
             trace.span(place, "wait", f"wait for {name}", began, exchanging.begun_s)
         algorithm = exchanging.way.algorithm if exchanging.way else ""
@@ -271,6 +278,11 @@ class Exchanging:
         if len(self.given) >= max(1, len(active) - self.rendezvous.communication.spare * (len(active) == len(self.rendezvous.members))):
             self._begin()
         return gate
+
+    @property
+    def name(self) -> str:
+        """What it is for, in traces."""
+        return f"{self.exchange.kind} {self.exchange.label}".strip()
 
     def awaited(self) -> str:
         """What a replica waits for, in words."""

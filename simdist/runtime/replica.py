@@ -15,7 +15,7 @@ import numpy as np
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
-from simdist.runtime.rendezvous import Coming, Member, Rendezvous
+from simdist.runtime.rendezvous import NETWORK, Coming, Member, Rendezvous
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.runtime.task import Life
@@ -137,7 +137,7 @@ class SimulatedReplica(SimulatedTask):
         if not life.alive or not self.rendezvous.admits(self.rank):
             return
         try:
-            self.early[meeting] = self.rendezvous.come(self.rank, meeting.exchange, operands, f"{self.place}/network")
+            self.early[meeting] = self.rendezvous.come(self.rank, meeting.exchange, operands, self.place + NETWORK)
         except SimdistError as error:
             # Nobody waits yet; whoever comes for the result gets it.
             self.early[meeting] = error
