@@ -12,7 +12,7 @@ Source of the term: Darema et al., A Single-Program-Multiple-Data computational 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -53,10 +53,10 @@ class Editions:
         """
         known = self._known.setdefault(tuple([call.key for call in calls]), [])
         for programs in known:
-            if all(fits_at_once(program, call) for program, call in zip(programs, calls, strict=True)):
+            if _all_fit(fits_at_once, programs, calls):
                 return programs
         for programs in known:
-            if all(fits(program, call) for program, call in zip(programs, calls, strict=True)):
+            if _all_fit(fits, programs, calls):
                 return programs
         programs = self._agreed(calls)
         known.append(programs)
@@ -146,3 +146,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 # A gather whose shapes depend on an earlier gather needs one round more.
 MOST_ROUNDS = 8
+
+
+def _all_fit(fit: Callable[[Program, BoundCall], bool], programs: Sequence[Program], calls: Sequence[BoundCall]) -> bool:
+    """Whether every program fits its call. A loop, because a generator would swallow the end of an iterator."""
+    for program, call in zip(programs, calls, strict=True):  # noqa: SIM110
+        if not fit(program, call):
+            return False
+    return True
