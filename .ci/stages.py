@@ -66,7 +66,7 @@ def tool(name: str, *arguments: str) -> Stage:
 
 
 def python_tests() -> list[Command]:
-    return [Command([*PYTEST, *PARALLEL, "-m", "not browser", "--durations=5"])]
+    return [Command([*PYTEST, *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5"])]
 
 
 def browser_tests() -> list[Command]:

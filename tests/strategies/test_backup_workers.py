@@ -40,7 +40,7 @@ def test_waiting_for_96_of_100_takes_the_difference_of_harmonic_numbers() -> Non
     assert mean_step_s(100, 4, 800, 1) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("k", "expected"), [(100, 5.187), (98, 3.687), (96, 3.104), (95, 2.904), (90, 2.258), (75, 1.371), (50, 0.688)])
 def test_t2_waiting_for_k_of_100(k: int, expected: float) -> None:
     assert mean_step_s(100, 100 - k, 20_000, k) == pytest.approx(expected, rel=0.01)

@@ -187,7 +187,7 @@ def test_double_precision_agrees_to_twelve_digits(strategy: str) -> None:
         jax.config.update("jax_enable_x64", False)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("replicas", REPLICAS)
