@@ -15,7 +15,8 @@ import numpy as np
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
-from simdist.runtime.rendezvous import NETWORK, Coming, Member, Rendezvous
+from simdist.runtime.members import NETWORK, Member
+from simdist.runtime.rendezvous import Coming, Rendezvous
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.runtime.task import Life

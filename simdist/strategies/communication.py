@@ -16,7 +16,7 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware import FlatSwitch
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
-from simdist.runtime.rendezvous import Way
+from simdist.runtime.members import Way
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.transfers import Wiring
 from simdist.variables.compressed_sum import CompressedSum

@@ -17,7 +17,7 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.per_replica import PerReplica
-from simdist.runtime.rendezvous import Member
+from simdist.runtime.members import Member
 from simdist.strategies.distributed import DistributedIterator
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable

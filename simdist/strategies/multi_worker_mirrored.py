@@ -28,7 +28,8 @@ from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.rendezvous import Member, Rendezvous
+from simdist.runtime.members import Member
+from simdist.runtime.rendezvous import Rendezvous
 from simdist.simulation.task_context import active_context
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions

@@ -13,7 +13,8 @@ from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.rendezvous import Communication, Member, Rendezvous
+from simdist.runtime.members import Communication, Member
+from simdist.runtime.rendezvous import Rendezvous
 from simdist.runtime.replica import SimulatedReplica, StepVersions
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.simulation.kernel import Fiber, TaskKilled

@@ -27,7 +27,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.rendezvous import Member
+from simdist.runtime.members import Member
 from simdist.simulation.task_context import active_context
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
@@ -39,7 +39,7 @@ from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["StepOutcome", "SynchronousStrategy", "run_local"]
+__all__ = ["StepOutcome", "SynchronousStrategy"]
 
 COMBINE = {
     VariableAggregation.NONE: "none",
@@ -341,27 +341,3 @@ def _wrong_number(value: PerReplica, count: int) -> InvalidArgumentError:
         f"A PerReplica of {len(value.values)} values was given to a step on {count} replicas. Give one value for each replica; "
         "strategy.distribute_values_from_function and strategy.run make such values."
     )
-
-
-def run_local(fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Run a step for a caller that wants its values: under the strategy in scope, or else the one that the step turns to."""
-    strategy = context.get_strategy() if context.has_strategy() else fn.strategy or context.get_strategy()
-    try:
-        return _value(strategy, fn, args, kwargs)
-    except context.TakeOver as other:
-        fn.strategy = other.strategy
-    return _value(fn.strategy, fn, args, kwargs)
-
-
-def _value(strategy: Any, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if not isinstance(strategy, SynchronousStrategy):
-        raise TypeError(
-            f"A step was called directly under {type(strategy).__name__}, whose steps run on workers. "
-            "Use ClusterCoordinator(strategy).schedule(fn, args=...)."
-        )
-    outcome = strategy.step(fn, args, kwargs)
-    # Timing only: there are no values to give.
-    return None if strategy.runtime.ledger.numerics == "off" else outcome.value()
-
-
-StepFunction.run_here = staticmethod(run_local)

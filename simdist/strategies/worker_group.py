@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.errors import UnavailableError
-from simdist.runtime.rendezvous import Communication, Member, Rendezvous
+from simdist.runtime.members import Communication, Member
+from simdist.runtime.rendezvous import Rendezvous
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Life
 from simdist.simulation.task_context import active_context

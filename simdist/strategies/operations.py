@@ -1,0 +1,178 @@
+"""What code does with the replicas of a strategy: run a function on each, and combine what they have.
+
+Inside a step one replica's place is taken; an exchange brings in the others. Outside, all values are there.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.per_replica import OwnValue, PerReplica, of_replica, spread
+from simdist.program.tracing import active_tracer
+from simdist.strategies import context, reduction
+from simdist.strategies.reduction import ReduceOp, reduce_op_of
+
+__all__ = ["ReplicaOperations"]
+
+
+class ReplicaOperations:
+    """The part of `Strategy` that concerns functions and values of replicas."""
+
+    store: Any
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas compute one step together."""
+        return 1
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, options: Any = None) -> Any:
+        """Run a function for every replica.
+
+        Args:
+            fn: what each replica does.
+            args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
+            kwargs: further arguments, likewise.
+            options: accepted for tf.distribute's sake; without effect.
+
+        Returns:
+            What the replicas returned: `PerReplica` values, or with one replica the value itself.
+
+        Raises:
+            InvalidArgumentError: args is not a list or tuple.
+            FailedPreconditionError: called inside another `run`.
+        """
+        if not isinstance(args, (list, tuple)):
+            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        context.require_cross_replica("strategy.run")
+        if active_tracer() is None and self.num_replicas_in_sync > 1:
+            return self.eagerly(lambda: self.run(fn, args, kwargs), getattr(fn, "__name__", "run"))
+        context.require_stepping(self)
+        with context.replica(self):
+            result = fn(*self._own(list(args)), **self._own(kwargs or {}))
+        return spread(result) if active_tracer() is not None else result
+
+    def require_own_run(self, variable: Any) -> None:
+        """A variable of this strategy is used; raise if that happens in a replica of another one.
+
+        Raises:
+            FailedPreconditionError: it does.
+        """
+        running = context.running_strategy()
+        if running is not None and running is not self and not context.is_default(self):
+            raise FailedPreconditionError(
+                f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of "
+                f"{running!r}. Make the variable in that strategy's scope."
+            )
+
+    def _own(self, arguments: Any) -> Any:
+        """What one replica gets of these arguments."""
+        tracer = active_tracer()
+
+        def of_this_replica(leaf: Any) -> Any:
+            # Only an argument from outside the step has the values of all replicas; which is ours makes a difference.
+            foreign = isinstance(leaf, PerReplica) and not isinstance(leaf, OwnValue)
+            return of_replica(leaf, self.place_of(tracer.rank) if foreign and tracer is not None and tracer.num_replicas > 1 else 0)
+
+        return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
+
+    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+        """Run a function as a step of its own, once; for strategies with several replicas."""
+        raise NotImplementedError
+
+    def observe(self, look: Callable[[], Any]) -> Any:
+        """What a look at variables gives, all of it at once: where workers have values of their own, in one exchange."""
+        return look()
+
+    def place_of(self, rank: int) -> int:
+        """The place of a replica among those that this program drives."""
+        return rank
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None) -> Any:
+        """Combine the replicas' values, and the given axes of each with them.
+
+        Args:
+            reduce_op: SUM or MEAN, or its name in any case.
+            value: what `run` returned, or a structure of such values.
+            axis: None keeps the shape of one replica's value; an axis, or several, are also reduced over. A mean over an axis
+                weighs every element equally, whichever replica has it.
+
+        Raises:
+            InvalidArgumentError: another operation, an axis out of range, different shapes, or SUM of what all replicas share.
+            FailedPreconditionError: called inside `run`.
+        """
+        context.require_cross_replica("strategy.reduce")
+        context.require_stepping(self)
+        return reduction.reduce(reduce_op_of(reduce_op), self._each(value), axis, self.num_replicas_in_sync)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """Join the replicas' values along an axis, in the order of the replicas; lengths along it may differ.
+
+        Raises:
+            InvalidArgumentError: scalars, different numbers of axes, or an axis out of range.
+            FailedPreconditionError: called inside `run`.
+        """
+        context.require_cross_replica("strategy.gather")
+        context.require_stepping(self)
+        return reduction.gather(self._each(value), axis)
+
+    def _each(self, value: Any) -> Any:
+        """A structure with a `PerReplica` in place of each variable of which every replica has a value of its own."""
+        tracer = active_tracer()
+
+        def values(leaf: Any) -> Any:
+            variable = getattr(leaf, "simdist_variable", leaf)
+            placement = getattr(variable, "placement", None)
+            if placement is None or placement.spread != "replicas" or placement.store is not self.store:
+                return leaf
+            return PerReplica(self.local_results(leaf)) if tracer is None else OwnValue(tracer, tracer.read(variable))
+
+        return jax.tree_util.tree_map(values, value, is_leaf=lambda x: isinstance(x, PerReplica))
+
+    def local_results(self, value: Any) -> tuple[Any, ...]:
+        """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""
+        context.require_stepping(self)
+        leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
+        if not any(isinstance(leaf, PerReplica) for leaf in leaves):
+            return self._own_values(value)
+        count = len(next(leaf for leaf in leaves if isinstance(leaf, PerReplica)).values)
+        return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, place) for leaf in leaves]) for place in range(count))
+
+    def _own_values(self, value: Any) -> tuple[Any, ...]:
+        """A variable gives the value that each replica has, its own or a copy."""
+        variable = getattr(value, "simdist_variable", value)
+        placement = getattr(variable, "placement", None)
+        if placement is None or placement.store is not self.store:
+            return (value,)
+        if placement.spread == "replicas":
+            return tuple(self.store.cell_value(variable, cell) for cell in placement.cells)
+        return (value,) if len(self.ranks) == 1 else (self.store.look(variable),) * len(self.ranks)
+
+    # -- in a replica ---------------------------------------------------------------------------------------------
+
+    def all_reduce_in_replica(self, op: Any, value: Any, options: Any = None) -> Any:
+        """See `ReplicaContext.all_reduce`."""
+        return reduction.all_reduce(reduce_op_of(op), value, options)
+
+    def all_gather_in_replica(self, value: Any, axis: int, options: Any = None) -> Any:
+        """See `ReplicaContext.all_gather`."""
+        return reduction.all_gather(value, axis, options)
+
+    def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """See `ReplicaContext.merge_call`."""
+        if not isinstance(args, (list, tuple)):
+            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        traced = active_tracer() is not None
+        with context.across_replicas():
+            given = [spread(arg) if traced else arg for arg in args]
+            result = merge_fn(self, *given, **{name: spread(arg) if traced else arg for name, arg in kwargs.items()})
+        return self._own(result)
+
+    experimental_local_results = local_results
