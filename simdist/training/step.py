@@ -65,6 +65,9 @@ def train_step_of(model: Any) -> StepFunction:
 
         with _silent_without(rows):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+        if not rows:
+            # What flows back from statistics of nothing is 0 times no number.
+            gradients = [jnp.zeros_like(gradient) for gradient in gradients]
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         if rows:
             model._loss_tracker.update_state(loss, sample_weight=rows)

@@ -54,12 +54,15 @@ def test_crash_without_restart_is_raised_when_the_others_have_learned_of_it() ->
 
 
 def test_crash_without_restart_is_raised_though_another_main_waits_for_ever() -> None:
+    cluster = sd.Cluster({"worker": 2})
+
     def main() -> None:
         if sd.TFConfigClusterResolver().task_id == 0:
             sd.Server({"worker": ["a:1", "b:1"]}, "worker", 0).join()
+        cluster.runtime.clock.sleep(1e-6)
         train(8)
 
-    with sd.Cluster({"worker": 2}) as cluster:
+    with cluster:
         cluster.faults.crash("worker:1", at=1e-9)
         with pytest.raises(sd.errors.UnavailableError, match="worker:1 crashed"):
             cluster.launch(main).join()

@@ -129,3 +129,17 @@ class _Unbuffered:
     """No element is made before somebody asks."""
 
     experimental_per_replica_buffer_size = 0
+
+
+def test_a_replica_without_rows_leaves_statistics_and_gradients_alone() -> None:
+    x = np.random.default_rng(0).random((14, 3), np.float32)
+    strategy = sd.MirroredStrategy(3)
+    with strategy.scope():
+        norm = keras.layers.BatchNormalization()
+        model = keras.Sequential([keras.Input((3,)), norm, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    # The last batch has two rows, for three replicas.
+    history = model.fit(sd.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(12), epochs=3, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    assert np.isfinite(np.concatenate([np.ravel(weight) for weight in model.get_weights()])).all()
+    assert all(np.isfinite(np.asarray(own)).all() for own in strategy.local_results(norm.moving_variance))
