@@ -201,11 +201,6 @@ class Strategy(ReplicaOperations):
         return values[0] if len(values) == 1 else PerReplica(values)
 
     @property
-    def ranks(self) -> range:
-        """The replicas that this program drives."""
-        return range(self.num_replicas_in_sync)
-
-    @property
     def extended(self) -> StrategyExtended:
         """What library authors need: updating variables, where things lie."""
         return StrategyExtended(self)

@@ -27,6 +27,11 @@ class ReplicaOperations:
     store: Any
 
     @property
+    def ranks(self) -> range:
+        """The replicas that this program drives."""
+        return range(self.num_replicas_in_sync)
+
+    @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas compute one step together."""
         return 1
