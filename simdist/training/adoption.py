@@ -148,7 +148,9 @@ class _StepScope(stateless_scope.StatelessScope):
                 f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
                 "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step."
             )
-        return None
+        # Keras asks the scope itself for what a regularizer is to be given.
+        unmade = tracing.active_tracer() is None or variable.__dict__.get("simdist_variable") is None
+        return None if unmade else variable.value
 
     def add_update(self, update: Any) -> None:
         self.get_current_value(update[0])

@@ -16,6 +16,7 @@ from keras.src.models.model import functional_init_arguments
 from simdist.errors import FailedPreconditionError
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.training import fit as loops
+from simdist.training.step import forget_steps
 
 __all__ = ["Model", "Sequential"]
 
@@ -27,6 +28,11 @@ class _Distributed(keras.Model):
         instance = cast(Any, super().__new__(cls, *args, **kwargs))
         object.__setattr__(instance, "simdist_strategy", get_strategy() if has_strategy() else None)
         return instance
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """As `keras.Model.compile`; steps that were traced for an earlier one are traced again."""
+        super().compile(*args, **options)
+        forget_steps(self)
 
     def fit(self, x: Any = None, y: Any = None, **options: Any) -> Any:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.

@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
+from simdist.errors import InvalidArgumentError
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["build", "train_step_of"]
+__all__ = ["build", "forget_steps", "train_step_of"]
 
 
 def build(model: Any, batch: Any) -> None:
@@ -44,9 +45,9 @@ def train_step_of(model: Any) -> StepFunction:
     Replicas weigh their loss by their part of the global batch, so that uneven parts give the exact gradient.
     """
     known = model.__dict__.get("_simdist_train_step")
-    if known is not None and known[0] is model.optimizer:
-        return known[1]
-    optimizer, strategy = Optimizer(model.optimizer), model.simdist_strategy
+    if known is not None:
+        return known
+    optimizer, strategy = _optimizer_of(model), model.simdist_strategy
 
     def replica_step(data: Any) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
@@ -61,7 +62,8 @@ def train_step_of(model: Any) -> StepFunction:
                 # A replica without rows meets the others all the same; the mean over no rows would be no number.
                 return sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred)), (0.0, y_pred)
             loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
-            return loss * weight if weight != 1.0 else loss, (loss, y_pred)
+            share, loss = _share(model, loss, weight)
+            return model.optimizer.scale_loss(share), (loss, y_pred)
 
         with _silent_without(rows):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
@@ -78,8 +80,54 @@ def train_step_of(model: Any) -> StepFunction:
         strategy.run(replica_step, args=(next(iterator),))
 
     step = StepFunction(train_step)
-    model._simdist_train_step = (model.optimizer, step)
+    model._simdist_train_step = step
     return step
+
+
+def forget_steps(model: Any) -> None:
+    """The model was compiled anew: what was traced for its loss, metrics and trainable layers holds no longer."""
+    for name in ("_simdist_train_step", "_simdist_test_step", "_simdist_built"):
+        model.__dict__.pop(name, None)
+
+
+def _optimizer_of(model: Any) -> Optimizer:
+    """The model's optimizer, with the slots that it has by now where it has trained before."""
+    known = model.__dict__.get("_simdist_optimizer")
+    if known is None or known.wrapped is not model.optimizer:
+        known = model.__dict__["_simdist_optimizer"] = Optimizer(model.optimizer)
+    return known
+
+
+def _share(model: Any, loss: Any, weight: float) -> tuple[Any, Any]:
+    """What a replica's loss adds to that of the global batch, and what the global batch's would be if all were like this one.
+
+    Args:
+        model: whose loss.
+        loss: of this replica's rows.
+        weight: the part of all rows that it has.
+    """
+    if weight == 1.0:
+        return loss, loss
+    if not _is_summed(model.loss):
+        return loss * weight, loss
+    # A sum over rows adds up by itself; only what every replica has alike is shared out.
+    regularization = sum((jnp.sum(term) for term in model.losses), jnp.zeros((), loss.dtype))
+    share = loss - regularization * (1.0 - weight)
+    return share, share / weight
+
+
+def _is_summed(loss: Any) -> bool:
+    """Whether a compiled loss is a sum over the rows.
+
+    Raises:
+        InvalidArgumentError: some outputs have a sum and others a mean.
+    """
+    kinds = {getattr(part, "reduction", None) == "sum" for part in jax.tree_util.tree_leaves(loss)}
+    if len(kinds) > 1:
+        raise InvalidArgumentError(
+            "Some losses of the model have reduction='sum' and others a mean, which several replicas cannot add up. Use one reduction."
+        )
+    return kinds == {True}
 
 
 @contextmanager
