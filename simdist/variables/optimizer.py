@@ -155,8 +155,13 @@ class Optimizer:
         return self._compressed[compression].sums(tracer, gradients, variables)
 
     def _clipped(self, gradients: list[Any]) -> list[Any]:
+        """The gradients, unscaled and clipped; those that are accumulated are clipped when they are complete."""
+        scale = getattr(self.wrapped, "loss_scale_factor", None)
+        if scale is not None:
+            gradients = [gradient / scale for gradient in gradients]
         clip = getattr(self.wrapped, "_clip_gradients", None)
-        return gradients if clip is None else list(clip(gradients))
+        accumulates = getattr(self.wrapped, "gradient_accumulation_steps", None)
+        return gradients if clip is None or accumulates else list(clip(gradients))
 
     @property
     def iterations(self) -> Any:

@@ -23,6 +23,9 @@ from simdist.variables.variable import Placement, Variable
 
 __all__ = ["Shadow", "keras_shadow", "optax_shadow"]
 
+CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
+BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
+
 
 @dataclass
 class Shadow:
@@ -99,12 +102,14 @@ def _built_copy(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Any:
         # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
         warnings.simplefilter("ignore", DeprecationWarning)
         config = optimizer.get_config()
-    for name in ("clipnorm", "clipvalue", "global_clipnorm"):
-        if name in config:
+    # What belongs to whole gradients is done before they are cut (`simdist.variables.optimizer`).
+    for name in BEFORE_THE_UPDATE:
+        if name in config and not (name in CLIPPING and config.get("gradient_accumulation_steps")):
             config[name] = None
     config.pop("name", None)
     if not isinstance(config.get("learning_rate"), float):
         config["learning_rate"] = 0.001
+    _require_whole_to_clip(config, cells)
     shadow = type(optimizer).from_config(config)
     schedule = optimizer._learning_rate
     if not isinstance(schedule, keras.Variable):
@@ -119,7 +124,31 @@ def _built_copy(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Any:
         stand_in.constraint = constraint
         stand_ins.append(stand_in)
     shadow.build(stand_ins)
+    if optimizer.weight_decay:
+        left_out = [s for s, (v, _) in zip(stand_ins, cells, strict=True) if not _decays(optimizer, v)]
+        shadow.exclude_from_weight_decay(var_list=left_out)
     return shadow
+
+
+def _require_whole_to_clip(config: dict[str, Any], cells: list[tuple[Any, Cell]]) -> None:
+    """Accumulated gradients are clipped where they are accumulated, so a norm must be that of all that lies there.
+
+    Raises:
+        InvalidArgumentError: variables are sharded.
+    """
+    if (config.get("clipnorm") or config.get("global_clipnorm")) and any(cell.rows is not None for _, cell in cells):
+        raise InvalidArgumentError(
+            "Clipping by norm together with gradient_accumulation_steps needs whole variables, and these are sharded. Use clipvalue, or no "
+            "variable_partitioner."
+        )
+
+
+def _decays(optimizer: Any, variable: Any) -> bool:
+    own = getattr(variable, "keras_variable", None)
+    if own is not None:
+        return optimizer._use_weight_decay(own)
+    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    return pattern is None or pattern.search(variable.name) is None
 
 
 def optax_shadow(transformation: Any, cells: list[tuple[Any, Cell]]) -> Shadow:
