@@ -334,7 +334,7 @@ class _Linker:
             if isinstance(op.rule, str):
                 kernel = assigning(op.rule, group, positions, operand_avals)
             else:
-                kernel = op.rule.kernel(group, operand_avals)
+                kernel = op.rule.kernel(group, positions, operand_avals)
             state = tuple(cell.aval for cell in group.cells)
             site = self.ledger.site(kernel, [state, operand_avals], [state])
             parts.append(Apply(group, site, cost_of(kernel), slot, num_bytes(operand_avals)))

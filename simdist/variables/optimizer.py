@@ -35,7 +35,7 @@ REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky",
 class OptimizerRule:
     """How an `Update` by an optimizer changes a group; one object for each set of variables.
 
-    The first operands of its kernels are the group's arrays: cells, then the optimizer's own state.
+    The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
     """
 
     def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
@@ -73,15 +73,24 @@ class OptimizerRule:
         layout.join([*own, *shadow.cells], arrays_of)
         shadow.publish(len(self.shadows) == 1)
 
-    def kernel(self, group: Group, operand_avals: Sequence[Aval]) -> Kernel:
-        """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays."""
-        shadow, num_cells = self.shadows[owner_of(group.cells[0])], len(operand_avals)
+    def kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval]) -> Kernel:
+        """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays.
+
+        Args:
+            group: of the variables' cells and of the optimizer's state; perhaps with others, which it leaves alone.
+            positions: in the group, of the cells that the gradients belong to.
+            operand_avals: of the gradients.
+        """
+        shadow, size = self.shadows[owner_of(group.cells[0])], len(group.cells)
+        kept = [cell.position for cell in shadow.cells]
 
         def run(*arrays: Any) -> list[Any]:
-            size = len(group.cells)
-            values, state, gradients = arrays[:num_cells], arrays[num_cells:size], arrays[size:]
-            new_values, new_state = shadow.apply(values, state, gradients)
-            return [*new_values, *new_state]
+            changed = list(arrays[:size])
+            values, state = [changed[place] for place in positions], [changed[place] for place in kept]
+            for places, new in zip((positions, kept), shadow.apply(values, state, arrays[size:]), strict=True):
+                for place, array in zip(places, new, strict=True):
+                    changed[place] = array
+            return changed
 
         return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 

@@ -169,25 +169,22 @@ class Layout:
         return group
 
     def join(self, cells: Sequence[Cell], arrays_of: Any) -> Group:
-        """Make one group of these cells, which lie on one task, in this order.
+        """Make one group of these cells, which lie on one task, and of those that are in groups with them already.
 
         Args:
-            cells: in the order that the group will have.
+            cells: the first of the group, in their order, where it is new.
             arrays_of: gives the arrays of a bundle (the ledger's method of that name).
         """
         first = cells[0].group
-        if all(cell.group is first for cell in cells) and first.cells == list(cells):
+        if all(cell.group is first for cell in cells):
             return first
+        # Cells that another update has joined with one of these stay with it: both may stand in one step.
         olds = list(dict.fromkeys(cell.group for cell in cells))
-        wanted = set(map(id, cells))
-        arrays = [arrays_of(cell.group.present())[cell.position] for cell in cells]
+        together = list(dict.fromkeys([*cells, *(cell for old in olds for cell in old.cells)]))
+        arrays = [arrays_of(cell.group.present())[cell.position] for cell in together]
         for old in olds:
             self.groups.remove(old)
-            rest = [cell for cell in old.cells if id(cell) not in wanted]
-            if rest:
-                kept = arrays_of(old.present())
-                self.add_group(old.task, rest, [kept[cell.position] for cell in rest])
-        return self.add_group(first.task, cells, arrays)
+        return self.add_group(first.task, together, arrays)
 
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""

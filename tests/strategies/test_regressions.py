@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
@@ -92,3 +93,27 @@ def test_layers_that_are_frozen_before_a_model_is_compiled_anew_stay_as_they_are
     model.fit(x, y, batch_size=10, verbose=0)
     np.testing.assert_array_equal(model.layers[0].kernel.value, frozen)
     assert np.abs(np.asarray(model.layers[1].kernel.value) - trained).max() > 1e-3
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda: sd.MirroredStrategy(2), lambda: sd.CentralStorageStrategy(2)])
+def test_two_optimizers_change_the_same_variable_in_one_step(make: Callable[[], Any]) -> None:
+    strategy = make()
+    with strategy.scope():
+        v, w = sd.Variable([1.0, 2.0], name="v"), sd.Variable([4.0], name="w")
+        heavy, plain = sd.Optimizer(keras.optimizers.SGD(0.5, momentum=0.5)), sd.Optimizer(keras.optimizers.SGD(0.25))
+
+    def replica() -> None:
+        share = 1.0 / strategy.num_replicas_in_sync
+        heavy.apply_gradients([(jnp.ones(2) * share, v), (jnp.ones(1) * share, w)])
+        plain.apply_gradients([(jnp.ones(2) * share, v)])
+
+    @sd.function
+    def step() -> None:
+        strategy.run(replica)
+
+    with strategy.scope():
+        step()
+        step()
+    # Momentum moves by 0.5, then by 0.75; plain steps by 0.25 each.
+    np.testing.assert_allclose(v.numpy(), [1.0 - 1.75, 2.0 - 1.75], rtol=1e-6)
+    np.testing.assert_allclose(w.numpy(), [4.0 - 1.25], rtol=1e-6)
