@@ -40,7 +40,7 @@ class OptimizerRule:
 
     def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         self.optimizer = optimizer
-        self.names = [variable.name for variable in variables]
+        self.variables = list(variables)
         self.shadows: dict[Owner, Shadow] = {}
 
     def __repr__(self) -> str:
@@ -55,7 +55,8 @@ class OptimizerRule:
         arrays_of: Callable[..., Any],
     ) -> None:
         """Give the cells of one owner the optimizer's state, in one group with them."""
-        own = [cell for _, cell in cells]
+        cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
+        variables, own = self.variables, [cell for _, cell in cells]
         if owner in self.shadows:
             layout.join([*own, *self.shadows[owner].cells], arrays_of)
             return
@@ -81,13 +82,16 @@ class OptimizerRule:
             positions: in the group, of the cells that the gradients belong to.
             operand_avals: of the gradients.
         """
-        shadow, size = self.shadows[owner_of(group.cells[0])], len(group.cells)
+        owner, size = owner_of(group.cells[0]), len(group.cells)
+        shadow = self.shadows[owner]
+        own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
         kept = [cell.position for cell in shadow.cells]
 
         def run(*arrays: Any) -> list[Any]:
             changed = list(arrays[:size])
-            values, state = [changed[place] for place in positions], [changed[place] for place in kept]
-            for places, new in zip((positions, kept), shadow.apply(values, state, arrays[size:]), strict=True):
+            given = dict(zip(positions, arrays[size:], strict=True))
+            values, state = [changed[place] for place in own], [changed[place] for place in kept]
+            for places, new in zip((own, kept), shadow.apply(values, state, [given.get(place) for place in own]), strict=True):
                 for place, array in zip(places, new, strict=True):
                     changed[place] = array
             return changed
@@ -150,10 +154,15 @@ class Optimizer:
         gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients = self._summed(tracer, gradients, variables)
+        tracer.update(self._rule(variables), variables, self._clipped(gradients))
+
+    def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
+        """The one for these variables: of a Keras optimizer one that has them among others, for their slots and its count of steps."""
         key = tuple(map(id, variables))
         if key not in self._rules:
-            self._rules[key] = OptimizerRule(self.wrapped, variables)
-        tracer.update(self._rules[key], variables, self._clipped(gradients))
+            wider = (rule for known, rule in self._rules.items() if hasattr(self.wrapped, "update_step") and set(key) <= set(known))
+            self._rules[key] = next(wider, None) or OptimizerRule(self.wrapped, variables)
+        return self._rules[key]
 
     def _summed(self, tracer: Tracer, gradients: list[Any], variables: list[Variable]) -> list[Any]:
         compression = getattr(tracer.options, "compression", None)

@@ -32,7 +32,8 @@ class Shadow:
     """State cells of one task, their first values, and what applies gradients.
 
     Attributes:
-        apply: (values, state, gradients) -> (new values, new state), all flat sequences.
+        apply: (values, state, gradients) -> (new values, new state), all flat sequences; a Keras optimizer leaves alone what has a
+            gradient of None.
         publish: called when the cells are stored; says whether this is the first task.
     """
 
@@ -58,7 +59,10 @@ def keras_shadow(optimizer: Any, cells: list[tuple[Any, Cell]]) -> Shadow:
     state_cells = [_slot(f"{optimizer.name}/{v.name}", a, cells[0][1]) for v, a in zip(state, initial, strict=True)]
 
     def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        return shadow.stateless_apply(list(old), list(gradients), list(values))
+        with warnings.catch_warnings():
+            # A variable without a gradient is left alone, as the step asked for.
+            warnings.filterwarnings("ignore", "Gradients do not exist")
+            return shadow.stateless_apply(list(old), list(gradients), list(values))
 
     def publish(first: bool) -> None:
         """The user's own counters become copies of the ones beside the variables."""

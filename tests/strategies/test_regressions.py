@@ -117,3 +117,27 @@ def test_two_optimizers_change_the_same_variable_in_one_step(make: Callable[[], 
     # Momentum moves by 0.5, then by 0.75; plain steps by 0.25 each.
     np.testing.assert_allclose(v.numpy(), [1.0 - 1.75, 2.0 - 1.75], rtol=1e-6)
     np.testing.assert_allclose(w.numpy(), [4.0 - 1.25], rtol=1e-6)
+
+
+def test_steps_with_fewer_gradients_go_on_with_the_same_slots_and_count_of_steps() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v, w = sd.Variable([1.0], name="v"), sd.Variable([1.0], name="w")
+        wrapped = keras.optimizers.SGD(0.5, momentum=0.5)
+        optimizer = sd.Optimizer(wrapped)
+    half = jnp.ones(1) / 2
+
+    @sd.function
+    def both() -> None:
+        strategy.run(lambda: optimizer.apply_gradients([(half, v), (half, w)]))
+
+    @sd.function
+    def only_v() -> None:
+        strategy.run(lambda: optimizer.apply_gradients([(half, v), (None, w)]))
+
+    with strategy.scope():
+        both()
+        only_v()
+        both()
+    # Velocities of v: 0.5, 0.75, 0.875; those of w: 0.5, 0.75.
+    assert (float(v.numpy()[0]), float(w.numpy()[0]), int(wrapped.iterations)) == (1.0 - 2.125, 1.0 - 1.25, 3)
