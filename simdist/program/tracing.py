@@ -61,7 +61,7 @@ class Tracer:
         exchanges: what the replica meets the others for, in order.
         asked_rank: whether the step asked which replica it is.
         knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
-        silent: whether assignments are left out: a replica without rows has nothing to say.
+        only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         told: constants that the replica has handed to code across the replicas, in order.
@@ -88,7 +88,7 @@ class Tracer:
         self.options = options
         self.exchanges: list[Exchange] = []
         self.asked_rank = self.knows_itself = False
-        self.in_replica = self.silent = False
+        self.in_replica = self.only_finite = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
         self.told: list[Any] = []
@@ -155,14 +155,19 @@ class Tracer:
 
     def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
         """Change variables; inside `value_and_grad` the change is carried out to the step."""
-        if self.silent:
-            return
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
+        if isinstance(rule, str) and self.only_finite:
+            operands = [self._finite(rule, variable, operand) for variable, operand in zip(variables, operands, strict=True)]
         if isinstance(rule, str) and self.num_replicas > 1:
             operands = [variable.aggregated(self, rule, operand) for variable, operand in zip(variables, operands, strict=True)]
         self.mark("update", operands, [], rule=rule, variables=tuple(variables))
+
+    def _finite(self, rule: str, variable: VariableHandle, operand: Any) -> Any:
+        if not jax.numpy.issubdtype(operand.dtype, jax.numpy.floating):
+            return operand
+        return jax.numpy.where(jax.numpy.isfinite(operand), operand, self.read(variable) if rule == "assign" else 0)
 
     def random_key(self, generator: VariableHandle) -> Any:
         """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""

@@ -30,7 +30,8 @@ class Combiner:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._sites: dict[tuple[Any, ...], Site] = {}
+        # By the identity of the schedule, which is kept with the site: to compare thousands of transfers in each step takes longer.
+        self._sites: dict[tuple[Any, ...], tuple[Schedule | None, Site]] = {}
 
     def results(self, exchange: Exchange, schedule: Schedule | None, given: Sequence[Bundle], scale: float, where: Any) -> list[Bundle]:
         """What each replica gets.
@@ -44,11 +45,10 @@ class Combiner:
         """
         if exchange.kind == "broadcast":
             return [given[0]] * len(given)
-        key = (exchange.kind, schedule, tuple(bundle.avals for bundle in given), scale)
-        site = self._sites.get(key)
-        if site is None:
-            site = self._sites[key] = self._site(exchange, schedule, [bundle.avals for bundle in given], scale)
-        outputs = list(self.ledger.call(site, given, None, (), where))
+        key = (exchange.kind, id(schedule), tuple([bundle.avals for bundle in given]), scale)
+        if key not in self._sites:
+            self._sites[key] = schedule, self._site(exchange, schedule, [bundle.avals for bundle in given], scale)
+        outputs = list(self.ledger.call(self._sites[key][1], given, None, (), where))
         return outputs if exchange.kind == "reduce_scatter" else outputs * len(given)
 
     def _site(self, exchange: Exchange, schedule: Schedule | None, given: list[tuple[Aval, ...]], scale: float) -> Site:

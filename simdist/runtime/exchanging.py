@@ -30,7 +30,6 @@ class Exchanging:
         self.exchange = exchange
         self.given: dict[int, Bundle] = {}
         self.gates: dict[int, Gate] = {}
-        self.began_s: dict[int, float] = {}
         self.first: int | None = None
         self.begun_s = 0.0
         self.way: Way | None = None
@@ -39,9 +38,11 @@ class Exchanging:
         self.results: list[Bundle] = []
         self.left = 0
         self.over = False
-        timeout_s = rendezvous.communication.timeout_s
+        self.watch: list[Exchanging] = []  # what the time-out finds; empty when it is over, so that nothing is kept until then
+        timeout_s = getattr(exchange.options, "timeout_seconds", None) or rendezvous.communication.timeout_s
         if timeout_s is not None:
-            rendezvous.runtime.clock.after(timeout_s, self._expired, timeout_s)
+            self.watch.append(self)
+            rendezvous.runtime.clock.after(timeout_s, _expired, (self.watch, timeout_s))
 
     def come(self, rank: int, exchange: Exchange, given: Bundle) -> Gate:
         """A replica is there; its gate opens when it has what it gets."""
@@ -79,8 +80,7 @@ class Exchanging:
         return [self._name(rank) for rank in self.rendezvous.active if rank not in self.gates]
 
     def _name(self, rank: int) -> str:
-        member = self.rendezvous.members[rank]
-        return member.place if member.place != member.task.name else member.task.name
+        return self.rendezvous.members[rank].place
 
     # -- the collective -------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Exchanging:
 
     def _wiring(self, way: Way, places: tuple[str, ...]) -> Wiring:
         known, runtime = self.rendezvous.communication.wired, self.rendezvous.runtime
-        key = (way.travel.kind, way.travel.algorithm, places, self.exchange.size_bytes)
+        key = (id(way.travel), places, self.exchange.size_bytes)
         if key in known:
             return known[key]
         made = Wiring(way.travel, lambda a, b: runtime.between(places[a], places[b]), self._size_bytes(len(self.ranks)))
@@ -162,14 +162,14 @@ class Exchanging:
             return
         self.left -= 1
         if self.left == 0:
-            self.over = True
-            self.rendezvous.settle(self, None)
+            self._end(None)
         self.gates[self.ranks[place]].open(self.results[place])
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def _expired(self, timeout_s: float) -> None:
-        if not self.over and not self.ranks:
+    def expire(self, timeout_s: float) -> None:
+        """The time-out is over; whoever has come gives up, unless all have."""
+        if not self.ranks:
             missing = self.missing()
             self.fail(
                 DeadlineExceededError(
@@ -178,14 +178,24 @@ class Exchanging:
                 )
             )
 
+    def _end(self, error: BaseException | None) -> None:
+        self.over = True
+        self.watch.clear()
+        self.rendezvous.settle(self, error)
+
     def fail(self, error: BaseException) -> None:
         """Nobody gets anything."""
         if self.over:
             return
-        self.over = True
         if self.transfers is not None:
             self.transfers.stop()
-        self.rendezvous.settle(self, error)
+        self._end(error)
         for gate in self.gates.values():
             if gate.callbacks is not None:
                 gate.fail(error)
+
+
+def _expired(watched: tuple[list[Exchanging], float]) -> None:
+    watch, timeout_s = watched
+    for exchanging in list(watch):
+        exchanging.expire(timeout_s)

@@ -77,7 +77,7 @@ class Rendezvous:
         self.broken: BaseException | None = None
         runtime.lost.append(self._lost)
 
-    def meet(self, rank: int, exchange: Exchange, given: Bundle, what: str = "") -> Bundle:
+    def meet(self, rank: int, exchange: Exchange, given: Bundle) -> Bundle:
         """Take part in this replica's next exchange; block until it has what it gets.
 
         Raises:

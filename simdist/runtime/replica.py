@@ -106,11 +106,8 @@ class SimulatedReplica(SimulatedTask):
         self._travel(group.places[0], self.place, sum(cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"), "read")
 
     def _travel(self, source: str, target: str, size_bytes: int, what: str) -> None:
-        began, route, gate = self.clock.now, self.runtime.between(source, target), self.clock.gate()
-        self.clock.sleep(route.latency_s)
-        self.runtime.trace.total(source, "bytes_sent", size_bytes)
-        self.runtime.links.start(route.links, size_bytes, gate.open)
-        self.clock.wait(gate, f"variables from {source}")
+        began = self.clock.now
+        self.runtime.carry(source, target, size_bytes, f"variables from {source}")
         self.trace.span(self.place, what, what, began, self.clock.now, bytes=size_bytes)
 
     def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:

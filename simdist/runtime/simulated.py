@@ -116,6 +116,20 @@ class SimulatedRuntime:
             self.trace.total(source.name, "bytes_sent", num_bytes)
             self.links.start(route, num_bytes, self._sent, (source, source_life, target, target_life, 0, arrived, argument))
 
+    def carry(self, source: str, target: str, size_bytes: float, what: str) -> None:
+        """Block until bytes have come from one place to another.
+
+        Args:
+            source, target: tasks or devices.
+            size_bytes: how much.
+            what: the caller waits for, in words.
+        """
+        route, gate = self.between(source, target), self.clock.gate()
+        self.clock.sleep(route.latency_s)
+        self.trace.total(source, "bytes_sent", size_bytes)
+        self.links.start(route.links, size_bytes, gate.open)
+        self.clock.wait(gate, what)
+
     # -- life and death -------------------------------------------------------------------------------------------
 
     def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:

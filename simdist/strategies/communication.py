@@ -25,7 +25,10 @@ __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunic
 
 
 class CommunicationImplementation(Enum):
-    """Which library carries out collectives: AUTO chooses by size and topology; RING is always a ring; NCCL chooses as NCCL does."""
+    """Which library carries out collectives.
+
+    AUTO chooses by size, topology and kind of device; RING is always a ring; NCCL chooses between the ring and the double tree.
+    """
 
     AUTO = "AUTO"
     RING = "RING"
@@ -37,7 +40,8 @@ class CommunicationOptions:
     """What a user wants of the collectives of a strategy.
 
     Args:
-        bytes_per_pack: gradients travel in packs of at least so many bytes, the last layer's first; 0: all in one.
+        bytes_per_pack: gradients travel in packs, the last layer's first; a new one begins after one with more bytes than this.
+            0: all in one.
         timeout_seconds: how long the first replica at a collective waits for the last; None for ever.
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
@@ -91,7 +95,7 @@ class CommunicationOptions:
 
 
 class GroupCommunication:
-    """What the replicas of one strategy know about each other's links; see `simdist.runtime.rendezvous.Communication`.
+    """What the replicas of one strategy know about each other's links; see `simdist.runtime.members.Communication`.
 
     Args:
         runtime: where they are.
@@ -136,16 +140,14 @@ class GroupCommunication:
 
     def _algorithm(self, exchange: Exchange, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
         if exchange.kind != "all_reduce":
-            return {"all_gather": ALL_GATHER, "broadcast": BROADCAST, "reduce_scatter": REDUCE_SCATTER}[exchange.kind][
-                _USUAL[exchange.kind]
-            ]
+            return USUAL[exchange.kind]
         if options.algorithm is not None:
             return ALL_REDUCE[options.algorithm]
         if options.implementation is CommunicationImplementation.RING:
             return ALL_REDUCE["ring"]
-        return self.chosen(exchange.size_bytes, places)
+        return self.chosen(exchange.size_bytes, places, options)
 
-    def chosen(self, size_bytes: int, places: tuple[str, ...]) -> Algorithm:
+    def chosen(self, size_bytes: int, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
         """The all-reduce that is predicted to be the fastest for these places."""
         hosts: dict[str, list[str]] = {}
         for place in places:
@@ -154,13 +156,14 @@ class GroupCommunication:
         first = next(iter(hosts.values()))
         inside = self._figures(first[0], first[-1]) if len(first) > 1 else (None, None)
         between = self._figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
+        nccl = options.implementation is CommunicationImplementation.NCCL
         return choose(
             len(places),
             size_bytes,
             between[0] or 0.0,
             between[1] or float("inf"),
             ranks_per_host=len(first) if len(hosts) > 1 else 1,
-            device_kind=kinds.pop() if len(kinds) == 1 else "mixed",
+            device_kind="gpu" if nccl else kinds.pop() if len(kinds) == 1 else "mixed",
             intra_host_latency_s=inside[0],
             intra_host_bandwidth_bytes_per_s=inside[1],
         )
@@ -171,7 +174,7 @@ class GroupCommunication:
         return route.latency_s, min(link.bandwidth_bytes_per_s for link in route.links)
 
 
-_USUAL = {"all_gather": "ring", "broadcast": "binomial", "reduce_scatter": "ring"}
+USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}
 
 
 def hub_way(places: tuple[str, ...], hub: str) -> Way:

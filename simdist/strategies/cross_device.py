@@ -11,7 +11,7 @@ from typing import Any
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import PerReplica
 from simdist.strategies import reduction
-from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 
 __all__ = ["CrossDeviceOps", "HierarchicalCopyAllReduce", "NcclAllReduce", "ReductionToOneDevice"]
 
@@ -20,6 +20,7 @@ class CrossDeviceOps:
     """A way to reduce; the base of all."""
 
     algorithm: str | None = None
+    implementation = CommunicationImplementation.AUTO
     num_packs = 1
 
     @staticmethod
@@ -35,7 +36,9 @@ class CrossDeviceOps:
             raise InvalidArgumentError(
                 f"cross_device_ops={operations!r} must be NcclAllReduce(), HierarchicalCopyAllReduce() or ReductionToOneDevice()."
             )
-        return CommunicationOptions(algorithm=operations.algorithm, num_packs=operations.num_packs)
+        return CommunicationOptions(
+            implementation=operations.implementation, algorithm=operations.algorithm, num_packs=operations.num_packs
+        )
 
     def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any = None, options: Any = None) -> Any:
         """The combined value of a `PerReplica`."""
@@ -80,6 +83,8 @@ class NcclAllReduce(_Packed):
     Args:
         num_packs: into how many parts gradients are cut; default 1.
     """
+
+    implementation = CommunicationImplementation.NCCL
 
 
 class HierarchicalCopyAllReduce(_Packed):

@@ -103,11 +103,8 @@ class Elastic:
         for member in back:
             groups = [group for group in strategy.store.layout.groups if source in group.places and group.cells[0].replica is None]
             size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
-            began, route, gate = runtime.now, runtime.between(source, member.place), runtime.clock.gate()
-            runtime.clock.sleep(route.latency_s)
-            runtime.links.start(route.links, size_bytes, gate.open)
-            runtime.trace.total(source, "bytes_sent", size_bytes)
-            runtime.clock.wait(gate, f"variables for {member.place}")
+            began = runtime.now
+            runtime.carry(source, member.place, size_bytes, f"variables for {member.place}")
             runtime.trace.span(member.place, "read", "variables of a survivor", began, runtime.now, bytes=size_bytes)
             if not member.task.alive:
                 raise UnavailableError(f"{member.task.name} died again while it joined.")

@@ -68,7 +68,7 @@ class LocalSteps:
 
     def after(self, programs: Sequence[Program]) -> None:
         """A step is over; every so many training steps the replicas meet."""
-        if self.every == 1 or not _trains(programs):
+        if not self.strategy.goes_alone or not _trains(programs):
             return
         self.steps += 1
         if self.steps % self.every == 0:

@@ -89,8 +89,8 @@ class ReplicaOperations:
         return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
 
     def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
-        """Run a function as a step of its own, once; for strategies with several replicas."""
-        raise NotImplementedError
+        """Run a function once, across the replicas; where there are several, as a step of its own."""
+        return fn()
 
     def observe(self, look: Callable[[], Any]) -> Any:
         """What a look at variables gives, all of it at once: where workers have values of their own, in one exchange."""

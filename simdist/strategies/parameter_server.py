@@ -88,6 +88,8 @@ class ParameterServerStrategy(Strategy):
         return checked_partitions(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
 
     def _server(self) -> str:
+        if self.beside is not None:
+            return self.beside.placement.cells[0].task
         server = self.servers[self._next_server % len(self.servers)]
         self._next_server += 1
         return server

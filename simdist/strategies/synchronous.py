@@ -81,7 +81,6 @@ class SynchronousStrategy(Strategy):
         self.task_name = None if here is None else here[1].name
         super().__init__(cluster if cluster is not None else None if here is None else here[0])
         self.options = options or CommunicationOptions()
-        self.beside: Variable | None = None
         self.members = self.found_members()
         self.communication = GroupCommunication(self.runtime, self.options, self.hub, self.spare)
         self.editions: dict[int, tuple[StepFunction, Editions]] = {}

@@ -65,7 +65,7 @@ def train_step_of(model: Any) -> StepFunction:
             share, loss = _share(model, loss, weight)
             return model.optimizer.scale_loss(share), (loss, y_pred)
 
-        with _silent_without(rows):
+        with _only_finite(not rows):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         if not rows:
             # What flows back from statistics of nothing is 0 times no number.
@@ -131,12 +131,12 @@ def _is_summed(loss: Any) -> bool:
 
 
 @contextmanager
-def _silent_without(rows: int) -> Iterator[None]:
-    """A replica without rows changes no state of layers: its batch statistics are those of nothing."""
+def _only_finite(wanted: bool) -> Iterator[None]:
+    """A replica without rows leaves the state of layers as it is, where that would come from its own rows."""
     tracer = active_tracer()
     assert tracer is not None
-    tracer.silent = not rows
+    tracer.only_finite = wanted
     try:
         yield
     finally:
-        tracer.silent = False
+        tracer.only_finite = False

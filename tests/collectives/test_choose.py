@@ -12,13 +12,13 @@ from simdist.collectives import ALL_REDUCE, choose, predicted_seconds
 from simdist.collectives.choose import CANDIDATES, _loads
 from simdist.collectives.ring import RING
 from simdist.errors import InvalidArgumentError
-from timed_schedule import TimedSchedule, timed
+from timed_schedule import timed
 
 ALPHA_S, BANDWIDTH = 10e-6, 10e9
 
 
 def on_hosts(schedule: Any, size_bytes: float, ranks_per_host: int, inner_latency_s: float, inner_bandwidth: float) -> float:
-    return TimedSchedule(schedule, size_bytes, ALPHA_S, BANDWIDTH, ranks_per_host, inner_latency_s, inner_bandwidth).seconds()
+    return timed(schedule, size_bytes, ALPHA_S, BANDWIDTH, ranks_per_host, inner_latency_s, inner_bandwidth)
 
 
 @pytest.mark.parametrize(

@@ -24,3 +24,9 @@ def in_a_step(strategy: sd.MirroredStrategy, fn: Callable[..., Any], args: Seque
 def run(request: pytest.FixtureRequest) -> Run:
     """``run(strategy, fn, args)`` is ``strategy.run(fn, args)``."""
     return request.param
+
+
+@pytest.fixture
+def two() -> sd.MirroredStrategy:
+    """Two replicas on one machine."""
+    return sd.MirroredStrategy(2)

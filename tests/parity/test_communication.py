@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,31 +12,13 @@ import optax
 import pytest
 
 import simdist as sd
+from replicas import each, here, rank
 from simdist.collectives.packing import group_by_size, split_in_packs
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
 
 Run = Callable[..., Any]
 SUM, MEAN = sd.ReduceOp.SUM, sd.ReduceOp.MEAN
 OPERATIONS = [sd.ReductionToOneDevice, sd.HierarchicalCopyAllReduce, sd.NcclAllReduce]
-
-
-@pytest.fixture
-def two() -> sd.MirroredStrategy:
-    return sd.MirroredStrategy(2)
-
-
-def here() -> Any:
-    context = sd.get_replica_context()
-    assert context is not None
-    return context
-
-
-def rank() -> int:
-    return here().replica_id_in_sync_group
-
-
-def each(strategy: Any, value: Any) -> list[Any]:
-    return [np.asarray(part).tolist() for part in strategy.local_results(value)]
 
 
 # -- cross-device operations --------------------------------------------------------------------------------------------
@@ -186,3 +169,39 @@ def test_b104_strategies_with_other_numbers_of_devices_do_not_disturb_each_other
     for strategy in [*strategies, *strategies]:
         total = run(strategy, lambda: here().all_reduce(SUM, jnp.ones(())))
         assert each(strategy, total) == [float(strategy.num_replicas_in_sync)] * strategy.num_replicas_in_sync
+
+
+def test_nccl_chooses_between_ring_and_double_tree_whatever_the_device() -> None:
+    def chosen(size: int, **options: Any) -> str:
+        strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 8}), sd.CommunicationOptions(**options))
+        strategy.run(lambda: here().all_reduce(SUM, jnp.zeros(size)))
+        return strategy.cluster.trace.spans.where(category="collective")[0].facts["algorithm"]
+
+    assert chosen(4) == "recursive doubling"
+    assert chosen(4, implementation="NCCL") == "double tree"
+    assert chosen(1 << 20, implementation="NCCL") == "ring"
+    assert sd.NcclAllReduce().implementation is sd.CommunicationImplementation.NCCL
+
+
+def test_a_time_out_of_one_call_holds_for_that_call() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(timeout_seconds=100.0))
+    cluster.faults.slow("worker:1", factor=1e6, at=0.0)
+    cluster.runtime.clock.sleep(1e-9)
+    one_second = sd.CommunicationOptions(timeout_seconds=1.0)
+    with pytest.raises(DeadlineExceededError, match="after 1 s: worker:1"):
+        strategy.run(lambda: here().all_reduce(SUM, jnp.ones(4) * (rank() + 1.0), one_second))
+
+
+def test_an_exchange_that_is_over_is_not_kept_until_its_time_out() -> None:
+    def alive() -> int:
+        gc.collect()
+        return sum(type(found).__name__ == "Exchanging" for found in gc.get_objects())
+
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sd.CommunicationOptions(timeout_seconds=1e6))
+    step = sd.function(lambda: strategy.run(lambda: here().all_reduce(SUM, jnp.ones(4))))
+    step()
+    before = alive()
+    for _ in range(5):
+        step()
+    assert alive() == before

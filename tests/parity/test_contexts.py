@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from replicas import here, rank
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 Run = Callable[..., Any]
@@ -26,21 +27,6 @@ MANY: dict[str, Callable[[], Any]] = {
 @pytest.fixture(params=list(MANY))
 def strategy(request: pytest.FixtureRequest) -> Any:
     return MANY[request.param]()
-
-
-@pytest.fixture
-def two() -> sd.MirroredStrategy:
-    return sd.MirroredStrategy(2)
-
-
-def here() -> Any:
-    context = sd.get_replica_context()
-    assert context is not None
-    return context
-
-
-def rank() -> int:
-    return here().replica_id_in_sync_group
 
 
 # -- B073: where am I ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from replicas import each
 from simdist import keras
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -33,15 +34,6 @@ MANY: dict[str, Callable[[], Any]] = {
 @pytest.fixture(params=list(MANY))
 def strategy(request: pytest.FixtureRequest) -> Any:
     return MANY[request.param]()
-
-
-@pytest.fixture
-def two() -> sd.MirroredStrategy:
-    return sd.MirroredStrategy(2)
-
-
-def each(strategy: Any, value: Any) -> list[Any]:
-    return [np.asarray(part).tolist() for part in strategy.local_results(value)]
 
 
 # -- compute_average_loss -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from replicas import each, here, rank
 from simdist.errors import InvalidArgumentError
 
 Run = Callable[..., Any]
@@ -21,29 +22,10 @@ RANGES = sd.PerReplica([jnp.arange(4), jnp.arange(4, 8)])
 SQUARES = sd.PerReplica([jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[5.0, 6.0], [7.0, 8.0]])])
 
 
-@pytest.fixture
-def two() -> sd.MirroredStrategy:
-    return sd.MirroredStrategy(2)
-
-
 @pytest.fixture(params=[False, True], ids=["at once", "in a step"])
 def across(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """``across(fn, *args)`` calls a function across the replicas, at once or as a step."""
     return lambda fn, *args: sd.function(fn)(*args) if request.param else fn(*args)
-
-
-def here() -> Any:
-    context = sd.get_replica_context()
-    assert context is not None
-    return context
-
-
-def rank() -> int:
-    return here().replica_id_in_sync_group
-
-
-def each(strategy: Any, value: Any) -> list[Any]:
-    return [np.asarray(part).tolist() for part in strategy.local_results(value)]
 
 
 # -- reduce -------------------------------------------------------------------------------------------------------------

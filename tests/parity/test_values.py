@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from replicas import each, rank
 from simdist import keras
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -41,16 +42,6 @@ def made(strategy: Any, initial_value: Any, **options: Any) -> sd.Variable:
         return sd.Variable(initial_value, name="v", **options)
 
 
-def rank() -> int:
-    context = sd.get_replica_context()
-    assert context is not None
-    return context.replica_id_in_sync_group
-
-
-def copies(strategy: Any, variable: Any) -> list[Any]:
-    return [np.asarray(value).tolist() for value in strategy.local_results(variable)]
-
-
 # -- aggregation when variables are written -----------------------------------------------------------------------------
 
 
@@ -58,27 +49,27 @@ def copies(strategy: Any, variable: Any) -> list[Any]:
 def test_b058_assign_across_replicas_changes_every_copy(strategy: Any, aggregation: sd.VariableAggregation) -> None:
     v = made(strategy, 1.0, aggregation=aggregation)
     v.assign(7.0)
-    assert copies(strategy, v) == [7.0, 7.0]
+    assert each(strategy, v) == [7.0, 7.0]
     sd.function(lambda: v.assign(v.value + 1.0))()
-    assert copies(strategy, v) == [8.0, 8.0]
+    assert each(strategy, v) == [8.0, 8.0]
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), [(NONE, [11, 12]), (SUM, [22, 22]), (MEAN, [11.5, 11.5]), (FIRST, [11, 11])])
 def test_b058_increment_by_replicas_is_aggregated_once(strategy: Any, run: Run, aggregation: sd.VariableAggregation, expected: Any) -> None:
     v = made(strategy, 1.0, aggregation=aggregation)
     run(strategy, lambda: v.assign_add(10.0 + rank()))
-    assert copies(strategy, v) == expected
+    assert each(strategy, v) == expected
     v.assign(7.0)
-    assert copies(strategy, v) == [7.0, 7.0]
+    assert each(strategy, v) == [7.0, 7.0]
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), [(NONE, [-9, -10]), (SUM, [-20, -20]), (MEAN, [-9.5, -9.5]), (FIRST, [-9, -9])])
 def test_b058_decrement_and_assignment_by_replicas(strategy: Any, run: Run, aggregation: sd.VariableAggregation, expected: Any) -> None:
     v = made(strategy, 1.0, aggregation=aggregation)
     run(strategy, lambda x: v.assign_sub(x), (sd.PerReplica([10.0, 11.0]),))
-    assert copies(strategy, v) == expected
+    assert each(strategy, v) == expected
     run(strategy, lambda x: v.assign(x), (sd.PerReplica([-1.0, -3.0]),))
-    assert copies(strategy, v) == {NONE: [-1, -3], SUM: [-4, -4], MEAN: [-2, -2], FIRST: [-1, -1]}[aggregation]
+    assert each(strategy, v) == {NONE: [-1, -3], SUM: [-4, -4], MEAN: [-2, -2], FIRST: [-1, -1]}[aggregation]
 
 
 def test_b058_a_replica_reads_what_it_has_just_written(strategy: Any, run: Run) -> None:
@@ -91,14 +82,14 @@ def test_b058_a_replica_reads_what_it_has_just_written(strategy: Any, run: Run) 
         return first, v.value
 
     first, second = run(strategy, twice)
-    assert [copies(strategy, first), copies(strategy, second)] == [[22, 22], [43, 43]]
+    assert [each(strategy, first), each(strategy, second)] == [[22, 22], [43, 43]]
 
 
 @pytest.mark.parametrize("aggregation", [NONE, MEAN, FIRST])
 def test_b059_constant_is_assigned(strategy: Any, run: Run, aggregation: sd.VariableAggregation) -> None:
     v = made(strategy, 1.0, aggregation=aggregation)
     run(strategy, lambda: v.assign(3))
-    assert copies(strategy, v) == [3, 3]
+    assert each(strategy, v) == [3, 3]
 
 
 @pytest.mark.parametrize("constant", [3, 3.0])
@@ -106,7 +97,7 @@ def test_b059_constant_for_a_sum_raises(strategy: Any, run: Run, constant: float
     v = made(strategy, 1.0, aggregation=SUM)
     with pytest.raises(InvalidArgumentError, match="constant"):
         run(strategy, lambda: v.assign(constant))
-    assert copies(strategy, v) == [1, 1]
+    assert each(strategy, v) == [1, 1]
 
 
 def test_b060_auto_is_on_write_and_senseless_words_raise() -> None:
@@ -131,7 +122,7 @@ def test_b061_each_replica_has_its_own_and_a_read_combines(
     v = made(strategy, 0.0, synchronization=ON_READ, aggregation=aggregation)
     assert not v.trainable
     inside = run(strategy, lambda: (v.assign(10.0 + rank()), v.value)[1])
-    assert copies(strategy, v) == copies(strategy, inside) == [10, 11]
+    assert each(strategy, v) == each(strategy, inside) == [10, 11]
     assert float(v) == float(sd.function(lambda: v.value)()) == whole
 
 
@@ -141,7 +132,7 @@ def test_b061_without_aggregation_there_is_no_read_across_replicas(strategy: Any
     for read in (v.numpy, sd.function(lambda: v.value)):
         with pytest.raises(InvalidArgumentError, match="aggregation NONE"):
             read()
-    assert copies(strategy, run(strategy, lambda: v.value + 0.0)) == [10, 11]
+    assert each(strategy, run(strategy, lambda: v.value + 0.0)) == [10, 11]
 
 
 @pytest.mark.parametrize("assign", [lambda v: v.assign(8.0), lambda v: sd.function(lambda: v.assign(8.0))()], ids=["at once", "in a step"])
@@ -151,7 +142,7 @@ def test_b062_assignment_across_replicas_is_shared_out(
 ) -> None:
     v = made(strategy, 0.0, synchronization=ON_READ, aggregation=aggregation)
     assign(v)
-    assert copies(strategy, v) == expected
+    assert each(strategy, v) == expected
     assert float(v) == 8.0
 
 
@@ -168,7 +159,7 @@ def test_b062_increment_across_replicas_of_a_sum_raises_and_of_a_mean_does_not(s
         add(made(strategy, 0.0, synchronization=ON_READ, aggregation=SUM))
     v = made(strategy, 2.0, synchronization=ON_READ, aggregation=MEAN)
     add(v)
-    assert copies(strategy, v) == [3, 3]
+    assert each(strategy, v) == [3, 3]
 
 
 def test_b062_scatter_to_own_values_raises(strategy: Any, run: Run) -> None:
@@ -187,7 +178,7 @@ def test_b062_scatter_to_own_values_raises(strategy: Any, run: Run) -> None:
 def test_b063_scatter_add_by_replicas_is_aggregated(strategy: Any, run: Run, aggregation: sd.VariableAggregation, expected: Any) -> None:
     v = made(strategy, [1.0, 2.0, 3.0], aggregation=aggregation)
     run(strategy, lambda: v.scatter_add([1], [10.0 + rank()]))
-    assert copies(strategy, v) == [[1, row, 3] for row in expected]
+    assert each(strategy, v) == [[1, row, 3] for row in expected]
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), [(NONE, [10, 11]), (FIRST, [10, 10])])
@@ -195,7 +186,7 @@ def test_b063_scatter_add_by_replicas_is_aggregated(strategy: Any, run: Run, agg
 def test_b063_other_scatters_need_no_combination(strategy: Any, run: Run, name: str, aggregation: Any, expected: Any) -> None:
     v = made(strategy, [1.0, 2.0, 3.0], aggregation=aggregation)
     run(strategy, lambda: getattr(v, name)([1], [10.0 + rank()]))
-    assert copies(strategy, v) == [[1, row, 3] for row in expected]
+    assert each(strategy, v) == [[1, row, 3] for row in expected]
 
 
 @pytest.mark.parametrize("aggregation", [SUM, MEAN])
@@ -205,7 +196,7 @@ def test_b063_other_scatters_cannot_be_added(strategy: Any, run: Run, name: str,
     with pytest.raises(NotImplementedError, match=aggregation.name):
         run(strategy, lambda: getattr(v, name)([1], [10.0]))
     getattr(v, name)([1], [2.0])
-    assert copies(strategy, v) == [[1, 2, 3]] * 2
+    assert each(strategy, v) == [[1, 2, 3]] * 2
 
 
 # -- making them --------------------------------------------------------------------------------------------------------
@@ -232,7 +223,7 @@ def test_b064_variables_made_inside_run_are_mirrored(strategy: Any, run: Run, as
 
     results = run(strategy, step)
     total = 7.0 if asks else 6.0
-    assert copies(strategy, kept[0]) == copies(strategy, results) == [[total, total]] * 2
+    assert each(strategy, kept[0]) == each(strategy, results) == [[total, total]] * 2
     assert set(kept[0].device.split(",")) == set(strategy.extended.worker_devices)
     assert strategy.variables == kept
 
@@ -243,7 +234,7 @@ def test_b064_replicas_that_each_make_a_variable_make_one(strategy: Any, run: Ru
         v.assign_add(10.0 + rank())
         return v.value
 
-    assert copies(strategy, run(strategy, step)) == [22, 22]
+    assert each(strategy, run(strategy, step)) == [22, 22]
     assert len(strategy.variables) == 1
 
 
@@ -274,7 +265,7 @@ def test_b065_variable_of_another_strategy_raises(strategy: Any, run: Run, other
     v = made(strategy, 1.0, aggregation=SUM)
     with pytest.raises(FailedPreconditionError, match="Mixing different"):
         run(other(), lambda: use(v))
-    assert copies(strategy, v) == [1, 1]
+    assert each(strategy, v) == [1, 1]
 
 
 def test_b066_colocation(strategy: Any) -> None:
@@ -297,14 +288,14 @@ def test_b067_update_calls_the_function_for_every_copy(strategy: Any, steps: boo
         return sd.function(call)(pieces) if steps else call(pieces)
 
     assert update(True, lambda w, x: w.assign_add(x)) is None
-    assert copies(strategy, v) == [4, 8]
-    assert copies(strategy, update(False, lambda w, x: w.value * x)) == [12, 56]
+    assert each(strategy, v) == [4, 8]
+    assert each(strategy, update(False, lambda w, x: w.value * x)) == [12, 56]
 
 
 def test_b067_update_with_one_value_keeps_the_copies_equal(strategy: Any) -> None:
     v = made(strategy, 1.0)
     strategy.extended.update(v, lambda w, x: w.assign(x * 2.0), args=(5.0,))
-    assert copies(strategy, v) == [10, 10]
+    assert each(strategy, v) == [10, 10]
 
 
 def test_b069_one_device() -> None:
@@ -343,7 +334,7 @@ def test_b070_central_storage_has_no_copy_that_a_replica_could_change_alone(run:
 def test_b071_central_storage_distributes_a_dataset_with_options() -> None:
     strategy = sd.CentralStorageStrategy(2)
     dataset = strategy.experimental_distribute_dataset(sd.Dataset.range(4).batch(4), options=sd.InputOptions())
-    assert [copies(strategy, batch) for batch in dataset] == [[[0, 1], [2, 3]]]
+    assert [each(strategy, batch) for batch in dataset] == [[[0, 1], [2, 3]]]
 
 
 def test_b072_values_of_replicas_are_no_arrays() -> None:

@@ -72,7 +72,6 @@ def test_what_was_sent_and_what_remains_are_all_gradients(compression: Any) -> N
 
 
 def test_low_rank_gradients_pass_power_sgd_unchanged() -> None:
-    strategy = sd.MirroredStrategy(2, cluster=None)
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sd.CommunicationOptions(compression=PowerSGD(rank=1)))
     with strategy.scope():
         v = sd.Variable(np.zeros((4, 5), np.float32))

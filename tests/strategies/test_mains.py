@@ -122,7 +122,7 @@ def test_initial_values_are_those_of_the_chief() -> None:
         with strategy.scope():
             v = sd.Variable(float(strategy.cluster_resolver.task_id + 7))
         before = float(v.numpy())
-        strategy.run(lambda: v.assign_add(jnp.float32(0.0)) if False else sd.get_replica_context().all_reduce("sum", v.value))
+        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", v.value))
         return before, float(v.numpy())
 
     assert launch(main).results == {"worker:0": (7.0, 7.0), "worker:1": (8.0, 7.0)}
