@@ -64,7 +64,7 @@ def require_compile_options(arguments: dict[str, Any]) -> None:
     if arguments.get("jit_compile", "auto") not in ("auto", True):
         raise InvalidArgumentError("jit_compile=False is not for models under a strategy, whose steps are compiled. Leave it out.")
     count = arguments.get("steps_per_execution", 1)
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if not _is_count(count, 1):
         raise InvalidArgumentError(f"steps_per_execution={count!r} is not a number of steps; expected an integer from 1.")
 
 
@@ -73,8 +73,12 @@ def compile_arguments(args: tuple[Any, ...], options: dict[str, Any]) -> dict[st
     return inspect.signature(keras.Model.compile).bind(None, *args, **options).arguments
 
 
-def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0) -> None:
+def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0, **counts: Any) -> None:
     """Check what is a number, or a word.
+
+    Args:
+        verbose, epochs, initial_epoch: as given to fit.
+        counts: sizes of batches and numbers of steps, by name; None is always allowed.
 
     Raises:
         InvalidArgumentError: not one that means anything.
@@ -82,5 +86,12 @@ def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0) -> No
     if verbose not in ("auto", 0, 1, 2):
         raise InvalidArgumentError(f'verbose={verbose!r} is not known; expected "auto", 0 (silent), 1 (a bar) or 2 (a line per epoch).')
     for name, value in (("epochs", epochs), ("initial_epoch", initial_epoch)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        if not _is_count(value, 0):
             raise InvalidArgumentError(f"{name}={value!r} is not a number of epochs; expected an integer from 0.")
+    for name, value in counts.items():
+        if value is not None and not _is_count(value, 1):
+            raise InvalidArgumentError(f"{name}={value!r} must be 1 or more, and a whole number; or leave it out.")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)

@@ -40,7 +40,7 @@ def evaluate(
 ) -> Any:
     """See `simdist.keras.Model.evaluate`."""
     require_inherited(model, "evaluate")
-    require_options(verbose)
+    require_options(verbose, batch_size=batch_size, steps=steps)
     given = usable(callbacks, training=False)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
     logs = _tested(model, source, steps, given, verbose)
@@ -57,7 +57,7 @@ def predict(
 ) -> Any:
     """See `simdist.keras.Model.predict`."""
     require_inherited(model, "predict")
-    require_options(verbose)
+    require_options(verbose, batch_size=batch_size, steps=steps)
     given = usable(callbacks, training=False)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
     iterator = iter(source)

@@ -42,7 +42,9 @@ def fit(
 ) -> Any:
     """See `simdist.keras.Model.fit`."""
     require_inherited(model, "fit")
-    require_options(verbose, epochs, initial_epoch)
+    counts = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
+    counts |= {"validation_steps": validation_steps, "validation_batch_size": validation_batch_size}
+    require_options(verbose, epochs, initial_epoch, **counts)
     given = usable(callbacks, training=True)
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = split_arrays(x, y, sample_weight, validation_split)

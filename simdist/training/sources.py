@@ -65,8 +65,6 @@ def evaluation_source(caller: str, x: Any, y: Any, sample_weight: Any, batch_siz
         InvalidArgumentError: the data has no end and `steps` is missing, or as for `training_source`.
         TypeError: neither arrays nor a dataset.
     """
-    if steps is not None and steps < 1:
-        raise InvalidArgumentError(f"{caller} was given steps={steps}; expected 1 or more, or None for all of the data.")
     if not is_dataset(x):
         dataset, _, size = _batches(caller, x, y, batch_size, steps, sample_weight=sample_weight)
         return dataset.batch(size)
@@ -84,8 +82,6 @@ def count_steps(source: Any, steps_per_epoch: int | None) -> int | None:
         InvalidArgumentError: they must be given, or there are none.
     """
     if steps_per_epoch is not None:
-        if steps_per_epoch < 1:
-            raise InvalidArgumentError(f"steps_per_epoch={steps_per_epoch} must be 1 or more.")
         return steps_per_epoch
     if not isinstance(source, (Dataset, DistributedDataset)):
         raise InvalidArgumentError("steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=.")
@@ -135,6 +131,8 @@ def _batches(caller: str, x: Any, y: Any, batch_size: int | None, steps: int | N
     weight, classes = weights.get("sample_weight"), weights.get("class_weight")
     if y is None and not (weight is None and classes is None):
         raise InvalidArgumentError(f"{caller} was given weights but no y. Pass the targets as y, too.")
+    if not isinstance(classes, (dict, type(None))):
+        raise InvalidArgumentError(f"class_weight={classes!r} is no dictionary; expected a weight for each class: {{0: 1.0, 1: 5.0}}.")
     x, y, weight = _arrays(caller, x, y, weight)
     leaves = [leaf for leaf in keras.tree.flatten((x, y, weight)) if leaf is not None]
     if not all(leaf.shape for leaf in leaves):

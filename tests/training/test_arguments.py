@@ -152,8 +152,11 @@ WRONG: dict[str, dict[str, Any]] = {
     "validation_freq": {"validation_freq": 0, "validation_data": (X, LABELS)},
     "validation_steps": {"validation_steps": 2},
     "steps_per_epoch": {"steps_per_epoch": 0},
+    "batch_size": {"batch_size": 2.5},
+    "validation_batch_size": {"validation_batch_size": 0, "validation_data": (X, LABELS)},
     "shuffle": {"shuffle": "batch"},
     "class_weight": {"class_weight": {0: 1.0}, "sample_weight": np.ones(20)},
+    "class_weight=": {"class_weight": [1.0, 2.0]},
     "validation_split": {"validation_split": 1.5},
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 import keras as plain
 import numpy as np
 import pytest
+from keras.src.models.functional import Functional
 
 import simdist as sd
 from simdist import keras
@@ -19,9 +20,11 @@ X = np.random.default_rng(0).random((8, 4), np.float32)
 Y = X.sum(1, keepdims=True)
 ALONE = """
 import sys, numpy as np, keras
-model = keras.models.load_model(sys.argv[1])
+*paths, x = sys.argv[1:]
+models = [keras.models.load_model(path) for path in paths]
 assert not any(name.startswith("simdist") for name in sys.modules)
-print(type(model).__module__, model.evaluate(np.load(sys.argv[2]), np.ones((8, 1), "float32"), verbose=0))
+for model in models:
+    print(type(model).__module__, model.evaluate(np.load(x), np.ones((8, 1), "float32"), verbose=0))
 """
 
 
@@ -53,27 +56,29 @@ def test_a_model_is_loaded_into_a_strategy_and_outside_of_all(make: Any, saved_b
     model = trained(make) if saved_by == "simdist" else make(plain)
     model.save(path)
     strategy = sd.MirroredStrategy(2)
-    for load in (keras.models.load_model, keras.saving.load_model, plain.models.load_model):
+    loads: list[Any] = [keras.models.load_model, plain.models.load_model]
+    for load in loads:
         outside = load(path)
         with strategy.scope():
             inside = load(path)
         assert (outside.simdist_strategy, inside.simdist_strategy) == (None, strategy)
         for loaded in (outside, inside):
             np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6)
-    found, wanted = (loaded.fit(X, Y, shuffle=False, verbose=0).history["loss"] for loaded in (inside, outside))
-    assert found == pytest.approx(wanted, rel=1e-6)
+        found, wanted = (loaded.fit(X, Y, shuffle=False, verbose=0).history["loss"] for loaded in (inside, outside))
+        assert found == pytest.approx(wanted, rel=1e-6)
 
 
-def test_keras_opens_a_file_of_ours_without_simdist(tmp_path: Path) -> None:
-    for make in (sequential, functional):
-        model = trained(make)
-        model.save(tmp_path / "m.keras")
-        np.save(tmp_path / "x.npy", X)
-        run = subprocess.run(
-            [sys.executable, "-c", ALONE, str(tmp_path / "m.keras"), str(tmp_path / "x.npy")], capture_output=True, text=True, check=False
-        )
-        assert run.returncode == 0, run.stderr
-        module, loss = run.stdout.split()
+def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
+    models = [trained(sequential), trained(functional)]
+    paths = [str(tmp_path / f"{number}.keras") for number in range(2)]
+    for model, path in zip(models, paths, strict=True):
+        model.save(path)
+    np.save(tmp_path / "x.npy", X)
+    command = [sys.executable, "-c", ALONE, *paths, str(tmp_path / "x.npy")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    for model, line in zip(models, run.stdout.splitlines(), strict=True):
+        module, loss = line.split()
         assert module.startswith("keras.")
         assert float(loss) == pytest.approx(model.evaluate(X, np.ones((8, 1), np.float32), verbose=0), rel=1e-5)
 
@@ -83,7 +88,7 @@ def test_copies_of_a_model_belong_to_the_scope_that_they_are_made_in(make: Any) 
     model = trained(make)
     strategy = sd.OneDeviceStrategy()
     with strategy.scope():
-        copies = [
+        copies: list[Any] = [
             keras.models.clone_model(model),
             type(model).from_config(model.get_config()),
             keras.models.model_from_json(model.to_json()),
@@ -135,7 +140,7 @@ def test_a_class_that_is_functional_leaves_other_classes_of_models_alone() -> No
             model.compile("sgd", "mse")
             assert model.simdist_strategy is strategy
             model.fit(X, Y, verbose=0)
-    assert not isinstance(Called(), plain.src.models.functional.Functional)
+    assert not isinstance(Called(), Functional)
 
 
 def test_a_model_made_outside_of_layers_made_inside_says_where_to_make_it() -> None:
