@@ -64,7 +64,7 @@ def _require_kind(callback: Any) -> None:
     found, name = keras.callbacks, type(callback).__name__
     if isinstance(callback, found.BackupAndRestore):
         raise InvalidArgumentError(
-            f"{name} cannot bring back a model under a strategy, whose optimizer's state its files do not hold. Save weights with "
+            f"{name} does not bring back a training under a strategy yet. Save weights with "
             'ModelCheckpoint(save_freq="epoch"), load them, and pass initial_epoch= to fit.'
         )
     if isinstance(callback, found.OrbaxCheckpoint):
