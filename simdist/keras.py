@@ -1,12 +1,13 @@
 """Keras 3 on JAX, with models that know strategies.
 
-``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours.
+``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from types import ModuleType
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
@@ -30,7 +31,23 @@ synchronised_moments.install()
 
 from simdist.training.model import Model, Sequential  # noqa: E402
 
-__all__ = ["Model", "Sequential"]
+__all__ = ["Model", "Sequential", "models"]
+
+
+class _Models(ModuleType):
+    """`keras.models`, with our classes; what loads, makes or clones a model gives ours by itself."""
+
+    Model = Model
+    Sequential = Sequential
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_keras.models, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(_keras.models)
+
+
+models = _Models("simdist.keras.models", _keras.models.__doc__)
 
 
 def __getattr__(name: str) -> Any:
