@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from simdist.data.arguments import whole_number
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["InputContext", "InputOptions", "InputReplicationMode"]
