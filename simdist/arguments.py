@@ -7,7 +7,9 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["flag", "too_deep", "whole_number"]
+__all__ = ["flag", "require_arguments", "require_shallow", "whole_number"]
+
+MOST_LEVELS = 100
 
 
 def whole_number(value: Any, name: str, at_least: int) -> int:
@@ -47,6 +49,43 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def too_deep(what: str) -> InvalidArgumentError:
-    """The error for a structure that is nested deeper than anybody can take apart."""
-    return InvalidArgumentError(f"{what} are nested too deeply to be taken apart; expected a few levels of tuples and dicts; flatten them")
+def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict)) -> None:
+    """Refuse a structure that is nested so deeply that taking it apart would exhaust the interpreter's stack.
+
+    To be asked before JAX is: its flattening fails half-way there, and the process stays short of stack afterwards.
+
+    Args:
+        value: the structure.
+        what: what it is, for the message.
+        nests: the types of which it is made.
+
+    Raises:
+        InvalidArgumentError: there are more than a hundred levels.
+    """
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [part for item in level if isinstance(item, nests) for part in (item.values() if isinstance(item, dict) else item)]
+        if not level:
+            return
+    raise InvalidArgumentError(f"{what} are nested more than {MOST_LEVELS} levels deep; expected a few levels of tuples and dicts")
+
+
+def require_arguments(args: Any, kwargs: Any, of: str) -> None:
+    """Refuse what cannot be the arguments of a call.
+
+    Args:
+        args: should be a list or a tuple.
+        kwargs: should be a dict, or None.
+        of: what is called, for the message.
+
+    Raises:
+        InvalidArgumentError: they are not, or are nested too deeply.
+
+    Example:
+        >>> require_arguments((1, 2), None, "strategy.run")
+    """
+    if not isinstance(args, (list, tuple)):
+        raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+    if not isinstance(kwargs, (dict, type(None))):
+        raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
+    require_shallow((args, kwargs), f"the arguments of {of}")

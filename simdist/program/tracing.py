@@ -20,6 +20,7 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.exchange import Exchange, bind_exchange
+from simdist.program.narrowing import require_numbers
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval, aval_of
 
@@ -137,6 +138,8 @@ class Tracer:
         place = self.taken.get(iterator, 0)
         batch = self.batch_of(iterator, place)
         self.taken[iterator] = place + 1
+        for _, dtype in batch.signature[1]:
+            require_numbers(dtype, "a batch")
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
         if getattr(batch, "global_rows", None) is not None:
             self.global_rows[batch.num_rows] = batch.global_rows

@@ -12,7 +12,8 @@ from typing import Any
 
 import jax
 
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.arguments import require_arguments, require_shallow
+from simdist.errors import FailedPreconditionError
 from simdist.program.per_replica import OwnValue, PerReplica, of_replica, spread
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
@@ -51,17 +52,17 @@ class ReplicaOperations:
             What the replicas returned: `PerReplica` values, or with one replica the value itself.
 
         Raises:
-            InvalidArgumentError: args is not a list or tuple.
+            InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
             FailedPreconditionError: called inside another `run`.
         """
-        if not isinstance(args, (list, tuple)):
-            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        require_arguments(args, kwargs, "strategy.run")
         context.require_cross_replica("strategy.run")
         if active_tracer() is None and self.num_replicas_in_sync > 1:
             return self.eagerly(lambda: self.run(fn, args, kwargs), getattr(fn, "__name__", "run"))
         context.require_stepping(self)
         with context.replica(self):
             result = fn(*self._own(list(args)), **self._own(kwargs or {}))
+        require_shallow(result, "the results of strategy.run")
         return spread(result) if active_tracer() is not None else result
 
     def require_own_run(self, variable: Any) -> None:
@@ -130,6 +131,7 @@ class ReplicaOperations:
 
     def _each(self, value: Any) -> Any:
         """A structure with a `PerReplica` in place of each variable of which every replica has a value of its own."""
+        require_shallow(value, "the values of the replicas")
         tracer = active_tracer()
 
         def values(leaf: Any) -> Any:
@@ -144,6 +146,7 @@ class ReplicaOperations:
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""
         context.require_stepping(self)
+        require_shallow(value, "the values of strategy.local_results")
         leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
@@ -172,8 +175,7 @@ class ReplicaOperations:
 
     def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """See `ReplicaContext.merge_call`."""
-        if not isinstance(args, (list, tuple)):
-            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        require_arguments(args, kwargs, "merge_call")
         traced = active_tracer() is not None
         with context.across_replicas():
             given = [spread(arg) if traced else arg for arg in args]

@@ -63,9 +63,9 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
     if isinstance(value, OwnValue):
-        return _exchanged(value.tracer, op, jnp.asarray(value.own), axis)
+        return _exchanged(value.tracer, op, _summand(op, jnp.asarray(value.own)), axis)
     if isinstance(value, PerReplica):
-        return _added(op, [jnp.asarray(part) for part in value.values], axis)
+        return _added(op, [_summand(op, jnp.asarray(part)) for part in value.values], axis)
     if op is ReduceOp.SUM and num_replicas > 1:
         raise InvalidArgumentError(
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
@@ -85,7 +85,7 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     if axis is not None:
         axes = _axes(parts[0], axis)
         count = sum(_length(part, axes) for part in parts)
-        parts = [_sum(op, part, axes) for part in parts]
+        parts = [jnp.sum(part, axis=axes) for part in parts]
     if any(part.shape != parts[0].shape for part in parts):
         raise InvalidArgumentError(
             f"The replicas' values have the shapes {[tuple(part.shape) for part in parts]}, which cannot be added. Reduce over the axis "
@@ -100,21 +100,17 @@ def _exchanged(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
         total = tracer.collective("all_reduce", [own])[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
     axes = _axes(own, axis)
-    part = _sum(op, own, axes)
+    part = jnp.sum(own, axis=axes)
     if op is ReduceOp.SUM:
         return tracer.collective("all_reduce", [part])[0]
     total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(own, axes), part.dtype)])
     return total / count
 
 
-def _sum(op: ReduceOp, value: Any, axes: tuple[int, ...]) -> Any:
-    integer = jnp.issubdtype(value.dtype, jnp.integer) or value.dtype == bool
-    # The mean of whole numbers is no whole number.
-    return jnp.sum(value.astype(_float()) if integer and op is ReduceOp.MEAN else value, axis=axes)
-
-
-def _float() -> Any:
-    return jax.dtypes.canonicalize_dtype(jnp.float64)
+def _summand(op: ReduceOp, value: Any) -> Any:
+    """What is added. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
+    whole = not jnp.issubdtype(value.dtype, jnp.inexact)
+    return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) if whole and op is ReduceOp.MEAN else value
 
 
 def _length(value: Any, axes: tuple[int, ...]) -> int:
@@ -168,6 +164,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     if tracer is None or tracer.num_replicas == 1:
         return value
     leaves, structure = jax.tree_util.tree_flatten(value)
+    leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
     totals = tracer.collective("all_reduce", leaves, options=options, label=label)
     if op is ReduceOp.MEAN:
         totals = [total / tracer.num_replicas for total in totals]
