@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -12,7 +13,7 @@ __all__ = ["flag", "require_arguments", "require_shallow", "whole_number"]
 MOST_LEVELS = 100
 
 
-def whole_number(value: Any, name: str, at_least: int) -> int:
+def whole_number(value: Any, name: str, at_least: float = -math.inf) -> int:
     """`value` as an int; True and False are no numbers.
 
     Raises:

@@ -212,8 +212,8 @@ class Tracer:
             )
         return twin
 
-    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "") -> list[Any]:
-        """Exchange arrays with the other replicas (see `simdist.program.exchange`).
+    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
+        """Exchange arrays with the other replicas (see `simdist.program.exchange`; the arguments are those of an `Exchange`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
@@ -226,7 +226,7 @@ class Tracer:
         number = len(self.exchanges)
         theirs = self.agreed[number] if number < len(self.agreed) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
-        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label)
+        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label, averaged)
         self.exchanges.append(exchange)
         results = bind_exchange(exchange, self._in_step(values))
         if not gathers:

@@ -96,8 +96,9 @@ class Exchanging:
         now = rendezvous.runtime.now
         where = (places[0], rendezvous.members[self.ranks[0]].task.steps, now)
         given = [self.given[rank] for rank in self.ranks]
-        # Where gradients of some are dropped, those of the others stand for them.
-        scale = len(rendezvous.members) / len(places) if communication.spare and exchange.label == "gradients" else 1
+        # Where gradients of some are dropped, or their part of a mean, those of the others stand for them.
+        stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
+        scale = len(rendezvous.members) / len(places) if stand_in else 1
         self.results = communication.combiner.results(exchange, self.way.schedule, given, scale, where)
         self.left = len(places)
         rendezvous.queue.append(self)

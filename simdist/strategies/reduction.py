@@ -97,7 +97,7 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
 
 def _exchanged(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
     if axis is None:
-        total = tracer.collective("all_reduce", [own])[0]
+        total = tracer.collective("all_reduce", [own], averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
     axes = _axes(own, axis)
     part = jnp.sum(own, axis=axes)
@@ -165,7 +165,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
         return value
     leaves, structure = jax.tree_util.tree_flatten(value)
     leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
-    totals = tracer.collective("all_reduce", leaves, options=options, label=label)
+    totals = tracer.collective("all_reduce", leaves, options=options, label=label, averaged=op is ReduceOp.MEAN)
     if op is ReduceOp.MEAN:
         totals = [total / tracer.num_replicas for total in totals]
     return jax.tree_util.tree_unflatten(structure, totals)
