@@ -58,6 +58,14 @@ class TracedIterator:
 
     get_next = __next__
 
+    def get_next_as_optional(self) -> Any:
+        """Refused: a program is written for steps that have their batches."""
+        raise InvalidArgumentError(
+            "get_next_as_optional() was called in a step, whose program is the same whether there is an element or not. Ask outside: "
+            "optional = iterator.get_next_as_optional(), and give optional.get_value() to the step; or let the step end the dataset, "
+            "which raises OutOfRangeError."
+        )
+
 
 @dataclass(frozen=True)
 class Own:

@@ -16,6 +16,7 @@ import jax
 
 from simdist.data import Batch, Dataset, DistributedInput, FunctionInput, InputOptions
 from simdist.data.distributed import InputView
+from simdist.data.optional_element import OptionalElement
 from simdist.data.pace import Pace
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import PerReplica
@@ -229,9 +230,9 @@ class DistributedIterator:
 
     get_next = __next__
 
-    def get_next_as_optional(self) -> Any:
-        """The next element, or None at the end."""
-        return next(self, None)
+    def get_next_as_optional(self) -> OptionalElement:
+        """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""
+        return OptionalElement.of_next(self)
 
 
 class View:
