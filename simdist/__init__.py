@@ -14,6 +14,7 @@ from simdist.data import (
     DatasetCreator,
     InputContext,
     InputOptions,
+    InputReplicationMode,
     Options,
 )
 from simdist.debugging import debug
@@ -57,6 +58,7 @@ __all__ = [
     "HierarchicalCopyAllReduce",
     "InputContext",
     "InputOptions",
+    "InputReplicationMode",
     "MaxSizePartitioner",
     "MinSizePartitioner",
     "MirroredStrategy",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["flag", "require_arguments", "require_shallow", "whole_number"]
+__all__ = ["flag", "number", "optional_flag", "require_arguments", "require_shallow", "whole_number"]
 
 MOST_LEVELS = 100
 
@@ -48,6 +49,38 @@ def flag(value: Any, name: str) -> bool:
     if str(getattr(value, "dtype", type(value).__name__)) != "bool" or getattr(value, "shape", ()):
         raise TypeError(f"{name} is {value!r}; expected True or False")
     return bool(value)
+
+
+def optional_flag(value: Any, name: str) -> bool | None:
+    """`value` as a bool, or None.
+
+    Raises:
+        TypeError: it is neither True, False nor None.
+
+    Example:
+        >>> optional_flag(None, "pure") is None
+        True
+    """
+    return None if value is None else flag(value, name)
+
+
+def number(value: Any, name: str, at_least: float = 0.0) -> float:
+    """`value` as a finite float.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidArgumentError: it is too small, infinite or NaN.
+
+    Example:
+        >>> number(3, "seconds")
+        3.0
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}; expected a number")
+    found = float(value)
+    if not at_least <= found < math.inf:
+        raise InvalidArgumentError(f"{name}={value!r} must be a finite number, {at_least:g} or more")
+    return found
 
 
 def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict)) -> None:

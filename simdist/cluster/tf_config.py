@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from simdist.cluster.resolver import ClusterResolver, Found, checked_id, checked_type
+from simdist.cluster.resolver import ClusterResolver, Found, checked_id, checked_text, checked_type
 from simdist.cluster.spec import MOST_DIGITS, ClusterSpec
 from simdist.errors import InvalidArgumentError, did_you_mean
 
@@ -112,8 +112,8 @@ class TFConfigClusterResolver(ClusterResolver):
     ) -> None:
         self._task_type = checked_type(task_type)
         self._task_id = checked_id(task_id)
-        self._rpc_layer = rpc_layer
-        self._environment = environment
+        self._rpc_layer = checked_text(rpc_layer, "rpc_layer")
+        self._environment = checked_text(environment, "environment")
 
     def cluster_spec(self) -> ClusterSpec:
         """The cluster of the variable, empty where there is none."""

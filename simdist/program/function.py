@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -19,7 +18,7 @@ import jax
 import jax.core
 import numpy as np
 
-from simdist.arguments import require_shallow
+from simdist.arguments import number, require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.exchange import require_outside_of_inner_programs
@@ -302,7 +301,7 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
         A `StepFunction`; with `seconds`, a decorator that makes one.
 
     Raises:
-        TypeError: not a function.
+        TypeError: not a function, or `seconds` is no number.
         InvalidArgumentError: `seconds` is negative or not finite.
 
     Example:
@@ -315,8 +314,7 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
         >>> float(double())
         2.0
     """
-    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-        raise InvalidArgumentError(f"seconds={seconds!r} must be a number of seconds, 0 or more.")
+    seconds = None if seconds is None else number(seconds, "seconds")
     if fn is None:
         return lambda fn: function(fn) if seconds is None else StepFunction(_callable(fn), seconds)
     return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
@@ -35,7 +35,7 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
         return [f"gpu:{number}" for number in range(devices)]
     if isinstance(devices, str):
         raise InvalidArgumentError(f"devices={devices!r} must be a list of names; write [{devices!r}].")
-    if devices is not None and not isinstance(cast(Any, devices), Iterable):
+    if devices is not None and not isinstance(cast(Any, devices), Sequence):
         raise InvalidArgumentError(f"devices={devices!r} must be a number of devices, or a list of names such as ['gpu:0', 'gpu:1'].")
     given = [default] if devices is None else list(devices)
     if not given:
@@ -60,7 +60,7 @@ def jax_devices(devices: int | Sequence[Any] | None) -> list[Any]:
         >>> jax_devices(["gpu:0", "gpu:1"])
         []
     """
-    given = [] if devices is None or isinstance(devices, int) else list(devices)
+    given = list(devices) if isinstance(devices, Sequence) else []
     real = [device for device in given if is_jax_device(device)]
     if real and len(real) < len(given):
         raise InvalidArgumentError(

@@ -44,7 +44,13 @@ class DistributedDataset:
 
     def __init__(self, strategy: Any, source: Any, options: InputOptions | None = None) -> None:
         self.strategy = strategy
-        self.options = options or InputOptions()
+        self.options = InputOptions() if options is None else options
+        if not isinstance(cast(Any, self.options), InputOptions):
+            raise TypeError(f"options is {options!r}; expected sd.InputOptions(...) or None")
+        if self.options.experimental_place_dataset_on_device:
+            raise InvalidArgumentError(
+                "experimental_place_dataset_on_device=True is not simulated: the pipelines run on the workers' processors. Leave it out."
+            )
         self._source = source
         self.input = self.shared()
 

@@ -91,7 +91,13 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         self.rendezvous: Rendezvous | None = None
         self.spare = backup_workers = whole_number(backup_workers, "backup_workers", 0)
         self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
-        self.goes_alone = sync_every > 1
+        self.goes_alone = self.local_steps.every > 1
+        wanted = [name for name, said in (communication_options or CommunicationOptions()).of_gradients().items() if said]
+        if self.goes_alone and wanted:
+            raise InvalidArgumentError(
+                f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={sync_every} variables are exchanged "
+                "instead. Leave one of them out."
+            )
         self._broadcast = 0
         super().__init__(cluster, communication_options)
         self._check_backups(backup_workers)

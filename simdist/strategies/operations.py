@@ -13,10 +13,11 @@ from typing import Any
 import jax
 
 from simdist.arguments import require_arguments, require_shallow
-from simdist.errors import FailedPreconditionError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import OwnValue, PerReplica, of_replica, spread
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
+from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
 
 __all__ = ["ReplicaOperations"]
@@ -46,7 +47,7 @@ class ReplicaOperations:
             fn: what each replica does.
             args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
             kwargs: further arguments, likewise.
-            options: accepted for tf.distribute's sake; without effect.
+            options: only None: what tf.distribute's RunOptions are about does not exist here.
 
         Returns:
             What the replicas returned: `PerReplica` values, or with one replica the value itself.
@@ -56,6 +57,8 @@ class ReplicaOperations:
             FailedPreconditionError: called inside another `run`.
         """
         require_arguments(args, kwargs, "strategy.run")
+        if options is not None:
+            raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
         if active_tracer() is None and self.num_replicas_in_sync > 1:
             return self.eagerly(lambda: self.run(fn, args, kwargs), getattr(fn, "__name__", "run"))
@@ -167,11 +170,11 @@ class ReplicaOperations:
 
     def all_reduce_in_replica(self, op: Any, value: Any, options: Any = None) -> Any:
         """See `ReplicaContext.all_reduce`."""
-        return reduction.all_reduce(reduce_op_of(op), value, options)
+        return reduction.all_reduce(reduce_op_of(op), value, CommunicationOptions.of_call(options))
 
     def all_gather_in_replica(self, value: Any, axis: int, options: Any = None) -> Any:
         """See `ReplicaContext.all_gather`."""
-        return reduction.all_gather(value, axis, options)
+        return reduction.all_gather(value, axis, CommunicationOptions.of_call(options))
 
     def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """See `ReplicaContext.merge_call`."""

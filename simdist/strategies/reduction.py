@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import Tracer, active_tracer
@@ -118,11 +119,15 @@ def _length(value: Any, axes: tuple[int, ...]) -> int:
 
 
 def _axes(value: Any, axis: Axis) -> tuple[int, ...]:
-    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(whole_number(one, "axis") for one in given)
     for one in axes:
         if not -value.ndim <= one < value.ndim:
             raise InvalidArgumentError(f"axis={one} is out of range for values of shape {tuple(value.shape)}.")
-    return tuple(one % value.ndim for one in axes)
+    axes = tuple(one % value.ndim for one in axes)
+    if len(set(axes)) < len(axes):
+        raise InvalidArgumentError(f"axis={axis} names an axis twice.")
+    return axes
 
 
 # -- joining ------------------------------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
         raise InvalidArgumentError("gather was given scalars, which have no axis to join. Use local_results, or expand them to shape (1,).")
     if len(ranks) > 1:
         raise InvalidArgumentError(f"gather needs values with the same number of axes; got shapes {[tuple(part.shape) for part in parts]}.")
-    place = _axes(parts[0], axis)[0]
+    (place,) = _axes(parts[0], whole_number(axis, "axis"))
     rests = {(*part.shape[:place], *part.shape[place + 1 :]) for part in parts}
     if len(rests) > 1:
         raise InvalidArgumentError(f"gather along axis {axis} needs equal other axes; got shapes {[tuple(part.shape) for part in parts]}.")

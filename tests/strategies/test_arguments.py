@@ -75,3 +75,62 @@ def test_strings_in_a_batch_of_a_step_say_to_look_them_up_before(two: sd.Mirrore
         step(iter(two.distribute_dataset(dataset)))
     with pytest.raises(InvalidArgumentError, match="an argument of <lambda> holds strings"):
         sd.function(lambda words: 1)(np.array(["a"]))
+
+
+@pytest.mark.parametrize("axis", ["0", True, 1.0, (0, 0), (0, 1.5)], ids=str)
+def test_axis_of_reduce_is_a_whole_number_or_several(axis: Any, two: sd.MirroredStrategy) -> None:
+    with pytest.raises((TypeError, InvalidArgumentError), match="axis"):
+        two.reduce("sum", sd.PerReplica([np.ones((2, 3)), np.ones((2, 3))]), axis)
+
+
+@pytest.mark.parametrize("axis", [None, "0", True, (0, 1)], ids=str)
+def test_axis_of_gather_is_one_whole_number(axis: Any, two: sd.MirroredStrategy) -> None:
+    with pytest.raises(TypeError, match="axis"):
+        two.gather(sd.PerReplica([np.ones((2, 3)), np.ones((2, 3))]), axis)
+    with pytest.raises(TypeError, match="axis"):
+        two.run(lambda: sd.get_replica_context().all_gather(np.ones(2), axis))
+
+
+Options = sd.CommunicationOptions
+MEANINGLESS: dict[str, Callable[[], Any]] = {
+    "run options": lambda: sd.MirroredStrategy(2).run(lambda: 1, options="fast"),
+    "input options": lambda: sd.MirroredStrategy(2).distribute_dataset(sd.Dataset.range(4).batch(2), options=3),
+    "stay on host": lambda: sd.InputOptions(experimental_fetch_to_device=False),
+    "input mode": lambda: sd.InputOptions(experimental_replication_mode="PER_DEVICE"),  # pyright: ignore[reportArgumentType]
+    "pipeline on device": lambda: sd.MirroredStrategy(2).distribute_datasets_from_function(
+        lambda context: sd.Dataset.range(4).batch(2),
+        sd.InputOptions(experimental_place_dataset_on_device=True, experimental_replication_mode=sd.InputReplicationMode.PER_REPLICA),
+    ),
+    "pack of a half": lambda: Options(bytes_per_pack=1.5),  # pyright: ignore[reportArgumentType]
+    "no pack": lambda: Options(num_packs=0),
+    "NaN pack": lambda: Options(bytes_per_pack=float("nan")),  # pyright: ignore[reportArgumentType]
+    "time-out of True": lambda: Options(timeout_seconds=True),
+    "time-out without end": lambda: Options(timeout_seconds=float("inf")),
+    "two ways to pack": lambda: Options(bytes_per_pack=8, num_packs=2),
+    "packs of a call": lambda: sd.MirroredStrategy(2).run(
+        lambda: sd.get_replica_context().all_reduce("sum", np.ones(2), Options(num_packs=2))
+    ),
+    "options of a call": lambda: sd.MirroredStrategy(2).run(lambda: sd.get_replica_context().all_reduce("sum", np.ones(2), "RING")),
+    "packs of local steps": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), Options(num_packs=2), sync_every=2),
+    "packs of True": lambda: sd.NcclAllReduce(True),
+    "reduce elsewhere": lambda: sd.ReductionToOneDevice("gpu:1"),
+    "add otherwise": lambda: sd.ReductionToOneDevice(accumulation_fn=max),
+    "assignment of TPU cores": lambda: sd.TPUStrategy(experimental_device_assignment=[0]),
+    "cluster": lambda: sd.MirroredStrategy(cluster=3),  # pyright: ignore[reportArgumentType]
+    "devices in no order": lambda: sd.MirroredStrategy({"gpu:0", "gpu:1"}),  # pyright: ignore[reportArgumentType]
+    "partitioner": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), variable_partitioner=3),
+    "seconds of True": lambda: sd.function(lambda: 1, seconds=True),
+    "gradient of a number": lambda: sd.value_and_grad(3, []),  # pyright: ignore[reportArgumentType]
+    "scheme": lambda: sd.SimpleClusterResolver(sd.ClusterSpec({"worker": 1}), rpc_layer=3),  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize("use", MEANINGLESS.values(), ids=MEANINGLESS.keys())
+def test_what_would_be_ignored_is_refused(use: Callable[[], Any]) -> None:
+    with pytest.raises((TypeError, InvalidArgumentError)):
+        use()
+
+
+def test_input_mode_may_be_its_name() -> None:
+    options = sd.InputOptions(experimental_replication_mode="PER_REPLICA")  # pyright: ignore[reportArgumentType]
+    assert options.experimental_replication_mode is sd.InputReplicationMode.PER_REPLICA
