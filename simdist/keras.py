@@ -11,15 +11,17 @@ from types import ModuleType
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
+from simdist.extras import needs
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-if "keras" in sys.modules and sys.modules["keras"].backend.backend() != "jax":
+if sys.modules.get("keras") is not None and sys.modules["keras"].backend.backend() != "jax":
     raise FailedPreconditionError(
         f"Keras is already loaded with the backend {sys.modules['keras'].backend.backend()!r}. Set KERAS_BACKEND=jax before the first "
         "import of keras, or import simdist.keras first."
     )
 
-import keras as _keras
+with needs("simdist.keras", "keras"):
+    import keras as _keras
 
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")

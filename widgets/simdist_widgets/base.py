@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import anywidget
 
+from simdist.extras import needs
 from simdist_widgets.host_page import export_page
 
 STATIC = Path(__file__).parent / "static"
@@ -34,7 +35,8 @@ class BaseWidget(anywidget.AnyWidget):
 
     def png(self) -> bytes:
         """The static picture as a PNG file's bytes."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        with needs("The static picture of a widget", "lab"):
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         target = io.BytesIO()
         FigureCanvasAgg(self.picture()).print_png(target, metadata={"Software": None})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simdist.extras import needs
+
 # Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the stack.
 KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
 ROOM_PER_CHARACTER = 0.0085  # of the longest bar
@@ -26,7 +28,8 @@ def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]]) -> A
         >>> shard_figure(["ps:0"], [shard]).axes[0].get_xlabel()
         'bytes'
     """
-    from matplotlib.figure import Figure
+    with needs("The picture of a shard map", "lab"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.0, 1.0 + 0.55 * min(max(len(tasks), 1), 20)), layout="constrained")
     ax = figure.add_subplot()
