@@ -22,6 +22,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from simdist.compilation_cache import switch_on
+
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_TIMEOUT_S = 300
@@ -109,6 +111,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     options = parser.parse_args(arguments)
+    switch_on()
     changed = failed = False
     for path in options.notebooks or sorted(Path(__file__).parent.glob("*.ipynb")):
         print(f"{path.name}: running", flush=True)
