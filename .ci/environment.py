@@ -56,18 +56,24 @@ def belongs_elsewhere() -> bool:
     """
     if not VENV.is_symlink():
         return False
+    stamp = read_stamp()
+    if stamp:
+        return stamp.get("path") != str(VENV)
+    return not VENV.is_dir() or any(VENV.iterdir())
+
+
+def read_stamp() -> dict[str, str]:
+    """What the last installation noted; empty where there was none, or where it cannot be read."""
     try:
-        return json.loads(STAMP.read_text()).get("path") != str(VENV)
+        stamp = json.loads(STAMP.read_text())
     except (OSError, ValueError):
-        return not VENV.is_dir() or any(VENV.iterdir())
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
 
 
 def installed_extras() -> set[str]:
     """The extras that ``.venv`` holds, up to date; none if it is missing, moved or out of date."""
-    try:
-        stamp = json.loads(STAMP.read_text())
-    except (OSError, ValueError):
-        return set()
+    stamp = read_stamp()
     current = stamp.get("requirements") == requirements_key() and stamp.get("path") == str(VENV)
     return {"lab", stamp["extra"]} if current and works(PYTHON) else set()
 
@@ -87,7 +93,7 @@ def works(python: Path) -> bool:
 def install(extra: str) -> int:
     """Creates ``.venv`` where needed and installs the project into it, in place."""
     started = time.monotonic()
-    moved = STAMP.exists() and json.loads(STAMP.read_text()).get("path") != str(VENV)
+    moved = STAMP.exists() and read_stamp().get("path") != str(VENV)
     if moved or not works(PYTHON):
         say(f"creating .venv with Python {sys.version.split()[0]}")
         base = getattr(sys, "_base_executable", sys.executable)

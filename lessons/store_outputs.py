@@ -23,6 +23,7 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from simdist.compilation_cache import switch_on
+from simdist.trace.atomic_file import replacing
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -101,7 +102,8 @@ def store(path: Path, check: bool = False) -> bool:
     notebook = execute(nbformat.reads(before, as_version=4), path.resolve().parent)
     after = nbformat.writes(notebook) + "\n"
     if after != before and not check:
-        path.write_text(after, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(after.encode())
     return after != before
 
 
