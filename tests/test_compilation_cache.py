@@ -112,7 +112,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, st
 
 def test_switching_on_makes_the_folder_of_these_versions(environment: dict[str, str], tmp_path: Path) -> None:
     folder = switch_on(environment)
-    assert folder == directory() and folder.is_dir() and folder.is_relative_to(tmp_path)
+    assert folder is not None and folder == directory() and folder.is_dir() and folder.is_relative_to(tmp_path)
     assert environment == {WHERE: str(folder), **dict.fromkeys(THRESHOLDS, "0")}
     assert folder.parent.stat().st_mode & 0o077 == 0
 
