@@ -115,6 +115,17 @@ class Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
         return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics, self.jax_devices)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "A Cluster cannot be pickled or copied: a simulated cluster lives in this process. Take cluster.trace, which can, or "
+            "cluster.fresh() for a new cluster of the same kind."
+        )
+
     def directory(self, name: str) -> str:
         """A directory of this cluster's disk; it is gone when the cluster is closed.
 

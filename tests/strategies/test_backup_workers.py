@@ -37,7 +37,8 @@ def harmonic(n: int) -> float:
 def test_waiting_for_96_of_100_takes_the_difference_of_harmonic_numbers() -> None:
     expected = harmonic(100) - harmonic(4)
     assert expected == pytest.approx(3.104, abs=5e-4)
-    assert mean_step_s(100, 4, 800, 1) == pytest.approx(expected, rel=0.01)
+    # The standard error of 200 steps is 1 %; waiting for one worker less or more would be 6 or 8 % off.
+    assert mean_step_s(100, 4, 200, 1) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.exhaustive

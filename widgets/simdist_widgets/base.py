@@ -54,7 +54,7 @@ class BaseWidget(anywidget.AnyWidget):
         """Writes a page with this widget that opens anywhere, without a server and without a network.
 
         Args:
-            path: the file to write; its folder must exist.
+            path: the file to write; folders that are missing are made, an old file is replaced.
             title: the page's heading (default: what the widget is).
 
         Returns:
