@@ -137,10 +137,13 @@ def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, Vari
 
 
 class _StepScope(stateless_scope.StatelessScope):
-    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word."""
+    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word.
+
+    It keeps what layers add to the loss, for `model.losses`.
+    """
 
     def __init__(self) -> None:
-        super().__init__(initialize_variables=False)
+        super().__init__(collect_losses=True, initialize_variables=False)
 
     def get_current_value(self, variable: Any) -> Any:
         if not isinstance(variable, AdoptedVariable):
