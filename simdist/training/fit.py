@@ -23,7 +23,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.distributed import DistributedDataset, DistributedIterator
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.step import build, train_step_of
+from simdist.training.step import build, finish, train_step_of
 from simdist.variables.optimizer import as_variable
 
 __all__ = ["evaluate", "fit", "predict"]
@@ -75,6 +75,7 @@ def fit(
         history.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
+    finish(model)
     history.on_train_end(logs)
     return model.history
 

@@ -16,7 +16,7 @@ from keras.src.models.model import functional_init_arguments
 from simdist.errors import FailedPreconditionError
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.training import fit as loops
-from simdist.training.step import forget_steps
+from simdist.training.step import forget_steps, prepare_optimizer
 
 __all__ = ["Model", "Sequential"]
 
@@ -33,6 +33,12 @@ class _Distributed(keras.Model):
         """As `keras.Model.compile`; steps that were traced for an earlier one are traced again."""
         super().compile(*args, **options)
         forget_steps(self)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **options: Any) -> None:
+        """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""
+        if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
+            prepare_optimizer(self)
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
 
     def fit(self, x: Any = None, y: Any = None, **options: Any) -> Any:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.

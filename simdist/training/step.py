@@ -17,7 +17,7 @@ from simdist.training.global_denominators import exchanges_denominators, of_glob
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["build", "forget_steps", "train_step_of"]
+__all__ = ["build", "finish", "forget_steps", "prepare_optimizer", "train_step_of"]
 
 
 def build(model: Any, batch: Any) -> None:
@@ -47,7 +47,7 @@ def train_step_of(model: Any) -> StepFunction:
     known = model.__dict__.get("_simdist_train_step")
     if known is not None:
         return known
-    optimizer, strategy = _optimizer_of(model), model.simdist_strategy
+    optimizer, strategy = prepare_optimizer(model), model.simdist_strategy
 
     def replica_step(data: Any) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
@@ -89,12 +89,19 @@ def forget_steps(model: Any) -> None:
         model.__dict__.pop(name, None)
 
 
-def _optimizer_of(model: Any) -> Optimizer:
-    """The model's optimizer, with the slots that it has by now where it has trained before."""
+def prepare_optimizer(model: Any) -> Optimizer:
+    """The model's optimizer, with its slots beside the trainable variables."""
     known = model.__dict__.get("_simdist_optimizer")
     if known is None or known.wrapped is not model.optimizer:
         known = model.__dict__["_simdist_optimizer"] = Optimizer(model.optimizer)
+    if model.trainable_variables:
+        known.build(model.trainable_variables)
     return known
+
+
+def finish(model: Any) -> None:
+    """Give the variables the values that the optimizer has in mind for the end of training: moving averages, if it keeps them."""
+    model.optimizer.finalize_variable_values(model.trainable_variables)
 
 
 def _loss_of_no_rows(model: Any, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:

@@ -186,6 +186,14 @@ class Layout:
             self.groups.remove(old)
         return self.add_group(first.task, together, arrays)
 
+    def drop(self, cells: Sequence[Cell]) -> None:
+        """Forget cells that have groups of their own, and give their memory back."""
+        alone = [cell for cell in cells if cell.group in self.groups and len(cell.group.cells) == 1]
+        for cell in alone:
+            self.groups.remove(cell.group)
+        self.hold_all(alone, -1)
+        self.version += 1
+
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""
         for group in self.groups[first:]:

@@ -57,8 +57,8 @@ class Divergence(plain.layers.Layer):
 
 def with_added_losses(namespace: Any) -> Any:
     layers = plain.layers
-    first = layers.Dense(3, kernel_initializer=plain.initializers.GlorotUniform(1), activity_regularizer="l2", kernel_regularizer="l2")
-    last = layers.Dense(1, kernel_initializer=plain.initializers.GlorotUniform(2))
+    first = layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1), activity_regularizer="l2", kernel_regularizer="l2")
+    last = layers.Dense(1, kernel_initializer=keras.initializers.GlorotUniform(2))
     model = namespace.Sequential([plain.Input((6,)), first, Divergence(), layers.ActivityRegularization(0.1), last])
     model.compile(plain.optimizers.SGD(0.1), "mse")
     return model
@@ -93,7 +93,7 @@ def test_a_step_of_ones_own_sees_the_losses_that_layers_add(replicas: int) -> No
 
 
 def tagger(namespace: Any) -> Any:
-    start = plain.initializers.GlorotUniform
+    start = keras.initializers.GlorotUniform
     words = plain.layers.Embedding(4, 2, mask_zero=True, embeddings_initializer=start(1))
     lstm = plain.layers.LSTM(2, return_sequences=True, kernel_initializer=start(2), recurrent_initializer=start(3))
     model = namespace.Sequential([plain.Input((3,), dtype="int32"), words, lstm, plain.layers.Dense(1, kernel_initializer=start(4))])
@@ -120,7 +120,7 @@ def test_a_mean_by_sample_weight_divides_by_the_weights_of_the_global_batch(stra
 def mixed(namespace: Any) -> Any:
     """Two outputs, of which one has a mask and the other adds up its rows."""
     words = plain.Input((3,), dtype="int32")
-    vectors = plain.layers.Embedding(4, 2, mask_zero=True, embeddings_initializer=plain.initializers.GlorotUniform(1))(words)
+    vectors = plain.layers.Embedding(4, 2, mask_zero=True, embeddings_initializer=keras.initializers.GlorotUniform(1))(words)
     tags = plain.layers.Dense(1, kernel_initializer="ones", name="tags")(vectors)
     first = plain.layers.Flatten()(plain.layers.Embedding(4, 2, embeddings_initializer="ones")(words))
     start = plain.layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2", name="start")(first)
