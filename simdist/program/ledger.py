@@ -235,8 +235,9 @@ class Ledger:
             self._compute(len(self.entries), at_once)
 
     def _held(self) -> Iterable[int]:
+        moved = self.pending.moved  # read by entries alone
         for file in self._files:
-            base, free = file.number << INDEX_BITS, set(file.free)
+            base, free = file.number << INDEX_BITS, moved.union(file.free)
             yield from (register for register in range(base, base + file.size) if register not in free)
 
     def _compute(self, count: int, at_once: bool = True) -> None:

@@ -87,6 +87,11 @@ class Pending:
         changes = [change for file, arrays in zip(self.files, loose, strict=True) for change in file.replaced(file.stack, arrays)]
         self._take_out(len(done), rest, len(first), changes)
 
+    @property
+    def moved(self) -> set[int]:
+        """The registers that moved entries got instead of their own: nobody outside of the queue knows them."""
+        return {bundle.register for bundle in self._renamed}
+
     def forget(self) -> None:
         """Give back the registers of moved entries; only while nothing is pending."""
         self._renamed.clear()
