@@ -29,7 +29,7 @@ __all__ = ["Machine"]
 # Entries in one call of the compiled scan; the last chunk is filled up with entries that do nothing.
 CHUNK = 256
 # Chunks that are given out without waiting for the first of them: so long does Ctrl-C wait at most.
-AHEAD = 4
+AHEAD = 8
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
 
