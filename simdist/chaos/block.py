@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import simdist as sd
 from simdist.chaos.drawing import calm, disturbed
 from simdist.chaos.evidence import Print
 from simdist.chaos.examining import Finding, broken, evidence_of
@@ -80,6 +81,7 @@ class Examined:
 
 def examined(request: Request, begins: Callable[[int], None] = lambda number: None) -> Iterator[Examined]:
     """Examine the scenarios of a request; whether their clusters are collected is found out for some at a time."""
+    _warm_up()
     waiting: list[tuple[Examined, weakref.ref[Any]]] = []
     for number in request.numbers:
         begins(number)
@@ -108,6 +110,11 @@ def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref
     how = "" if error is None else type(error).__name__
     seconds = time.perf_counter() - began
     return Examined(number, scenario, findings, kinds, (own.digest, own.bits), how, seconds), remembered
+
+
+def _warm_up() -> None:
+    """Trace a step: whatever is alive at the first one is taken out of garbage collection for good."""
+    sd.function(lambda: None)()
 
 
 def _collected(waiting: Iterable[tuple[Examined, weakref.ref[Any]]]) -> Iterator[Examined]:

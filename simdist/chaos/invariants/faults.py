@@ -52,7 +52,7 @@ def _factors_multiply(evidence: Evidence) -> Iterator[str]:
         factor = prod(d.figures["factor"] for d in slows if d.task == task_of(span.lane) and _in_force(d, span.start_s))
         expected = next(iter(known)) * factor
         if abs(span.duration_s - expected) > 1e-4 * expected + 1e-12:
-            yield f"{span.name} on {span.lane} took {span.duration_s} s from {span.start_s} s on, expected {expected} (a factor of {factor})"
+            yield f"{span.name} on {span.lane} took {span.duration_s} s from {span.start_s} s on, expected {expected}: a factor of {factor}"
 
 
 def _in_force(slow: Disturbance, time_s: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from simdist.chaos.evidence import Evidence, Invariant
 from simdist.trace.records import task_of
@@ -45,7 +46,7 @@ def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:
             lanes.setdefault(span.lane, []).append((span.start_s, span.end_s, span.name))
     for lane, work in lanes.items():
         work.sort()
-        for (_, end_s, name), (start_s, _, other) in zip(work, work[1:], strict=False):
+        for (_, end_s, name), (start_s, _, other) in pairwise(work):
             if start_s < end_s - 1e-12 * max(1.0, end_s):
                 yield f"{lane} began {other} at {start_s} s, while {name} ran until {end_s} s"
 
