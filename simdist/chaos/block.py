@@ -19,6 +19,7 @@ import simdist as sd
 from simdist.chaos.drawing import calm, disturbed
 from simdist.chaos.evidence import Print
 from simdist.chaos.examining import Finding, broken, evidence_of
+from simdist.chaos.invariants import COLLECTED
 from simdist.chaos.runs import run
 from simdist.chaos.scenarios import Scenario
 
@@ -75,7 +76,12 @@ class Examined:
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Examined:
         findings = [Finding(**finding) for finding in given["findings"]]
-        told = {**given, "scenario": Scenario.from_json(given["scenario"]), "findings": findings, "print": tuple(given["print"])}
+        told: dict[str, Any] = {
+            **given,
+            "scenario": Scenario.from_json(given["scenario"]),
+            "findings": findings,
+            "print": tuple(given["print"]),
+        }
         return cls(**told)
 
 
@@ -122,7 +128,7 @@ def _collected(waiting: Iterable[tuple[Examined, weakref.ref[Any]]]) -> Iterator
     for result, remembered in waiting:
         if remembered() is not None:
             told = "its cluster was closed and forgotten, and is still in memory"
-            result.findings.append(Finding("closed-is-collected", told))
+            result.findings.append(Finding(COLLECTED, told))
         yield result
 
 
@@ -136,7 +142,7 @@ def main() -> None:
         print(json.dumps({"small": small.to_json()}), flush=True)
         return
     prints = {int(number): tuple(value) for number, value in given.pop("prints").items()}
-    request = Request(**{**given, "numbers": tuple(given["numbers"])}, prints=prints)
+    request = Request(numbers=tuple(given.pop("numbers")), prints=prints, **given)
     for result in examined(request, lambda number: print(json.dumps({"begins": number}), flush=True)):
         print(result.to_json(), flush=True)
 

@@ -39,7 +39,7 @@ class Report:
     workloads: Counter[str] = field(default_factory=Counter[str])
     kinds: Counter[str] = field(default_factory=Counter[str])
     errors: Counter[str] = field(default_factory=Counter[str])
-    seconds: Counter[str] = field(default_factory=Counter[str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
     unseen: list[str] = field(default_factory=list[str])
 
     @property
@@ -50,7 +50,7 @@ class Report:
         self.scenarios += 1
         name = result.scenario.workload + (" (numbers)" if result.scenario.has_numbers else "")
         self.workloads[name] += 1
-        self.seconds[name] += result.seconds
+        self.seconds[name] = self.seconds.get(name, 0.0) + result.seconds
         self.kinds.update(result.kinds)
         self.errors[result.error or "none"] += 1
         if result.findings:
@@ -68,7 +68,7 @@ class Report:
         """The report, for people."""
         yield f"{self.scenarios} scenarios, {len(self.failures)} of them failed"
         for name, count in sorted(self.workloads.items()):
-            yield f"  {name:28} {count:6}   {count / max(self.seconds[name], 1e-9):7.1f} per second"
+            yield f"  {name:28} {count:6}   {count / max(self.seconds.get(name, 0.0), 1e-9):7.1f} per second"
         yield "  happened: " + (", ".join(f"{kind} in {count}" for kind, count in sorted(self.kinds.items())) or "nothing")
         yield "  ended with: " + ", ".join(f"{error} {count}" for error, count in self.errors.most_common())
         for kind in self.unseen:

@@ -34,7 +34,6 @@ class Evidence:
         again: the fingerprint of a second run in this process; None where there was none.
         elsewhere: that of a run in another process; None where there was none.
         plans: fingerprints of runs by other plans and without looks, by plan.
-        collected: whether everything of these runs was garbage once they were over; None where nobody looked.
     """
 
     scenario: Scenario
@@ -43,7 +42,6 @@ class Evidence:
     again: Print | None = None
     elsewhere: Print | None = None
     plans: dict[str, Print] = field(default_factory=dict[str, Print])
-    collected: bool | None = None
 
     @property
     def ended_well(self) -> bool:

@@ -129,14 +129,15 @@ class Scenario:
             given: dict[str, Any] = json.loads(text)
             disturbances = tuple(_disturbance(item) for item in given.pop("disturbances", ()))
             wires, chips = Wires(**given.pop("wires", {})), Chips(**given.pop("chips", {}))
-            return cls(**{**given, "reads": tuple(given.get("reads", ()))}, wires=wires, chips=chips, disturbances=disturbances)
+            reads = tuple(given.pop("reads", ()))
+            return cls(**given, reads=reads, wires=wires, chips=chips, disturbances=disturbances)
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidArgumentError(f"This is no scenario: {error}. Give the text that Scenario.to_json() made.") from error
 
 
 def _disturbance(given: dict[str, Any]) -> Disturbance:
-    when = given.get("when")
-    return Disturbance(**{**given, "when": None if when is None else (str(when[0]), int(when[1]))})
+    when = given.pop("when", None)
+    return Disturbance(**given, when=None if when is None else (str(when[0]), int(when[1])))
 
 
 def _told(value: Any) -> Any:

@@ -9,6 +9,9 @@ from simdist.chaos.invariants.faults import FAULTS
 from simdist.chaos.invariants.numbers import NUMBERS
 from simdist.chaos.invariants.tasks import TASKS
 
-__all__ = ["INVARIANTS", "Evidence", "Invariant"]
+__all__ = ["COLLECTED", "INVARIANTS", "Evidence", "Invariant"]
+
+COLLECTED = "closed-is-collected"
+"""A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone (`simdist.chaos.block`)."""
 
 INVARIANTS: dict[str, Invariant] = {invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE)}

@@ -83,15 +83,9 @@ def _memory_account(evidence: Evidence) -> Iterator[str]:
             yield f"{place} holds {found} B in the end, {calm_bytes} B in the undisturbed run"
 
 
-def _closed_is_collected(evidence: Evidence) -> Iterator[str]:
-    if evidence.collected is False:
-        yield "its cluster was closed and forgotten, and is still in memory"
-
-
 ENGINE = [
     Invariant("time-forward", "Virtual time never goes back, and spans have a finite start and end.", _time_forward),
     Invariant("bytes-conserved", "Links carry what was sent over them, and no byte more.", _bytes_conserved),
     Invariant("queues-end-empty", "In the end nothing is on its way, and nobody waits.", _queues_end_empty),
     Invariant("memory-account", "Tasks that are up hold what they hold in the undisturbed run.", _memory_account),
-    Invariant("closed-is-collected", "A closed cluster that nobody refers to is collected.", _closed_is_collected),
 ]

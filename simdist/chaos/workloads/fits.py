@@ -87,11 +87,12 @@ def linear_model(strategy: Any, penalty: bool) -> Any:
 
     class Penalty(keras.layers.Layer):
         def call(self, inputs: Any) -> Any:
-            self.add_loss(PENALTY * keras.ops.mean(inputs**2))
+            mean: Any = keras.ops.mean(inputs**2)
+            self.add_loss(PENALTY * mean)
             return inputs
 
     with strategy.scope():
-        start = keras.initializers.Constant(float(START[0, 0]))
+        start: Any = keras.initializers.Constant(float(START[0, 0]))
         layers = [keras.Input((INPUTS.shape[1],)), keras.layers.Dense(1, use_bias=False, kernel_initializer=start)]
         model = Sequential([*layers, Penalty()] if penalty else layers)
         model.compile(keras.optimizers.SGD(RATE), "mse")

@@ -89,7 +89,9 @@ def excuses_of_deaths(run: Run, survives: bool) -> Iterator[Excuse]:
 
 def _multi_worker(**options: Any) -> Callable[[Stage], Any]:
     def strategy(stage: Stage) -> Any:
-        fitting = {**options, "backup_workers": min(1, stage.scenario.workers - 1)} if "backup_workers" in options else options
+        fitting: dict[str, Any] = dict(options)
+        if "backup_workers" in fitting:
+            fitting["backup_workers"] = min(1, stage.scenario.workers - 1)
         return sd.MultiWorkerMirroredStrategy(stage.cluster, **fitting)
 
     return strategy
