@@ -21,6 +21,7 @@ from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.server import Server
+from simdist.runtime.sleep import sleep
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -90,5 +91,6 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "hardware",
+    "sleep",
     "value_and_grad",
 ]

@@ -7,7 +7,6 @@ Taught in lessons 00 and 01.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +17,14 @@ from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.worker import Reply, WorkerLoop
-from simdist.errors import CancelledError, InvalidArgumentError
+from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
 from simdist.program.values import snapshot
 from simdist.runtime.membership import Decision as Seen
 from simdist.runtime.simulated_task import SimulatedTask
+from simdist.simulation.kernel import Gate
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator", "Closure"]
-
-_coordinators: weakref.WeakKeyDictionary[Any, ClusterCoordinator] = weakref.WeakKeyDictionary()
 
 
 @dataclass
@@ -53,10 +51,11 @@ class ClusterCoordinator:
     def __new__(cls, strategy: Any) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise InvalidArgumentError(f"ClusterCoordinator needs a ParameterServerStrategy; got {type(strategy).__name__}.")
-        known = _coordinators.get(strategy)
+        known: ClusterCoordinator | None = strategy.coordinator
         if known is None:
-            known = _coordinators[strategy] = super().__new__(cls)
+            known = super().__new__(cls)
             known._set_up(strategy)
+            strategy.coordinator = known
         return known
 
     def _set_up(self, strategy: ParameterServerStrategy) -> None:
@@ -65,15 +64,20 @@ class ClusterCoordinator:
         self.queue = ClosureQueue()
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
-        self._idle = self.runtime.clock.gate()
+        self._joining: list[Gate] = []  # of those who wait until nothing is pending
         self._chief = SimulatedTask(self.runtime, self.runtime.chief)
+        self._life = self.runtime.chief.life
         self.workers = {name: WorkerLoop(strategy, self.runtime.tasks[name], self._replied) for name in strategy.workers}
-        self.runtime.listeners.append(self._membership_changed)
+        self.runtime.detection.listeners.append(self._membership_changed)
         for name, worker in self.workers.items():
-            self.runtime.mains[name] = lambda task, worker=worker: worker.start()
+            self.runtime.mains[name].append(lambda task, worker=worker: worker.start())
             worker.start()
-        self.runtime.watch(strategy.workers)
-        self.runtime.watch(strategy.servers)
+        self.runtime.detection.watch(strategy.workers)
+        self.runtime.detection.watch(strategy.servers)
+        for name in strategy.workers:
+            # Somebody else may have been told before that they are up.
+            if self.runtime.detection.membership.is_up(name):
+                self._carry_out(self.queue.worker_up(name))
 
     def __repr__(self) -> str:
         return f"ClusterCoordinator({len(self.workers)} workers, {self.scheduled} closures scheduled, {self.queue.pending} pending)"
@@ -93,8 +97,11 @@ class ClusterCoordinator:
         Raises:
             TypeError: `fn` is not a function.
             InvalidArgumentError: a `RemoteValue` among the arguments.
+            FailedPreconditionError: the cluster is closed, or this is another thread.
+            UnavailableError: the chief has crashed, and the closures with it.
             Exception: the error of an earlier closure, once.
         """
+        self._require_usable("schedule was called")
         self._raise_stored()
         if not callable(fn):
             raise TypeError(f"schedule takes a function; got {type(fn).__name__}.")
@@ -102,21 +109,28 @@ class ClusterCoordinator:
 
     def schedule_steps(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure; gives the result of the last."""
+        self._require_usable("schedule was called")
         if any(isinstance(leaf, RemoteValue) for leaf in jax.tree_util.tree_leaves((args, kwargs))):
             raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
         args, kwargs = jax.tree_util.tree_map(snapshot, (args, kwargs))
         number = self.scheduled
         self.scheduled += 1
-        result = Result(self.runtime.clock, self.runtime.ledger, number)
+        result = Result(self.runtime.clock, self.runtime.ledger, number, self.runtime.trace.observed)
         self.closures[number] = Closure(fn, args, kwargs, result, repeat)
         self._carry_out(self.queue.schedule(number))
         return result
 
     def join(self) -> None:
-        """Wait for everything that was scheduled; raise the first error of a closure, once."""
+        """Wait for everything that was scheduled; raise the first error of a closure, once.
+
+        Raises:
+            As `schedule`.
+        """
         while self.queue.pending:
-            self._idle = self.runtime.clock.gate()
-            self.runtime.clock.wait(self._idle, f"{self.queue.pending} closures (join)")
+            self._require_usable("join was called")
+            gate = self.runtime.clock.gate()
+            self._joining.append(gate)
+            self.runtime.clock.wait(gate, f"{self.queue.pending} closures (join)")
         self._raise_stored()
 
     def done(self) -> bool:
@@ -150,10 +164,20 @@ class ClusterCoordinator:
         """Something that each worker makes by calling `fn`; made again when it comes back."""
         return PerWorkerResource(fn)
 
+    def _require_usable(self, what: str) -> None:
+        """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
+        self.runtime.clock.require_thread()
+        self.runtime.clock.require_open(what)
+        if not self._life.alive:
+            raise UnavailableError(
+                f"{what}, but {self.runtime.chief.name}, which held this coordinator and its closures, has crashed. Start again on a new "
+                "cluster: cluster.fresh()."
+            )
+
     # -- facts and decisions --------------------------------------------------------------------------------------
 
     def _membership_changed(self, seen: Seen) -> None:
-        if seen.task in self.workers:
+        if self._life.alive and seen.task in self.workers:
             up = seen.kind == "up"
             self._carry_out(self.queue.worker_up(seen.task) if up else self.queue.worker_down(seen.task))
 
@@ -196,7 +220,9 @@ class ClusterCoordinator:
                     self._end(decision.closure, error)
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if not self.queue.pending:
-            self._idle.open()
+            joining, self._joining = self._joining, []
+            for gate in joining:
+                gate.open()
 
     def _end(self, number: int, error: BaseException | None) -> None:
         result = self.closures.pop(number).result

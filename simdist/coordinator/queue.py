@@ -23,8 +23,6 @@ from typing import Any
 
 __all__ = ["ClosureQueue", "Decision"]
 
-QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -50,11 +48,9 @@ class ClosureQueue:
     """
 
     def __init__(self) -> None:
-        self.states: dict[int, str] = {}
         self.queue: deque[int] = deque()
         self.running: dict[str, int] = {}
         self.idle: dict[str, None] = {}
-        self.retries: dict[int, int] = {}
         self.error: Any = None
 
     @property
@@ -66,7 +62,6 @@ class ClosureQueue:
 
     def schedule(self, closure: int) -> list[Decision]:
         """A closure was scheduled."""
-        self.states[closure] = QUEUED
         self.queue.append(closure)
         return self._dispatch()
 
@@ -84,10 +79,7 @@ class ClosureQueue:
         if closure is None:
             return []
         if self.error is not None:
-            self.states[closure] = CANCELLED
             return [Decision("cancel", closure, worker)]
-        self.states[closure] = QUEUED
-        self.retries[closure] = self.retries.get(closure, 0) + 1
         self.queue.appendleft(closure)
         return [Decision("retry", closure, worker), *self._dispatch()]
 
@@ -96,7 +88,6 @@ class ClosureQueue:
         if self.running.get(worker) != closure:
             return []
         del self.running[worker]
-        self.states[closure] = DONE
         self.idle[worker] = None
         return [Decision("resolve", closure, worker), *self._dispatch()]
 
@@ -106,7 +97,6 @@ class ClosureQueue:
             return []
         del self.running[worker]
         self.idle[worker] = None
-        self.states[closure] = FAILED
         if self.error is None:
             self.error = error
         return [Decision("fail", closure, worker, error), *self._cancel_queued()]
@@ -124,7 +114,6 @@ class ClosureQueue:
             worker = next(iter(self.idle))
             del self.idle[worker]
             closure = self.queue.popleft()
-            self.states[closure] = RUNNING
             self.running[worker] = closure
             decisions.append(Decision("dispatch", closure, worker))
         return decisions
@@ -132,5 +121,4 @@ class ClosureQueue:
     def _cancel_queued(self) -> list[Decision]:
         cancelled = list(self.queue)
         self.queue.clear()
-        self.states.update(dict.fromkeys(cancelled, CANCELLED))
         return [Decision("cancel", closure) for closure in cancelled]

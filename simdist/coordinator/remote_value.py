@@ -18,9 +18,10 @@ __all__ = ["RemoteValue", "Result"]
 class Result:
     """What one closure gives: a bundle of arrays, or a plain value, or an error."""
 
-    def __init__(self, clock: Clock, ledger: Ledger, number: int) -> None:
+    def __init__(self, clock: Clock, ledger: Ledger, number: int, observed: Callable[[], None]) -> None:
         self.clock = clock
         self.ledger = ledger
+        self.observed = observed
         self.number = number
         self.ready = clock.gate()
         self.bundle: Bundle | None = None
@@ -40,7 +41,10 @@ class Result:
         self.wait()
         if self.bundle is None or self.rebuild is None:
             return self.plain
-        return self.rebuild([np.asarray(array) for array in self.ledger.arrays(self.bundle)])
+        arrays = [np.asarray(array) for array in self.ledger.arrays(self.bundle)]
+        if arrays:
+            self.observed()
+        return self.rebuild(arrays)
 
 
 class RemoteValue:

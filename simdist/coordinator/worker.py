@@ -19,7 +19,7 @@ import jax
 from simdist import debugging
 from simdist.coordinator.per_worker import PerWorker
 from simdist.data import InputContext
-from simdist.errors import OutOfRangeError
+from simdist.errors import AbortedError, OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
@@ -27,7 +27,7 @@ from simdist.runtime.linked import Apply, LinkedProgram
 from simdist.runtime.linking import link
 from simdist.runtime.simulated_task import SimulatedTask
 from simdist.runtime.task import Task
-from simdist.simulation.kernel import Gate
+from simdist.simulation.kernel import Fiber, Gate, TaskKilled
 from simdist.simulation.task_context import TaskContext
 from simdist.strategies.base import Strategy
 
@@ -72,7 +72,13 @@ class WorkerLoop:
         self.mail = None
         self.context = self.runtime.context_of(self.task)
         self.context.strategies.append(self.strategy)
-        self.runtime.start(self.task, self._loop, context=self.runtime.engine_context)
+        fiber = self.runtime.start(self.task, self._loop, context=self.runtime.engine_context)
+        fiber.finished.then(lambda _: self._ended(fiber))
+
+    def _ended(self, fiber: Fiber) -> None:
+        """The loop ends when its task dies. If it ends otherwise, the engine is wrong, and the program has to know."""
+        if not fiber.killed and fiber.error is not None:
+            self.runtime.tell_driver(fiber.error)
 
     def send(self, number: int, closure: Any) -> None:
         """Send a closure from the chief."""
@@ -94,8 +100,10 @@ class WorkerLoop:
             reply = Reply(task.name, number)
             try:
                 self._run(closure, reply)
-            except Exception as error:
-                reply.error = error
+            except TaskKilled:
+                raise
+            except BaseException as failure:
+                error = reply.error = _as_error(failure, number, task.name)
                 if debugging.is_on():
                     debugging.report(error, f"closure {number}", task.name, task.incarnation, reply.step, clock.now)
                     clock.interrupt_driver(error)
@@ -143,3 +151,15 @@ class WorkerLoop:
             linked = known[id(program)] = link(program, self.strategy.store.layout, self.runtime.ledger)
         linked.require_memory(self.task.memory)
         return linked
+
+
+def _as_error(failure: BaseException, number: int, task_name: str) -> Exception:
+    """The error of a closure: its own, or where its code wanted to end the process, one that says so."""
+    if isinstance(failure, Exception):
+        return failure
+    error = AbortedError(
+        f"Closure {number} wanted to end the process of {task_name} ({failure!r}). It was not run again, as it would end the next one "
+        "too; raise an ordinary exception instead."
+    )
+    error.__cause__ = failure
+    return error

@@ -1,7 +1,8 @@
 """Figures: what a number has to be before it may describe a machine.
 
-Every figure is in base units (operations per second, bytes, bytes per second, seconds). Rates and sizes are positive,
-waiting times are 0 or more, and infinity is allowed: an infinitely fast machine costs nothing. Only checks live here.
+Every figure is in base units (operations per second, bytes, bytes per second, seconds). Rates and sizes are positive, and
+may be infinite: an infinitely fast machine costs nothing. Waiting times are 0 or more, and finite: a wait without an end is
+a hang. Only checks live here.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
         owner: what the figure belongs to, for the message.
         name: of the figure.
         value: the figure.
-        may_be_zero: whether 0 makes sense.
+        may_be_zero: whether 0 makes sense, as it does for a waiting time, which then has to be finite.
 
     Raises:
         TypeError: if it is no number.
-        InvalidArgumentError: if it is negative, NaN, or 0 where that makes no sense.
+        InvalidArgumentError: if it is negative, NaN, 0 where that makes no sense, or infinite where 0 does.
 
     Example:
         >>> check_figure("Device", "launch_overhead", 0.0, may_be_zero=True)
@@ -35,8 +36,8 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number; got {value!r}.")
-    if math.isnan(value) or float(value) < 0 or (value == 0 and not may_be_zero):
-        expected = "0 or more" if may_be_zero else "more than 0"
+    if not (float(value) >= 0) or (may_be_zero and math.isinf(value)) or (value == 0 and not may_be_zero):
+        expected = "0 or more, and finite" if may_be_zero else "more than 0"
         raise InvalidArgumentError(f"{owner}: {name} must be {expected}; got {value!r}.")
 
 

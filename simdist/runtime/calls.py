@@ -235,6 +235,8 @@ class Pushing(Call):
         self.left -= 1
         if self.left == 0:
             self.clock.after(self.confirmed_s - end, self._confirmed)
+        for listener in self.runtime.step_ended:
+            listener(part.server)
 
     def _confirmed(self, _: Any) -> None:
         if self.open:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,14 @@ from simdist.runtime.task import Task
 from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "newest_cluster"]
+
+_clusters: list[weakref.ReferenceType[Cluster]] = []  # those whose `with` blocks are open; and in the first place the one made last
+
+
+def newest_cluster() -> Cluster | None:
+    """The cluster of the innermost open ``with cluster:``, or else the one that was made last."""
+    return _clusters[-1]() if _clusters else None
 
 
 class _ResolverOfCluster(SimpleClusterResolver):
@@ -38,7 +46,7 @@ class Cluster:
 
     Args:
         spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
-            itself is the chief.
+            itself is the chief: ``chief:0``, whether the spec names it or not.
         seed: of all random streams; default 0.
         hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
         network: bandwidth and latency; default 10-gigabit Ethernet.
@@ -73,13 +81,15 @@ class Cluster:
         self.numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
         self.jax_devices = jax_devices
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
-        chief = [] if "chief:0" in names else ["chief:0"]
-        devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in [*chief, *names]}
+        # The chief stands first in every picture, wherever the spec has it.
+        names = list(dict.fromkeys(["chief:0", *names]))
+        devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
         self.runtime = SimulatedRuntime(devices, self.network, seed, self.numerics, jax_devices)
-        self.faults = Faults(self.runtime, self, self.runtime.clock.after_daemon, self.runtime.after_step)
+        self.faults = Faults(self.runtime, self, self.runtime.step_ended)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
+        _clusters[:1] = [weakref.ref(self)]
 
     @property
     def now(self) -> float:
@@ -123,7 +133,9 @@ class Cluster:
 
         Raises:
             InvalidArgumentError: an unknown job, or another word for restart.
+            FailedPreconditionError: the cluster is closed.
         """
+        self.runtime.clock.require_open("launch was called")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
         tasks = [self.runtime.tasks[f"{job}:{index}"] for index in self.spec.task_indices(job)]
@@ -147,9 +159,11 @@ class Cluster:
     def __enter__(self) -> Cluster:
         if self._closed:
             raise FailedPreconditionError("This cluster is closed. Make another with cluster.fresh().")
+        _clusters.append(weakref.ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:
+        _clusters[1:] = [entered for entered in _clusters[1:] if entered() not in (self, None)]
         self.close()
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from simdist.collectives.base import Schedule
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
-from simdist.runtime.task import Task
+from simdist.runtime.task import Life, Task
 from simdist.runtime.transfers import Wiring
 
 __all__ = ["NETWORK", "Communication", "Member", "Way"]
@@ -22,11 +22,20 @@ NETWORK = "/network"
 
 @dataclass(frozen=True)
 class Member:
-    """A replica as the others know it: its rank, its task, and the device that it computes on."""
+    """A replica as the others know it: its rank, its task, the device that it computes on, and the life that it joined with.
+
+    A task that was started again is another one for the group: it has lost what the member had.
+    """
 
     rank: int
     task: Task
     place: str
+    life: Life
+
+    @property
+    def alive(self) -> bool:
+        """Whether the incarnation that joined is still up."""
+        return self.life.alive
 
 
 @dataclass(frozen=True)

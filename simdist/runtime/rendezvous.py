@@ -24,7 +24,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.exchanging import Exchanging
 from simdist.runtime.members import NETWORK, Communication, Member
 from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
+from simdist.runtime.task import Life, Task
 from simdist.simulation.kernel import Gate
 
 __all__ = ["Coming", "Rendezvous"]
@@ -167,12 +167,12 @@ class Rendezvous:
             f"{task.name} died, and no all-reduce with it can end. Launch the mains with restart='always' to start again from the "
             "last checkpoint."
         )
-        delay_s = self.runtime.latency(task, others[0]) if others else 0.0
-        self.runtime.clock.after(delay_s, lambda _: self._noticed(task, error))
+        delay_s, life = (self.runtime.latency(task, others[0]) if others else 0.0), task.life
+        self.runtime.clock.after(delay_s, lambda _: self._noticed(task, life, error))
 
-    def _noticed(self, task: Task, error: UnavailableError) -> None:
+    def _noticed(self, task: Task, life: Life, error: UnavailableError) -> None:
         if self.broken is None:
-            self.runtime.trace.instant(task.name, "detect", f"{task.name} is down", self.runtime.now, reason="connection reset")
+            self.runtime.detection.notice(task, life, "connection reset")
         self.break_up(error)
 
     def drop(self, ranks: list[int]) -> None:

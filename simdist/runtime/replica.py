@@ -153,6 +153,8 @@ class SimulatedReplica(SimulatedTask):
 
     def _apply(self, part: Apply, bundle: Bundle) -> None:
         group = part.group
+        if not group.places:
+            raise group.lost_error()
         before = self.updates.get(id(group), 0)
         if self.rendezvous is None and self.place not in group.places:
             self._travel(self.place, group.places[0], part.size_bytes, "update")

@@ -8,8 +8,8 @@ from typing import Any
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
-from simdist.simulation.kernel import Fiber, TaskKilled
+from simdist.runtime.task import Life, Task
+from simdist.simulation.kernel import Fiber
 from simdist.simulation.task_context import TaskContext
 
 __all__ = ["Run"]
@@ -42,11 +42,12 @@ class Run:
         self.restart = restart
         self.results: dict[str, Any] = {}
         self.restarts = {task.name: 0 for task in tasks}
+        self.tasks = tasks
         self._error: BaseException | None = None
         self._left = {task.name for task in tasks}
         self._done = self.runtime.clock.gate()
         for task in tasks:
-            self.runtime.mains[task.name] = self._restarted
+            self.runtime.mains[task.name].append(self._restarted)
             self._start(task)
 
     def join(self) -> None:
@@ -57,45 +58,63 @@ class Run:
         try:
             self.runtime.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
-            if self._error is None:
-                raise
             # Whoever waits for ever waits, as a rule, for the main that failed.
-            raise self._error from None
+            error = self._error or self._down()
+            if error is None:
+                raise
+            raise error from None
+
+    def _down(self) -> UnavailableError | None:
+        """What is wrong where mains are to start again, but nobody starts their tasks."""
+        down = [task.name for task in self.tasks if task.name in self._left and not task.alive]
+        if not down:
+            return None
+        return UnavailableError(
+            f"{', '.join(down)} crashed and {'does' if len(down) == 1 else 'do'} not start again, so the main cannot. Give the fault a "
+            "restart_after=."
+        )
 
     def _start(self, task: Task) -> None:
         context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
         context.locals["here"] = (self.cluster, task)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
-        incarnation = task.incarnation
-        fiber.finished.then(lambda _: self._ended(task, fiber, incarnation, context))
+        life = task.life
+        fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
 
-    def _ended(self, task: Task, fiber: Fiber, incarnation: int, context: TaskContext) -> None:
-        if not isinstance(fiber.error, TaskKilled):
+    def _ended(self, task: Task, fiber: Fiber, life: Life, context: TaskContext) -> None:
+        if not fiber.killed:
             for ending in context.locals.get("endings", ()):
                 ending(fiber.error)
-        if incarnation != task.incarnation:
+        if life is not task.life:
             return
-        error = fiber.error
-        if error is not None and not isinstance(error, TaskKilled):
-            debugging.report(error, "its main", task.name, incarnation, 0, self.runtime.now)
+        if fiber.killed:
+            if self.restart == "never":
+                self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
+            return  # otherwise the runtime restarts the task, or join() says that nobody does
+        error = _as_error(task, fiber.error)
         if error is None:
             self.results[task.name] = fiber.result
             self._finish(task)
-        elif isinstance(error, TaskKilled):
-            if self.restart == "never":
-                self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
-            # Otherwise the runtime restarts the task, or join() says that nothing can end the wait.
-        elif isinstance(error, (UnavailableError, AbortedError)) and self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
-            self.restarts[task.name] += 1
-            delay_s = BACK_OFF_S * min(2.0 ** (self.restarts[task.name] - 1), 32.0)
-            self.runtime.clock.after(delay_s, self._again, task)
-        elif isinstance(error, (UnavailableError, AbortedError)):
-            self._give_up(task, error)
-        else:
-            self._done.fail(error)
+            return
+        debugging.report(error, "its main", task.name, life.incarnation, 0, self.runtime.now)
+        self._failed(task, life, error)
 
-    def _again(self, task: Task) -> None:
+    def _failed(self, task: Task, life: Life, error: BaseException) -> None:
+        """A main has ended with an error."""
+        if not isinstance(error, (UnavailableError, AbortedError)):
+            self._done.fail(error)
+        elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
+            delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
+            self.runtime.clock.after(delay_s, self._again, (task, life))
+        else:
+            self._give_up(task, error)
+
+    def _again(self, failed: tuple[Task, Life]) -> None:
+        task, life = failed
+        if not (life is task.life and life.alive):
+            return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
         self.runtime.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.runtime.now)
+        self.restarts[task.name] += 1
         self._start(task)
 
     def _restarted(self, task: Task) -> None:
@@ -110,10 +129,22 @@ class Run:
 
     def _finish(self, task: Task) -> None:
         self._left.discard(task.name)
-        self.runtime.mains.pop(task.name, None)
+        if self._restarted in self.runtime.mains[task.name]:
+            self.runtime.mains[task.name].remove(self._restarted)
         if self._left:
             return
         if self._error is None:
             self._done.open()
         else:
             self._done.fail(self._error)
+
+
+def _as_error(task: Task, error: BaseException | None) -> BaseException | None:
+    """What a main that has exited means: with status 0 it has succeeded, otherwise its process has failed."""
+    if not isinstance(error, SystemExit):
+        return error
+    if error.code in (None, 0):
+        return None
+    failed = AbortedError(f"The main of {task.name} called sys.exit({error.code!r}). Exit with status 0, or raise what went wrong.")
+    failed.__cause__ = error
+    return failed

@@ -9,33 +9,31 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network, Torus
 from simdist.program.ledger import Ledger
-from simdist.runtime.membership import Decision, Membership
+from simdist.runtime.detection import Detection
 from simdist.runtime.processor import Processor
 from simdist.runtime.task import Life, Task
 from simdist.simulation.fabric import Fabric, Route
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
-from simdist.simulation.network import Link, SharedLinks
+from simdist.simulation.network import Flow, Link, SharedLinks
 from simdist.simulation.streams import derive_seed
 from simdist.simulation.task_context import TaskContext
 from simdist.trace import Trace
+from simdist.variables.state import task_of
 
 __all__ = ["SimulatedRuntime"]
-
-HEARTBEAT_S = 1.0
-SILENCE_S = 5.0
 
 
 class SimulatedRuntime:
     """All tasks of one cluster.
 
     Args:
-        devices: the device of each task, by name, in the order of the pictures; the first is the chief.
+        devices: the device of each task, by name, in the order of the pictures; ``chief:0`` is the chief.
         network: bandwidth and latency of every port.
         seed: of all random streams.
         numerics, jax_devices: the ledger's.
@@ -56,15 +54,13 @@ class SimulatedRuntime:
             self.trace.declare_lane(name)
             task.begin(self.seed, 0)
         self.trace.gauges.append(self._gauges)
-        self.chief = next(iter(self.tasks.values()))
-        self.membership = Membership(SILENCE_S)
-        self.listeners: list[Callable[[Decision], None]] = []
-        self.mains: dict[str, Callable[[Task], Any]] = {}  # what a task starts with, again after each restart
-        self.after_step: list[Callable[[Task], None]] = []
+        self.chief = self.tasks["chief:0"]
+        self.detection = Detection(self.clock, self.trace, self.tasks)
+        self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.step_ended: list[Callable[[Task], None]] = []  # are told whose steps, or updates of whose variables, are one more
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
-        self._beating = False
 
     @property
     def now(self) -> float:
@@ -123,12 +119,36 @@ class SimulatedRuntime:
             source, target: tasks or devices.
             size_bytes: how much.
             what: the caller waits for, in words.
+
+        Raises:
+            UnavailableError: one of the two died on the way.
         """
         route, gate = self.between(source, target), self.clock.gate()
-        self.clock.sleep(route.latency_s)
-        self.trace.total(source, "bytes_sent", size_bytes)
-        self.links.start(route.links, size_bytes, gate.open)
-        self.clock.wait(gate, what)
+        ends = [self.task(task_of(place)) for place in (source, target)]
+        lives = [task.life for task in ends]
+        flows: list[Flow] = []
+
+        def died(task: Task) -> None:
+            if task in ends:
+                for flow in flows:
+                    self.links.stop(flow)
+                error = UnavailableError(f"{task.name} died while {what} were on their way.")
+                self.clock.after(route.latency_s, lambda _: gate.fail(error))
+
+        def leave(_: Any) -> None:
+            if all(life.alive for life in lives):
+                flows.append(self.links.start(route.links, size_bytes, gate.open))
+
+        for task in ends:
+            if not task.alive:
+                raise UnavailableError(f"{task.name} is down, so {what} cannot come.")
+        self.lost.append(died)
+        try:
+            self.trace.total(source, "bytes_sent", size_bytes)
+            self.clock.after(route.latency_s, leave)
+            self.clock.wait(gate, what)
+        finally:
+            self.lost.remove(died)
 
     # -- life and death -------------------------------------------------------------------------------------------
 
@@ -149,32 +169,38 @@ class SimulatedRuntime:
         return TaskContext(environ, prefix, next_seed)
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Kill a task's process now."""
-        if not task.alive:
-            return
+        """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
         now, incarnation = self.now, task.incarnation
+        if not task.alive:
+            self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
+            self._plan_restart(task, restart_after_s)
+            return
         task.life.alive, task.down_since_s = False, now
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
-        for listener in self.lost:
+        for listener in list(self.lost):
             listener(task)
         calls, task.calls = task.calls, {}
         for call in calls:
             call.lost(task)
-        self.clock.after(self.latency(task, self.chief), lambda _: self._decide(self.membership.connection_reset(task.name, incarnation)))
-        if restart_after_s is not None:
-            self.clock.after(restart_after_s, self.restart, task)
-        if task is self.chief:
-            self.clock.interrupt_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
+        self.clock.after(self.latency(task, self.chief), lambda _: self.detection.connection_reset(task.name, incarnation))
+        self._plan_restart(task, restart_after_s)
         fibers, task.fibers = task.fibers, []
         for fiber in fibers:
             if fiber is not current_fiber():
                 self.clock.kill(fiber)
+        if task is self.chief:
+            self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
         for fiber in fibers:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
+
+    def _plan_restart(self, task: Task, delay_s: float | None) -> None:
+        task.restart_plan = plan = object()
+        if delay_s is not None:
+            self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
 
     def restart(self, task: Task) -> None:
         """Start a task's process again, with the next incarnation and an empty memory."""
@@ -183,14 +209,14 @@ class SimulatedRuntime:
         task.begin(self.seed, task.incarnation + 1, self.now)
         self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
         self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
-        if task.name in self.mains:
-            self.mains[task.name](task)
+        for main in list(self.mains[task.name]):
+            main(task)
         self.register(task)
 
     def register(self, task: Task) -> None:
         """Tell the chief that this incarnation is there."""
         incarnation = task.incarnation
-        self.send(task, self.chief, 0, lambda _: self._decide(self.membership.heartbeat(task.name, incarnation, self.now)))
+        self.send(task, self.chief, 0, lambda _: self.detection.heartbeat(task.name, incarnation))
 
     def add_device(self, place: str, device: Device | None = None) -> Processor:
         """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
@@ -212,32 +238,30 @@ class SimulatedRuntime:
         else:
             memory.release(name, -size_bytes)
 
-    # -- detection ------------------------------------------------------------------------------------------------
+    # -- what faults need -----------------------------------------------------------------------------------------
 
-    def watch(self, names: Iterable[str]) -> None:
-        """Begin heartbeats from these tasks to the chief."""
-        for name in names:
-            task = self.task(name)
-            if task.alive:
-                self._decide(self.membership.heartbeat(name, task.incarnation, self.now))
-        if not self._beating:
-            self._beating = True
-            self.clock.after_daemon(HEARTBEAT_S, self._beat)
+    def slow(self, task: Task, factor: float) -> Callable[[], None]:
+        """Slow a task down; the result takes this factor away again."""
+        return task.slow_by(factor)
 
-    def _beat(self) -> None:
-        for name in self.membership.beliefs:
-            task = self.tasks[name]
-            if task.alive:
-                self._decide(self.membership.heartbeat(name, task.incarnation, self.now))
-        self._decide(self.membership.time_passed(self.now))
-        self.clock.after_daemon(HEARTBEAT_S, self._beat)
+    def later(self, delay_s: float, function: Callable[[], None]) -> None:
+        """Call a function after a delay, without keeping the run alive."""
+        self.clock.after_daemon(delay_s, function)
 
-    def _decide(self, decisions: list[Decision]) -> None:
-        for decision in decisions:
-            if decision.kind == "down":
-                self.trace.instant(decision.task, "detect", f"{decision.task} is down", self.now, reason=decision.reason)
-            for listener in list(self.listeners):
-                listener(decision)
+    def ask(self, predicate: Callable[[Any], Any], cluster: Any) -> bool:
+        """What a predicate says, which may look but not wait."""
+        with self.clock.asking():
+            return bool(predicate(cluster))
+
+    def tell_driver(self, error: BaseException) -> None:
+        """Raise an error in the notebook: from the blocking call that it is in, or at once where it runs itself."""
+        if not self.clock.is_driving:
+            raise error
+        self.clock.interrupt_driver(error)
+
+    def require_open(self, what: str) -> None:
+        """See `Clock.require_open`."""
+        self.clock.require_open(what)
 
     def close(self) -> None:
         """End all tasks."""

@@ -115,7 +115,7 @@ class SimulatedTask:
         if self.runtime.ledger.numerics == "off":
             return
         self.trace.instant(self.task.name, "observe", op.message, self.clock.now)
-        self.trace.value_dependent = True
+        self.trace.observed()
         if not all(np.isfinite(np.asarray(array)).all() for array in self.runtime.ledger.arrays(bundle)):
             raise InvalidArgumentError(
                 f"{op.message}: a value is NaN or Inf ({self.task.name}, step {self.task.steps}, {self.clock.now:.6f} s). Lower the "
@@ -124,7 +124,7 @@ class SimulatedTask:
 
     def step_done(self) -> None:
         self.task.steps += 1
-        for listener in self.runtime.after_step:
+        for listener in self.runtime.step_ended:
             listener(self.task)
 
     # -- updating -------------------------------------------------------------------------------------------------
@@ -167,6 +167,7 @@ class SimulatedTask:
         site = part.site
         (group.bundle,) = self.runtime.ledger.call(site, (group.present(), bundle), None, (), (self.task.name, self.task.steps, end))
         group.version = version = group.version + 1
+        server.updates += 1
         read = self._versions_read.get(id(group))
         if read is None:
             self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)

@@ -6,6 +6,8 @@ has no effect: every effect names the `Life` that it comes from.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from simdist.hardware import Device, MemoryAccount
@@ -19,13 +21,18 @@ __all__ = ["Life", "Task"]
 
 
 class Life:
-    """One incarnation of a task, from its start to its crash."""
+    """One incarnation of a task, from its start to its crash.
 
-    __slots__ = ("alive", "incarnation")
+    Attributes:
+        noticed: whether the trace tells already that those who train with it know of its death.
+    """
+
+    __slots__ = ("alive", "incarnation", "noticed")
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.alive = True
+        self.noticed = False
 
 
 class Task:
@@ -35,7 +42,9 @@ class Task:
         processor: its own one; its device has the figures.
         processors: all of them, by place.
         steps: steps of all its incarnations.
+        updates: of variables that it holds, by all its incarnations.
         slowness: factor on the time of everything that it computes.
+        restart_plan: what is to start it again; another one takes its place.
         calls: requests in flight that it made or has to answer.
         plans: the routes and latencies of the operations that it has run.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
@@ -46,7 +55,10 @@ class Task:
         self.device = device
         self.life = Life(0)
         self.slowness = 1.0
+        self._slow_factors: dict[object, float] = {}
+        self.restart_plan: object = None
         self.steps = 0
+        self.updates = 0
         self.down_since_s = 0.0
         self.fibers: list[Fiber] = []
         self.calls: dict[Call, None] = {}
@@ -69,6 +81,23 @@ class Task:
             self.processors[place] = Processor(place, device, self)
             self.processors[place].begin(seed, self.incarnation)
         return self.processors[place]
+
+    def slow_by(self, factor: float) -> Callable[[], None]:
+        """Multiply the time of all that begins from now on; the result takes this factor away again."""
+        token = object()
+
+        def heal() -> None:
+            self._slow_factors.pop(token, None)
+            self.slowness = math.prod(self._slow_factors.values(), start=1.0)
+
+        self._slow_factors[token] = factor
+        self.slowness = math.prod(self._slow_factors.values(), start=1.0)
+        return heal
+
+    @property
+    def progress(self) -> int:
+        """How far it has come: its steps, of a parameter server its updates."""
+        return self.updates if self.name.startswith("ps:") else self.steps
 
     @property
     def memory(self) -> MemoryAccount:

@@ -87,7 +87,7 @@ class Fiber:
         lane: whom error messages name.
         context: the process-wide state of the code that it runs.
         waiting: the gate at which it stands; None while it runs.
-        finished: opens when it has ended; `result` or `error` is set then.
+        finished: opens when it has ended, however; `result` or `error` is set then, and `killed` says whether its task died.
     """
 
     __slots__ = (
@@ -125,8 +125,15 @@ class Fiber:
         except BaseException as error:
             # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
             self.error = error
+        if self.abandoned:
+            return
         self.clock.fibers.remove(self)
         self.finished.open(self)
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was ended from outside, perhaps before its first line; what its code still made of that has no effect."""
+        return self.dead
 
     @property
     def ended(self) -> bool:

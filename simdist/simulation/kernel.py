@@ -10,10 +10,13 @@ SimPy's event object; the loop knows both kinds.
 
 Invariants:
 
-- Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it.
+- Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it. Nothing is
+  due at a time that is not a number, or after `END_S`.
 - A wait that nothing can end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
   work and does not count as something that could end a wait.
 - Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
+- A fiber that ends in any way opens its `finished`, with a result or an error: `TaskKilled` where it was killed, before its
+  first line too, or left behind because it swallowed `TaskKilled` for ever.
 
 What may live in this file: time, the loop, who runs. Not: networks, tasks, faults, numbers.
 """
@@ -31,7 +34,8 @@ import greenlet
 import simpy
 from simpy.events import NORMAL
 
-from simdist.errors import DeadlineExceededError, FailedPreconditionError
+from simdist.errors import FailedPreconditionError
+from simdist.simulation.endless import END_S, beyond_the_end, livelock, no_time_to_wait, stuck
 from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
 from simdist.simulation.interrupts import noted_interrupts
 from simdist.simulation.streams import generator
@@ -69,6 +73,7 @@ class Clock:
         self._thread = threading.get_ident()
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
         self._driving = False
+        self._closed = False
 
     # -- what is to come ------------------------------------------------------------------------------------------
 
@@ -82,17 +87,27 @@ class Clock:
         return Gate(self)
 
     def after(self, delay_s: float, function: Callable[[Any], Any], argument: Any = None) -> None:
-        """Call `function(argument)` after `delay_s`."""
+        """Call `function(argument)` after `delay_s`.
+
+        Raises:
+            InvalidArgumentError: the delay is negative, not a number, or endless.
+        """
+        if not 0.0 <= delay_s < END_S:
+            raise no_time_to_wait(delay_s)
         heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
 
     def after_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
         """Like `after`, but nobody who waits can count on it: it does not keep a run alive."""
-        self.daemons += 1
         self.after(delay_s, self._fire_daemon, function)
+        self.daemons += 1
 
     def _fire_daemon(self, function: Callable[[], Any]) -> None:
         self.daemons -= 1
         function()
+
+    def idle_s(self) -> float:
+        """Seconds in which nothing at all is to happen; 0 where nothing is to come."""
+        return self._queue[0][0] - self.env._now if self._queue else 0.0
 
     # -- blocking -------------------------------------------------------------------------------------------------
 
@@ -101,10 +116,11 @@ class Clock:
 
         Raises:
             DeadlineExceededError: nothing that is still to happen could open the gate.
-            FailedPreconditionError: called from another thread, or from a callback of the loop itself.
+            FailedPreconditionError: called from another thread, from a callback of the loop itself, or after `close`.
         """
         fiber = running.fiber
         if fiber is not None and fiber.clock is self:
+            self.require_thread()
             if fiber.dead:
                 self._refuse(fiber)
             if gate.callbacks is not None:
@@ -118,13 +134,21 @@ class Clock:
         raise gate._value
 
     def sleep(self, seconds: float) -> None:
-        """Block for so many virtual seconds."""
+        """Block for so many virtual seconds.
+
+        Raises:
+            InvalidArgumentError: they are negative, not a number, or endless.
+            DeadlineExceededError, FailedPreconditionError: as `wait`.
+        """
+        if not 0.0 <= seconds < END_S:
+            raise no_time_to_wait(seconds)
         fiber = running.fiber
         if fiber is None or fiber.clock is not self or fiber.dead:
             gate = Gate(self)
             self.after(seconds, gate.open)
             self.wait(gate, "the end of a sleep")
             return
+        self.require_thread()
         # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
@@ -155,11 +179,38 @@ class Clock:
     def _refuse(self, fiber: Fiber) -> None:
         fiber.kills += 1
         if fiber.kills > KILLS_BEFORE_ABANDONED:
-            fiber.abandoned = True
-            fiber.finished.open(fiber)
+            self._abandon(fiber)
             assert self._hub is not None
             self._hub.switch()
         raise TaskKilled(f"{fiber.lane} is dead")
+
+    def _abandon(self, fiber: Fiber) -> None:
+        """This fiber's code does not run again; for whoever waits, it was killed."""
+        fiber.abandoned = True
+        fiber.error = TaskKilled(f"{fiber.lane} is dead")
+        self.fibers.remove(fiber)
+        fiber.finished.open(fiber)
+
+    def require_thread(self) -> None:
+        """Refuse a call from another thread than the one that made the clock.
+
+        Raises:
+            FailedPreconditionError: it is one.
+        """
+        if threading.get_ident() != self._thread:
+            raise FailedPreconditionError(
+                "A cluster was used from another thread than the one that made it. Virtual time has one thread: "
+                "make the call there, or queue a command for it."
+            )
+
+    def require_open(self, what: str) -> None:
+        """Refuse what needs virtual time to go on.
+
+        Raises:
+            FailedPreconditionError: the clock has been closed.
+        """
+        if self._closed:
+            raise FailedPreconditionError(f"{what} after the cluster was closed: its tasks have ended. Make another with cluster.fresh().")
 
     # -- fibers ---------------------------------------------------------------------------------------------------
 
@@ -237,9 +288,7 @@ class Clock:
         fiber.waiting = None
         if not fiber.greenlet:
             # It has not run a line yet: there is nothing to interrupt.
-            fiber.abandoned = True
-            self.fibers.remove(fiber)
-            fiber.finished.open(fiber)
+            self._abandon(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
         outer = active.context
@@ -249,12 +298,28 @@ class Clock:
             self._hub = hub
             _restore(outer)
 
+    @property
+    def is_driving(self) -> bool:
+        """Whether the driver waits, and events happen."""
+        return self._driving
+
     def interrupt_driver(self, error: BaseException) -> None:
         """Raise `error` from the blocking call that the driver is in."""
         self._stops.append(error)
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Run code that may look, but not wait, whoever runs now: a blocking call inside is refused."""
+        fiber, driving = running.fiber, self._driving
+        running.fiber, self._driving = None, True
+        try:
+            yield
+        finally:
+            running.fiber, self._driving = fiber, driving
+
     def close(self) -> None:
-        """End all fibers, in the order in which they started."""
+        """End all fibers, in the order in which they started; nothing happens on this clock any more."""
+        self._closed = True
         for fiber in list(self.fibers):
             self.kill(fiber)
 
@@ -262,11 +327,8 @@ class Clock:
 
     def _drive(self, gate: Any, what: str) -> None:
         """Run events until `gate` is open."""
-        if threading.get_ident() != self._thread:
-            raise FailedPreconditionError(
-                "A cluster was used from another thread than the one that made it. Virtual time has one thread: "
-                "make the blocking call there, or queue a command for it."
-            )
+        self.require_thread()
+        self.require_open(f"Waiting for {what or 'an event'}")
         if self._driving:
             raise FailedPreconditionError(
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
@@ -285,35 +347,26 @@ class Clock:
         env, queue, stops, same_moment, moment = self.env, self._queue, self._stops, 0, self.env._now
         while gate.callbacks is not None:
             if len(queue) <= self.daemons:
-                raise self._stuck(what)
+                raise stuck(what, self.now, self.fibers)
             entry = heappop(queue)
-            env._now = now = entry[0]
+            now = entry[0]
+            if now != moment:
+                if not moment < now < END_S:
+                    heappush(queue, entry)
+                    raise beyond_the_end(what, self.now, now)
+                env._now = moment = now
+                same_moment = 0
+            else:
+                same_moment += 1
+                if same_moment > LIVELOCK_EVENTS:
+                    heappush(queue, entry)
+                    raise livelock(what, self.now, LIVELOCK_EVENTS)
             if len(entry) == 5:
                 entry[3](entry[4])
             else:
                 _fire(entry[3])
             if stops:
                 raise stops.pop(0)
-            if now != moment:
-                moment, same_moment = now, 0
-            else:
-                same_moment += 1
-                if same_moment > LIVELOCK_EVENTS:
-                    raise self._livelock(what)
-
-    def _livelock(self, what: str) -> DeadlineExceededError:
-        return DeadlineExceededError(
-            f"{LIVELOCK_EVENTS} events happened at {self.now:.9f} s without virtual time moving on, while waiting "
-            f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
-        )
-
-    def _stuck(self, what: str) -> DeadlineExceededError:
-        waiting = [f"{fiber.lane} waits for {fiber.waits_for or 'an event'}" for fiber in self.fibers if fiber.waiting is not None]
-        others = "; ".join(waiting) or "no task is waiting for anything"
-        return DeadlineExceededError(
-            f"Waiting for {what or 'an event'} at {self.now:.6f} s, but nothing that is still to happen can end this wait. "
-            f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=."
-        )
 
 
 def _fire(event: Any) -> None:

@@ -19,6 +19,7 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.store import Store
+from simdist.runtime.task import Task
 from simdist.simulation.streams import derive_seed
 from simdist.simulation.task_context import active_context, current_seed
 from simdist.strategies import context
@@ -65,13 +66,25 @@ class Strategy(ReplicaOperations):
         self.variables: list[Variable] = []
         self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
-        self.runtime.lost.append(lambda task: self.store.layout.lose(task.name))
+        self.runtime.lost.append(self._lost)
+        if "here" in active_context().locals:
+            # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
+            active_context().locals.setdefault("endings", []).append(self._main_ended)
+
+    def _lost(self, task: Task) -> None:
+        self.store.layout.lose(task.name)
+
+    def _main_ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.store.layout.release_all()
+            self.runtime.lost.remove(self._lost)
 
     def own_cluster(self) -> Cluster:
         """A cluster of this machine alone, for a strategy that was given none."""
         return Cluster({"worker": 1})
 
     def _observed(self, name: str) -> None:
+        self.runtime.trace.observed()
         self.runtime.trace.instant(self.runtime.chief.name, "observe", name, self.runtime.now)
 
     def next_seed(self) -> int:

@@ -13,7 +13,10 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.per_replica import PerReplica
@@ -49,29 +52,48 @@ class Elastic:
             )
         return [(argument, argument.state_dict()) for argument in arguments if isinstance(argument, DistributedIterator)]
 
-    def join(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
-        """Take back those whose tasks are up again."""
-        present = {member.place for member in self.strategy.members}
-        back = [member for member in self.everybody if member.task.alive and member.place not in present]
-        if back:
-            self._copy_state(back)
-            self._resize([member for member in self.everybody if member.place in present or member in back], iterators, "join")
+    def settle(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
+        """Let those leave who have died, and take back those whose tasks are up again; it takes virtual time.
 
-    def leave(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> bool:
-        """Go on without those whose tasks are down; whether anybody is left and anybody has gone."""
-        left = [member for member in self.strategy.members if member.task.alive]
-        if not left or len(left) == len(self.strategy.members):
-            return False
-        self._resize(left, iterators, "leave")
-        return True
+        Raises:
+            UnavailableError: nobody is left who has the variables.
+        """
+        strategy = self.strategy
+        left = [member for member in strategy.members if member.alive]
+        for member in strategy.members:
+            if not member.alive:
+                strategy.runtime.detection.notice(member.task, member.life, "no answer")
+        if not left:
+            raise UnavailableError(
+                "All replicas have died, and the variables with them. Build the model again, or restore a checkpoint; faults that leave "
+                "one worker alive can be survived."
+            )
+        if len(left) < len(strategy.members):
+            self._resize(left, iterators, "leave")
+        present = {member.place for member in left}
+        back = [
+            Member(member.rank, member.task, member.place, member.task.life)
+            for member in self.everybody
+            if member.task.alive and member.place not in present
+        ]
+        joined = {member.place: member for member in self._bring_back(back)}
+        if joined:
+            present = {member.place: member for member in strategy.members if member.alive} | joined
+            self._resize([present[member.place] for member in self.everybody if member.place in present], iterators, "join")
+
+    def has_lost_somebody(self) -> bool:
+        """Whether a replica has died, and another is left to go on."""
+        alive = [member.alive for member in self.strategy.members]
+        return any(alive) and not all(alive)
 
     def _resize(self, members: list[Member], iterators: list[tuple[DistributedIterator, dict[str, Any]]], what: str) -> None:
         strategy = self.strategy
         old = [member.place for member in strategy.members]
-        strategy.members = [Member(rank, member.task, member.place) for rank, member in enumerate(members)]
-        for variable in strategy.variables:
-            if variable.placement.spread == "replicas":
-                self._renumber(variable, old)
+        own = [variable for variable in strategy.variables if variable.placement.spread == "replicas"]
+        firsts = [self._first_cell(variable, old, members) for variable in own]
+        strategy.members = [Member(rank, member.task, member.place, member.life) for rank, member in enumerate(members)]
+        for variable, first in zip(own, firsts, strict=True):
+            self._renumber(variable, old, first)
         strategy.editions.clear()
         strategy.linked.clear()
         strategy.store.layout.version += 1
@@ -80,35 +102,58 @@ class Elastic:
         runtime = strategy.runtime
         runtime.trace.instant(strategy.members[0].task.name, "resize", f"{what}: {len(members)} replicas", runtime.now)
 
-    def _renumber(self, variable: Variable, old: list[str]) -> None:
+    def _first_cell(self, variable: Variable, old: list[str], members: list[Member]) -> Cell:
+        """A cell of one that stays."""
+        stay = {member.place for member in members}
+        found = [cell for place, cell in zip(old, variable.placement.cells, strict=True) if place in stay]
+        if not found:
+            raise UnavailableError(
+                f"Everybody who had a value of {variable.name} has died. Build the model again, or restore a checkpoint."
+            )
+        return found[0]
+
+    def _renumber(self, variable: Variable, old: list[str], first: Cell) -> None:
         """The cells of those that are there now; one that has come anew starts with its share of nothing."""
         placement: Placement = variable.placement
         known = dict(zip(old, placement.cells, strict=True))
-        first = next(known[member.place] for member in self.strategy.members if member.place in known)
         cells: list[Cell] = []
         for number, member in enumerate(self.strategy.members):
             cell = known.get(member.place)
             if cell is None:
-                value = self.strategy.store.cell_value(variable, first)
                 cell = Cell(variable.name, variable.aval, member.task.name, kind=first.kind, places=(member.place,), replica=number)
-                self.strategy.store.layout.add(cell, value * 0 if placement.combine == "sum" else value)
+                self.strategy.store.layout.add(cell, self._beginning(variable, first))
             cell.replica = number
             cells.append(cell)
         placement.cells = cells
 
-    def _copy_state(self, back: list[Member]) -> None:
-        """The variables travel from the first survivor to those that have come back."""
-        strategy, runtime = self.strategy, self.strategy.runtime
-        source = strategy.members[0].place
+    def _beginning(self, variable: Variable, first: Cell) -> Any:
+        store = self.strategy.store
+        if variable.placement.combine == "sum" or store.ledger.numerics == "off":
+            return np.zeros(first.aval.shape, first.aval.dtype)
+        return store.cell_value(variable, first)
+
+    def _bring_back(self, back: Sequence[Member]) -> list[Member]:
+        """The variables travel from a survivor to each that has come back; whoever dies on the way stays away."""
+        joined: list[Member] = []
         for member in back:
-            groups = [group for group in strategy.store.layout.groups if source in group.places and group.cells[0].replica is None]
-            size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
-            began = runtime.now
-            runtime.carry(source, member.place, size_bytes, f"variables for {member.place}")
-            runtime.trace.span(member.place, "read", "variables of a survivor", began, runtime.now, bytes=size_bytes)
-            if not member.task.alive:
-                raise UnavailableError(f"{member.task.name} died again while it joined.")
-            for group in groups:
-                group.places = (*group.places, member.place)
-                for cell in group.cells:
-                    runtime.hold(member.place, cell.name, cell.aval.size_bytes)
+            while member.alive and member not in joined:
+                source = next((other for other in [*self.strategy.members, *joined] if other.alive), None)
+                if source is None:
+                    break
+                with suppress(UnavailableError):  # one of the two has died: is there another source?
+                    self._copy_state(source.place, member)
+                    joined.append(member)
+        return [member for member in joined if member.alive]
+
+    def _copy_state(self, source: str, member: Member) -> None:
+        strategy, runtime = self.strategy, self.strategy.runtime
+        shared = [group for group in strategy.store.layout.groups if source in group.places and group.cells[0].replica is None]
+        groups = [group for group in shared if member.place not in group.places]
+        size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
+        began = runtime.now
+        runtime.carry(source, member.place, size_bytes, f"variables for {member.place}")
+        runtime.trace.span(member.place, "read", "variables of a survivor", began, runtime.now, bytes=size_bytes)
+        for group in groups:
+            group.lie_at((*group.places, member.place))
+            for cell in group.cells:
+                runtime.hold(member.place, cell.name, cell.aval.size_bytes)

@@ -229,12 +229,12 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         if self.elastic is None:
             return super().step(fn, args, kwargs)
         iterators = self.elastic.positions([*args, *kwargs.values()])
-        self.elastic.join(iterators)
         while True:
             try:
+                self.elastic.settle(iterators)
                 return super().step(fn, args, kwargs)
             except UnavailableError:
-                if not self.elastic.leave(iterators):
+                if not self.elastic.has_lost_somebody():
                     raise
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:

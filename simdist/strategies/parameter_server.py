@@ -59,6 +59,7 @@ class ParameterServerStrategy(Strategy):
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
         self._next_server = 0
+        self.coordinator: Any = None  # the one of this strategy, once somebody has made it
 
     @property
     def home(self) -> str:

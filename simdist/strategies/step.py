@@ -1,7 +1,8 @@
 """One step of several replicas: each runs the program on its own device, and they meet in exchanges.
 
-A single replica runs in the caller's place. Several run as fibers, side by side; the step is over when all have ended. If one
-of them fails, the others end with it, and nothing that the step has changed counts.
+Each replica runs as a fiber of its task, side by side, so that it dies with its task; only a single one whose task is the
+caller's own runs in the caller's place. The step is over when all have ended. If one of them fails, the others end with it, and
+nothing that the step has changed counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from simdist.runtime.members import Communication, Member
 from simdist.runtime.rendezvous import Rendezvous
 from simdist.runtime.replica import SimulatedReplica, StepVersions
 from simdist.runtime.simulated import SimulatedRuntime
-from simdist.simulation.kernel import Fiber, TaskKilled
+from simdist.runtime.task import Task
+from simdist.simulation.kernel import Fiber, current_fiber
 
 __all__ = ["ReplicaStep"]
 
@@ -45,8 +47,9 @@ class ReplicaStep:
         self.clock = runtime.clock
         self.members = members
         self.local = local
+        self.communication = communication
         self.own_rendezvous = rendezvous is None and len(members) > 1
-        self.rendezvous = Rendezvous(runtime, members, communication, self._dropped) if self.own_rendezvous else rendezvous
+        self.rendezvous = rendezvous
         self.versions = StepVersions()
         self.fibers: dict[int, Fiber] = {}
         self.late: set[int] = set()
@@ -60,9 +63,11 @@ class ReplicaStep:
             UnavailableError: the task of a replica has died.
         """
         self._require_alive()
-        replicas = self._replicas()
+        if self.own_rendezvous:
+            self.rendezvous = Rendezvous(self.runtime, self.members, self.communication, self._dropped)
         try:
-            if len(replicas) == 1:
+            replicas = self._replicas()
+            if len(replicas) == 1 and self._is_callers_own(replicas[0].task):
                 results = [run_step(linked[0], replicas[0], calls[0].iterators, calls[0].arrays)]
             else:
                 results = self._side_by_side(replicas, linked, calls)
@@ -74,11 +79,23 @@ class ReplicaStep:
         return results
 
     def _require_alive(self) -> None:
-        down = [member.task.name for member in self.local if not member.task.alive]
-        if down:
+        gone = [member for member in self.local if not member.alive]
+        for member in gone:
+            self.runtime.detection.notice(member.task, member.life, "no answer")
+        if gone:
+            names = ", ".join(dict.fromkeys(member.task.name for member in gone))
+            is_down = not all(member.task.alive for member in gone)
             raise UnavailableError(
-                f"{', '.join(dict.fromkeys(down))} is down, and a step needs all replicas. Give the fault a restart_after=."
+                f"{names} is down, and a step needs all replicas. Give the fault a restart_after=, and make the strategy again."
+                if is_down
+                else f"{names} was started again, and has lost its variables. Make the strategy and its variables again, or make the "
+                "strategy with on_failure='continue'."
             )
+
+    def _is_callers_own(self, task: Task) -> bool:
+        """Whether the caller dies with this task: a main on it, or the notebook on the chief."""
+        caller = current_fiber()
+        return task is self.runtime.chief if caller is None else caller in task.fibers
 
     def _replicas(self) -> list[SimulatedReplica]:
         leading: set[str] = set()
@@ -128,7 +145,7 @@ class ReplicaStep:
         fiber, member = self.fibers[place], self.local[place]
         if place in self.late:
             return
-        if fiber.abandoned or isinstance(fiber.error, TaskKilled):
+        if fiber.killed:
             error: BaseException = UnavailableError(
                 f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint, or make the "
                 "strategy with on_failure='continue' to go on with the survivors."
@@ -139,7 +156,7 @@ class ReplicaStep:
             return
         self.errors.append(error)
         # The others learn of a death by themselves, by their connections or a time-out.
-        if isinstance(fiber.error, TaskKilled) or fiber.abandoned:
+        if fiber.killed and len(self.local) > 1:
             return
         if self.rendezvous is not None:
             self.rendezvous.break_up(error)

@@ -62,6 +62,8 @@ class StepOutcome:
         ledger = self.strategy.runtime.ledger
         ledger.compute(self.bundles)
         results = [linked.rebuild(list(ledger.arrays(bundle))) for linked, bundle in zip(self.linked, self.bundles, strict=True)]
+        if any(bundle.avals for bundle in self.bundles):
+            self.strategy.runtime.trace.observed()
         return per_replica(results)
 
 
@@ -99,7 +101,8 @@ class SynchronousStrategy(Strategy):
     def member(self, rank: int, place: str) -> Member:
         """A replica on a device."""
         self.runtime.add_device(place)
-        return Member(rank, self.runtime.processor(place).task, place)
+        task = self.runtime.processor(place).task
+        return Member(rank, task, place, task.life)
 
     @property
     def home(self) -> str:
@@ -193,7 +196,7 @@ class SynchronousStrategy(Strategy):
         if placement.spread == "replicas" or len(self.local_members) == 1:
             return
         value = self.store.cell_value(variable, placement.cells[0])
-        self.store.layout.hold_all(placement.cells, -1)
+        self.store.layout.release(placement.cells)
         cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
         for cell in cells:
             self.store.layout.add(cell, value)

@@ -4,8 +4,8 @@ What happened, where and when goes through SHA-256: the seed, lanes, spans, inst
 order in which they were recorded, times as the exact bytes of their float64.
 
 Invariants: the digest does not depend on the codes that names happened to get, on the order of facts, on hash seeds
-or on byte order. Looking changes nothing: instants of the category ``observe`` and the mark
-`Trace.value_dependent` are left out, so that a print or a fetch that is added to a program keeps its digest.
+or on byte order. Looking changes nothing: instants of the category ``observe`` and what
+`Trace.value_dependent` says are left out, so that a print or a fetch that is added to a program keeps its digest.
 
 Taught in lesson 00.
 """

@@ -30,7 +30,6 @@ class EventLog:
     Attributes:
         totals: running sums by (lane, name); hot code may add to them itself.
         gauges: functions that say how other sums stand; asked only when somebody looks, and no part of the digest.
-        value_dependent: whether the course of the run depended on numbers that were computed.
 
     Example:
         >>> log = EventLog(seed=0)
@@ -48,7 +47,7 @@ class EventLog:
         self.counters = CounterLog()
         self.totals: dict[tuple[str, str], float] = {}
         self.gauges: list[Callable[[], Mapping[tuple[str, str], float]]] = []
-        self.value_dependent = False
+        self._observed: tuple[int, int] | None = None  # how many spans and instants there were when a number was first seen
         self._pending_spans = self.spans.pending
         self._pending_counters = self.counters.pending
 
@@ -87,6 +86,30 @@ class EventLog:
         """Add to a running sum that has no history (bytes sent by a task, updates applied)."""
         key = (lane, name)
         self.totals[key] = self.totals.get(key, 0) + amount
+
+    def observed(self) -> None:
+        """Code that decides (a notebook, a closure, a callback, a predicate) has seen a number that was computed."""
+        if self._observed is None:
+            self._observed = len(self.spans), len(self.instants)
+
+    @property
+    def value_dependent(self) -> bool:
+        """Whether anything happened after a number had been seen: then the course of the run may depend on it.
+
+        Where it is False, the digest is the same on every kind of machine.
+
+        Example:
+            >>> log = EventLog()
+            >>> log.observed(), log.value_dependent
+            (None, False)
+            >>> log.instant("worker:0", "crash", "crash of worker:0", 1.0)
+            >>> log.value_dependent
+            True
+        """
+        if self._observed is None:
+            return False
+        spans, instants = self._observed
+        return len(self.spans) > spans or any(item.category != "observe" for item in self.instants.items[instants:])
 
     def sums(self) -> dict[tuple[str, str], float]:
         """All totals, and what the gauges show now."""

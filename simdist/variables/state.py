@@ -52,7 +52,7 @@ class Group:
 
     def __init__(self, task: str, cells: Sequence[Cell], bundle: Bundle) -> None:
         self.task = task
-        self.places = tuple(cells[0].places)
+        self.places: tuple[str, ...] = tuple(cells[0].places)
         self.cells = list(cells)
         self.bundle: Bundle | None = bundle
         self.version = 0
@@ -71,9 +71,17 @@ class Group:
 
     def lose(self, task: str) -> None:
         """A task has died, and its copy with it."""
-        self.places = tuple(place for place in self.places if task_of(place) != task)
-        if not self.places:
-            self.bundle = None
+        left = tuple(place for place in self.places if task_of(place) != task)
+        if left:
+            self.lie_at(left)
+        else:
+            self.places, self.bundle = (), None
+
+    def lie_at(self, places: tuple[str, ...]) -> None:
+        """These devices hold the group from now on."""
+        self.places = places
+        for cell in self.cells:
+            cell.places = places
 
     def lost_error(self) -> UnavailableError:
         """What whoever needs this group is told after its task died."""
@@ -90,7 +98,8 @@ class Cell:
     Attributes:
         name: of the variable.
         task: where it lives; of several copies, where the first one does.
-        places: the devices that hold it: a task, or one of its devices (``worker:0/gpu:1``); more than one for equal copies.
+        places: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
+            equal copies.
         replica: whose own value it is, by the place of the replica among those that are driven here; None where it is no replica's own.
         rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
@@ -151,15 +160,22 @@ class Layout:
         Raises:
             ResourceExhaustedError: its task has not enough memory.
         """
-        self.hold_all([cell], 1)
+        for place in cell.places:
+            self.hold(place, cell.name, cell.aval.size_bytes)
         self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
         self.version += 1
 
-    def hold_all(self, cells: Sequence[Cell], sign: int) -> None:
-        """Count the memory of cells on the devices that hold them, or with -1 give it back."""
+    def release(self, cells: Sequence[Cell]) -> None:
+        """Give back the memory of cells on the devices that hold them."""
         for cell in cells:
-            for place in cell.places:
-                self.hold(place, cell.name, sign * cell.aval.size_bytes)
+            for place in cell.group.places:
+                self.hold(place, cell.name, -cell.aval.size_bytes)
+
+    def release_all(self) -> None:
+        """The process that made these variables has ended, and its memory with it."""
+        for group in self.groups:
+            self.release(group.cells)
+            group.places, group.bundle = (), None
 
     def add_group(self, task: str, cells: Sequence[Cell], arrays: Sequence[Any]) -> Group:
         """Store new cells that belong together."""
@@ -184,12 +200,14 @@ class Layout:
         arrays = [arrays_of(cell.group.present())[cell.position] for cell in together]
         for old in olds:
             self.groups.remove(old)
-        return self.add_group(first.task, together, arrays)
+        group = self.add_group(first.task, together, arrays)
+        group.lie_at(first.places)
+        return group
 
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""
         for group in self.groups[first:]:
-            self.hold_all(group.cells, -1)
+            self.release(group.cells)
         del self.groups[first:]
         self.version += 1
 

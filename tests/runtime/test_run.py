@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,114 @@ def test_restarts_of_all_mains_are_counted_and_recorded() -> None:
     assert run.restarts == {f"worker:{index}": 1 for index in range(3)}
     assert set(run.results.values()) == {60.0}
     assert [restart.lane for restart in restarts] == ["worker:1", "worker:0", "worker:2"]
+
+
+# -- how a main ends --------------------------------------------------------------------------------------------------
+
+
+def test_a_main_that_is_killed_before_its_first_line_has_not_succeeded() -> None:
+    ran: list[int] = []
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.crash("worker:0", at=0.0)
+    run = cluster.launch(lambda: ran.append(1))
+    with pytest.raises(sd.errors.UnavailableError, match="worker:0 crashed"):
+        run.join()
+    assert (run.results, ran) == ({}, [])
+
+
+def test_a_main_that_is_killed_before_its_first_line_starts_again_with_its_task() -> None:
+    ran: list[float] = []
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:0", at=0.0, restart_after=1.0)
+    run = cluster.launch(lambda: ran.append(cluster.now) or "result", restart="always")
+    run.join()
+    assert run.results == {"worker:0": "result", "worker:1": "result"}
+    assert (run.restarts, ran) == ({"worker:0": 1, "worker:1": 0}, [0.0, 1.0])
+
+
+def failing_once(cluster: sd.Cluster, log: list[tuple[int, str, float]]) -> int:
+    """A main that fails at 0.1 s the first time, and then takes three seconds."""
+    me = 1 + sum(what == "starts" for _, what, _ in log)
+    assert cluster.runtime.tasks["worker:0"].alive
+    log.append((me, "starts", cluster.now))
+    if me == 1:
+        sd.sleep(0.1)
+        raise sd.errors.UnavailableError("the others are gone")
+    sd.sleep(3.0)
+    log.append((me, "ends", cluster.now))
+    return me
+
+
+def test_a_main_does_not_start_on_a_task_that_died_during_its_back_off() -> None:
+    log: list[tuple[int, str, float]] = []
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.crash("worker:0", at=0.5)
+    run = cluster.launch(failing_once, args=(cluster, log), restart="always")
+    with pytest.raises(sd.errors.UnavailableError, match=r"worker:0 crashed and does not start again.*restart_after"):
+        run.join()
+    assert log == [(1, "starts", 0.0)]
+    assert run.results == {}
+
+
+@pytest.mark.parametrize(("restart_after", "starts_s"), [(0.2, 0.7), (0.6, 1.1), (3.0, 3.5)])
+def test_a_main_runs_once_at_a_time_though_its_task_restarts_during_its_back_off(restart_after: float, starts_s: float) -> None:
+    log: list[tuple[int, str, float]] = []
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.crash("worker:0", at=0.5, restart_after=restart_after)
+    run = cluster.launch(failing_once, args=(cluster, log), restart="always")
+    run.join()
+    assert log == [(1, "starts", 0.0), (2, "starts", starts_s), (2, "ends", starts_s + 3.0)]
+    assert (run.results, run.restarts) == ({"worker:0": 2}, {"worker:0": 1})
+
+
+def test_what_a_main_returns_after_its_task_has_died_is_not_its_result() -> None:
+    def main() -> str:
+        try:
+            sd.sleep(1.0)
+        except BaseException:
+            return "from beyond"
+        return "alive"
+
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.crash("worker:0", at=0.5, restart_after=0.1)
+    run = cluster.launch(main, restart="always")
+    run.join()
+    assert run.results == {"worker:0": "alive"}
+
+
+@pytest.mark.parametrize("status", [None, 0])
+def test_a_main_that_exits_with_status_0_has_succeeded(status: int | None) -> None:
+    run = sd.Cluster({"worker": 1}).launch(lambda: sys.exit(status))
+    run.join()
+    assert run.results == {"worker:0": None}
+
+
+def test_a_main_that_exits_with_another_status_has_failed_and_may_start_again() -> None:
+    run = sd.Cluster({"worker": 1}).launch(lambda: sys.exit(3))
+    with pytest.raises(sd.errors.AbortedError, match=r"sys.exit\(3\)"):
+        run.join()
+    tries: list[int] = []
+    run = sd.Cluster({"worker": 1}).launch(lambda: tries.append(1) or (len(tries) < 3 and sys.exit(3)), restart="always")
+    run.join()
+    assert run.restarts == {"worker:0": 2}
+
+
+def test_mains_that_start_again_hold_the_memory_of_one() -> None:
+    with sd.Cluster({"worker": 3}) as cluster:
+        cluster.faults.crash("worker:0", after_steps=7, restart_after=0.01)
+        run = cluster.launch(train, restart="always")
+        run.join()
+    assert run.restarts == dict.fromkeys(run.results, 1)
+    assert {name: task.memory.in_use_bytes for name, task in cluster.runtime.tasks.items()} == {
+        "chief:0": 0,
+        **dict.fromkeys(run.results, 12),
+    }
+
+
+def test_two_runs_on_one_task_both_start_again() -> None:
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.crash("worker:0", at=0.5, restart_after=0.1)
+    runs = [cluster.launch(lambda n=n: sd.sleep(1.0) or n, restart="always") for n in range(2)]
+    for number, run in enumerate(runs):
+        run.join()
+        assert (run.results, run.restarts) == ({"worker:0": number}, {"worker:0": 1})

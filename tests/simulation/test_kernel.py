@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import math
 import signal
 import threading
+from typing import Any
 
 import pytest
 
-from simdist.errors import DeadlineExceededError, FailedPreconditionError
-from simdist.simulation.kernel import Clock, TaskKilled, current_fiber
+from simdist.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError
+from simdist.simulation.kernel import Clock, Fiber, TaskKilled, current_fiber
 
 
 def test_fibers_interleave_in_order_of_time() -> None:
@@ -149,3 +153,133 @@ def test_driver_is_no_fiber() -> None:
     fiber = clock.spawn("worker:0", current_fiber)
     assert clock.join(fiber) is fiber
     assert current_fiber() is None
+
+
+# -- time that is none ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [-3.0, math.nan, math.inf, -math.inf, 1e300])
+def test_time_that_is_none_enters_nowhere(seconds: float) -> None:
+    clock = Clock()
+    clock.sleep(5.0)
+    with pytest.raises(InvalidArgumentError, match="no time to wait"):
+        clock.sleep(seconds)
+    with pytest.raises(InvalidArgumentError, match="no time to wait"):
+        clock.after(seconds, print)
+    with pytest.raises(InvalidArgumentError, match="no time to wait"):
+        clock.after_daemon(seconds, print)
+    fiber = clock.spawn("worker:0", lambda: clock.sleep(seconds))
+    with pytest.raises(InvalidArgumentError, match="no time to wait"):
+        clock.join(fiber)
+    assert (clock.now, clock.daemons) == (5.0, 0)
+    clock.sleep(1.0)
+    assert clock.now == 6.0
+
+
+@pytest.mark.parametrize("due_s", [1e300, math.inf, 1.0])
+def test_an_event_beyond_the_end_or_in_the_past_is_an_error_and_stays(due_s: float) -> None:
+    clock = Clock()
+    clock.sleep(2.0)
+    heapq.heappush(clock._queue, (due_s, 1, -1, print, None))  # as links do, which work out their own ends
+    for _ in range(2):
+        with pytest.raises(DeadlineExceededError, match="due at"):
+            clock.wait(clock.gate())
+        assert clock.now == 2.0
+
+
+# -- how a fiber ends -------------------------------------------------------------------------------------------------
+
+
+def raising(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda: 1, type(None)),
+        (lambda: raising(ValueError()), ValueError),
+        (lambda: raising(SystemExit(3)), SystemExit),
+        (lambda: raising(KeyboardInterrupt()), KeyboardInterrupt),
+        (lambda: raising(GeneratorExit()), GeneratorExit),
+    ],
+)
+def test_however_a_fiber_ends_whoever_waits_learns_how(function: Any, error: type) -> None:
+    clock = Clock()
+    fiber = clock.spawn("worker:0", function)
+    clock.wait(fiber.finished)
+    assert isinstance(fiber.error, error)
+    assert fiber.ended and not fiber.killed and not clock.fibers
+
+
+@pytest.mark.parametrize("when_s", [0.0, 0.5])
+def test_a_killed_fiber_has_ended_with_its_death(when_s: float) -> None:
+    clock = Clock()
+    fibers: list[Fiber] = []
+    clock.after(when_s, lambda _: clock.kill(fibers[0]))  # at 0.0 before its first line
+    fibers.append(clock.spawn("worker:0", lambda: clock.sleep(1.0)))
+    clock.wait(fibers[0].finished)
+    assert isinstance(fibers[0].error, TaskKilled)
+    assert fibers[0].ended and fibers[0].killed and not clock.fibers
+
+
+def test_a_fiber_that_swallows_its_death_for_ever_has_ended_with_it() -> None:
+    clock = Clock()
+
+    def stubborn() -> None:
+        while True:
+            with contextlib.suppress(BaseException):
+                clock.sleep(1.0)
+
+    fiber = clock.spawn("worker:0", stubborn)
+    clock.after(0.5, lambda _: clock.kill(fiber))
+    clock.wait(fiber.finished)
+    assert isinstance(fiber.error, TaskKilled)
+    assert fiber.killed and not clock.fibers
+
+
+# -- who may call -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["sleep", "wait"])
+def test_a_thread_that_a_task_has_started_is_refused(call: str) -> None:
+    clock, caught = Clock(), list[BaseException]()
+
+    def body() -> None:
+        def run() -> None:
+            try:
+                clock.sleep(1.0) if call == "sleep" else clock.wait(clock.gate())
+            except BaseException as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        clock.sleep(2.0)
+
+    clock.join(clock.spawn("worker:0", body))
+    assert [type(error) for error in caught] == [FailedPreconditionError]
+    assert clock.now == 2.0
+
+
+def test_nobody_waits_on_a_closed_clock() -> None:
+    clock = Clock()
+    clock.close()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        clock.sleep(1.0)
+
+
+def test_who_is_asked_may_look_and_not_wait() -> None:
+    clock = Clock()
+
+    def body() -> str:
+        with clock.asking(), pytest.raises(FailedPreconditionError, match="cannot wait"):
+            clock.sleep(1.0)
+        clock.sleep(1.0)
+        return "went on"
+
+    assert clock.join(clock.spawn("worker:0", body)) == "went on"
+    with clock.asking(), pytest.raises(FailedPreconditionError, match="cannot wait"):
+        clock.sleep(1.0)
+    clock.sleep(1.0)
+    assert clock.now == 2.0

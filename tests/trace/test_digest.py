@@ -163,7 +163,7 @@ def test_looking_changes_nothing() -> None:
     trace = record()
     before = trace.digest()
     trace.instants.items.insert(0, trace.instants[0].__class__("worker:0", "observe", "print", 0.1, {"value": 3}))
-    trace.value_dependent = True
+    trace.observed()
     assert trace.digest() == before
 
 

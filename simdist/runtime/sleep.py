@@ -1,0 +1,58 @@
+"""`sleep`: virtual seconds pass for whoever calls, in a notebook cell, a main or a closure.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.errors import FailedPreconditionError
+from simdist.program.tracing import active_tracer
+from simdist.runtime.cluster import Cluster, newest_cluster
+from simdist.simulation.kernel import Clock, current_fiber
+from simdist.simulation.task_context import active_context
+
+__all__ = ["sleep"]
+
+
+def sleep(seconds: float, cluster: Cluster | None = None) -> None:
+    """Block for so many virtual seconds; the rest of the cluster goes on.
+
+    Args:
+        seconds: virtual seconds, 0 or more.
+        cluster: whose clock. Default, in this order: that of the task whose main or closure calls; of the strategy in scope; of
+            the innermost ``with cluster:``; of the cluster that was made last.
+
+    Raises:
+        InvalidArgumentError: `seconds` is negative, not a number, or endless.
+        FailedPreconditionError: there is no cluster, it is closed, or the call stands in a traced step, whose Python runs only once.
+
+    Example:
+        >>> import simdist as sd
+        >>> with sd.Cluster({"worker": 1}) as cluster:
+        ...     sd.sleep(2.5)
+        ...     print(cluster.now)
+        2.5
+    """
+    if active_tracer() is not None:
+        raise FailedPreconditionError(
+            "sd.sleep was called in a traced step, whose Python runs once and not in each step. Give the step a duration instead: "
+            "@sd.function(seconds=...)."
+        )
+    _clock(cluster).sleep(seconds)
+
+
+def _clock(cluster: Any) -> Clock:
+    fiber, context = current_fiber(), active_context()
+    if cluster is None and fiber is not None:
+        return fiber.clock
+    if cluster is None and context.strategies:
+        cluster = context.strategies[-1].cluster
+    if cluster is None:
+        cluster = newest_cluster()
+    if not isinstance(cluster, Cluster):
+        raise FailedPreconditionError(
+            f"sd.sleep needs a cluster whose time passes; got {cluster!r}. Make one: sd.Cluster({{'worker': 1}})."
+        )
+    return cluster.runtime.clock

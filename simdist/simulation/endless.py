@@ -1,0 +1,47 @@
+"""Waits that cannot end, and what is said of them: the clock refuses them, each with the reason and a remedy.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simdist.errors import DeadlineExceededError, InvalidArgumentError
+from simdist.simulation.fiber import Fiber
+
+__all__ = ["END_S", "beyond_the_end", "livelock", "no_time_to_wait", "stuck"]
+
+END_S = 1e15
+"""Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
+
+
+def no_time_to_wait(seconds: float) -> InvalidArgumentError:
+    """A delay that is negative, not a number, or without an end."""
+    return InvalidArgumentError(f"{seconds!r} is no time to wait: give virtual seconds from 0 to less than {END_S:g}.")
+
+
+def beyond_the_end(what: str, now_s: float, due_s: float) -> DeadlineExceededError:
+    """The next event is due at a time that the clock does not reach."""
+    return DeadlineExceededError(
+        f"Waiting for {what or 'an event'} at {now_s:.6f} s, the next thing to happen is due at {due_s:g} s, and this clock ends at "
+        f"{END_S:g} s. Look for a bandwidth, a device or a factor that makes something take for ever."
+    )
+
+
+def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
+    """Events happen, and time does not move on."""
+    return DeadlineExceededError(
+        f"{events} events happened at {now_s:.9f} s without virtual time moving on, while waiting "
+        f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
+    )
+
+
+def stuck(what: str, now_s: float, fibers: Sequence[Fiber]) -> DeadlineExceededError:
+    """Nothing is to happen any more."""
+    waiting = [f"{fiber.lane} waits for {fiber.waits_for or 'an event'}" for fiber in fibers if fiber.waiting is not None]
+    others = "; ".join(waiting) or "no task is waiting for anything"
+    return DeadlineExceededError(
+        f"Waiting for {what or 'an event'} at {now_s:.6f} s, but nothing that is still to happen can end this wait. "
+        f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=."
+    )

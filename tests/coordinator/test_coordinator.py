@@ -1,0 +1,138 @@
+"""The coordinator: closures that end the process, several callers, a chief that is gone, and what is left of it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
+
+
+def coordinated(**jobs: int) -> tuple[sd.Cluster, sd.ClusterCoordinator]:
+    cluster = sd.Cluster({"worker": 2, "ps": 1, **jobs})
+    return cluster, sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+
+
+def exits(error: BaseException) -> Callable[[], Any]:
+    def closure() -> None:
+        raise error
+
+    return closure
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=lambda error: type(error).__name__)
+def test_a_closure_that_would_end_its_process_fails_and_the_workers_go_on(error: BaseException) -> None:
+    _, coordinator = coordinated()
+    for _ in range(3):
+        coordinator.schedule(exits(error))
+    with pytest.raises(AbortedError, match=type(error).__name__) as caught:
+        coordinator.join()
+    assert caught.value.__cause__ is error
+    assert [coordinator.schedule(lambda n=n: n).fetch() for n in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_dataset_that_exits_fails_its_closure() -> None:
+    _, coordinator = coordinated()
+    dataset = coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(4).map(lambda x: sys.exit(2), pure=False).batch(2))
+    coordinator.schedule(sd.function(lambda iterator: next(iterator).sum()), args=(iter(dataset),))
+    with pytest.raises(AbortedError, match=r"SystemExit\(2\)"):
+        coordinator.join()
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+
+
+def test_everybody_who_joins_comes_back() -> None:
+    cluster, coordinator = coordinated(evaluator=2)
+    for _ in range(4):
+        coordinator.schedule(lambda: sd.sleep(1.0))
+    run = cluster.launch(lambda: coordinator.join() or cluster.now, job="evaluator")
+    coordinator.join()
+    run.join()
+    assert set(run.results.values()) == {cluster.now}
+
+
+def test_nothing_is_accepted_after_the_cluster_was_closed() -> None:
+    cluster, coordinator = coordinated()
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+    cluster.close()
+    for call in (lambda: coordinator.schedule(lambda: 1), lambda: cluster.launch(print), lambda: sd.sleep(1.0, cluster)):
+        with pytest.raises(FailedPreconditionError, match="closed"):
+            call()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        cluster.faults.crash("worker:0", at=cluster.now + 1.0)
+
+
+def test_schedule_from_another_thread_is_refused() -> None:
+    cluster, coordinator = coordinated()
+    caught: list[str] = []
+
+    def elsewhere() -> None:
+        try:
+            coordinator.schedule(lambda: 1)
+        except FailedPreconditionError as error:
+            caught.append(str(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert len(caught) == 1 and "another thread" in caught[0]
+    assert coordinator.scheduled == 0
+
+
+@pytest.mark.parametrize("restart_after", [None, 0.5])
+def test_a_coordinator_whose_chief_has_crashed_says_so(restart_after: float | None) -> None:
+    cluster, coordinator = coordinated()
+    cluster.faults.crash("chief", at=0.5, restart_after=restart_after)
+    coordinator.schedule(lambda: sd.sleep(2.0))
+    with pytest.raises(UnavailableError, match="this program with it"):
+        coordinator.join()
+    sd.sleep(1.0, cluster)
+    for call in (coordinator.join, lambda: coordinator.schedule(lambda: 1)):
+        with pytest.raises(UnavailableError, match="held this coordinator"):
+            call()
+
+
+def test_another_coordinator_on_the_same_cluster_finds_the_workers() -> None:
+    cluster, first = coordinated()
+    first.schedule(lambda: 1)
+    first.join()
+    second = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    assert second is not first
+    assert second.schedule(lambda: 2).fetch() == 2
+    assert sd.ClusterCoordinator(second.strategy) is second
+
+
+def test_clusters_with_a_coordinator_and_a_model_are_collected() -> None:
+    from simdist import keras
+
+    x = np.ones((8, 2), np.float32)
+    found: list[weakref.ref[Any]] = []
+    for number in range(12):
+        with sd.Cluster({"worker": 2, "ps": 1}, numerics="deferred") as cluster:
+            strategy = sd.ParameterServerStrategy(cluster)
+            with strategy.scope():
+                model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+                model.compile("sgd", "mse")
+            if number % 4 == 0:
+                model.fit(sd.Dataset.from_tensor_slices((x, x[:, :1])).batch(4), steps_per_epoch=2, verbose=0)
+            sd.ClusterCoordinator(strategy).schedule(lambda: 1)
+        found += [weakref.ref(cluster), weakref.ref(strategy), weakref.ref(model)]
+        del cluster, strategy, model
+    gc.collect()
+    assert sum(reference() is not None for reference in found) == 0
+
+
+def test_a_coordinator_keeps_nothing_of_closures_that_are_done() -> None:
+    _, coordinator = coordinated()
+    for _ in range(50):
+        coordinator.schedule(lambda: 1)
+    coordinator.join()
+    kept = [value for value in vars(coordinator.queue).values() if isinstance(value, (dict, list, set)) and len(value) > 2]
+    assert kept == [] and coordinator.closures == {}

@@ -1,0 +1,77 @@
+"""Heartbeats: what they find, and that those which find nothing cost nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import simdist as sd
+from simdist.hardware import Network
+from simdist.runtime.detection import Detection
+
+
+def beats(cluster: sd.Cluster, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The moments of all heartbeats from now on."""
+    times: list[float] = []
+    beat = Detection._beat
+
+    def noted(detection: Detection) -> None:
+        times.append(cluster.now)
+        beat(detection)
+
+    monkeypatch.setattr(Detection, "_beat", noted)
+    return times
+
+
+def watched(workers: int = 2, **options: float) -> tuple[sd.Cluster, sd.ClusterCoordinator]:
+    cluster = sd.Cluster({"worker": workers, "ps": 1}, **options)
+    return cluster, sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+
+
+def test_ten_million_idle_heartbeats_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    times = beats(cluster, monkeypatch)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    for worker in ("worker:0", "worker:1"):
+        cluster.faults.crash(worker, at=0.1, restart_after=1e7)
+    coordinator.schedule(lambda: sd.sleep(3.0))
+    coordinator.join()
+    assert cluster.now == pytest.approx(1e7 + 3.1, abs=0.01)
+    assert len(times) < 20
+    # They keep their rhythm: whole seconds since the first.
+    assert all(time_s == math.floor(time_s) for time_s in times)
+
+
+def test_a_silent_task_is_noticed_in_the_midst_of_idle_time() -> None:
+    cluster, coordinator = watched()
+    coordinator.schedule(lambda: sd.sleep(100.0))
+
+    def main() -> None:
+        sd.sleep(40.5)
+        # A host that is gone without a word: nobody resets its connections, and no heartbeat comes.
+        task = cluster.runtime.tasks["worker:1"]
+        task.life.alive = False
+
+    cluster.runtime.start(cluster.runtime.tasks["ps:0"], main)
+    coordinator.join()
+    (found,) = cluster.trace.instants.where(category="detect")
+    assert (found.lane, found.facts["reason"]) == ("worker:1", "silent for 6.0 s")
+    assert found.time_s == 46.0
+
+
+@pytest.mark.parametrize("figure", [{"latency": math.inf}, {"latency": math.nan}, {"intra_host_latency": math.inf}])
+def test_a_latency_without_an_end_is_refused(figure: dict[str, float]) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match="latency"):
+        Network(**figure)
+
+
+def test_a_message_that_never_arrives_is_an_error_and_no_hang() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=Network(bandwidth=1e-300))
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable([1.0])
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: variable.assign_add([1.0])))
+    with pytest.raises(sd.errors.SimdistError):
+        coordinator.join()

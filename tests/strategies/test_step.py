@@ -1,0 +1,69 @@
+"""One step of replicas: it dies with the task that takes it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import UnavailableError
+
+
+def one_second_steps(workers: int = 1, **options: Any) -> tuple[sd.Cluster, Any, sd.Variable]:
+    cluster = sd.Cluster({"worker": workers}, hardware=sd.hardware.Device(launch_overhead=1.0))
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, **options)
+    with strategy.scope():
+        variable = sd.Variable(np.zeros(4, np.float32), aggregation=sd.VariableAggregation.MEAN)
+    return cluster, sd.function(lambda: strategy.run(lambda: variable.assign_add(variable.value * 0 + 1.0))), variable
+
+
+def test_a_single_replica_dies_with_its_task() -> None:
+    cluster, step, variable = one_second_steps()
+    step()
+    crash_s = cluster.now + 0.5
+    cluster.faults.crash("worker:0", at=crash_s)
+    with pytest.raises(UnavailableError, match="worker:0"):
+        step()
+    assert cluster.now < crash_s + 0.01
+    assert max(span.end_s for span in cluster.trace.spans) <= crash_s
+    with pytest.raises(UnavailableError):
+        variable.numpy()
+
+
+def test_the_last_survivor_dies_with_its_task() -> None:
+    cluster, step, _ = one_second_steps(workers=2, on_failure="continue")
+    step()
+    cluster.faults.crash("worker:1", at=cluster.now + 0.5)
+    step()
+    crash_s = cluster.now + 0.5
+    cluster.faults.crash("worker:0", at=crash_s)
+    with pytest.raises(UnavailableError):
+        step()
+    assert max(span.end_s for span in cluster.trace.spans) <= crash_s
+
+
+def test_steps_that_cannot_begin_leave_no_listener_and_one_detection() -> None:
+    cluster, step, _ = one_second_steps(workers=3)
+    step()
+    listeners = len(cluster.runtime.lost)
+    cluster.faults.crash("worker:0", at=cluster.now + 1e-6, restart_after=0.5)
+    sd.sleep(1e-3, cluster)
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="is down"):
+            step()
+    assert len(cluster.runtime.lost) == listeners
+    assert [found.lane for found in cluster.trace.instants.where(category="detect")] == ["worker:0"]
+    cluster.faults.crash("worker:2", at=cluster.now + 1e-6, restart_after=0.1)
+    sd.sleep(1e-3, cluster)
+    assert len(cluster.trace.instants.where(category="detect")) == 1  # nobody has asked for worker:2 yet
+
+
+def test_a_worker_that_was_started_again_is_not_the_one_that_joined() -> None:
+    cluster, step, _ = one_second_steps(workers=2)
+    step()
+    cluster.faults.crash("worker:1", at=cluster.now + 1e-6, restart_after=1e-6)
+    sd.sleep(1e-3, cluster)
+    with pytest.raises(UnavailableError, match="worker:1 was started again"):
+        step()
