@@ -43,7 +43,7 @@ class Lives:
             if "incarnation" not in instant.facts:
                 continue
             if instant.category == "crash":
-                since[instant.lane] = instant.time_s
+                since.setdefault(instant.lane, instant.time_s)  # another crash of one that is down begins no other time
             elif instant.category == "restart" and instant.lane in since:
                 self.downs.append(Down(instant.lane, since.pop(instant.lane), instant.time_s))
         self.downs += [Down(task, from_s, inf) for task, from_s in since.items()]

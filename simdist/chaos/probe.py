@@ -21,8 +21,8 @@ class Probe:
         self.runtime = cluster.runtime
         self.clock_s: list[float] = []
         self.held_while_down: list[tuple[float, str, int]] = []
-        self.runtime.after_step.append(self._look)
-        self.runtime.listeners.append(self._look)
+        self.runtime.step_ended.append(self._look)
+        self.runtime.detection.listeners.append(self._look)
 
     def _look(self, _: Any) -> None:
         now = self.runtime.now

@@ -78,7 +78,7 @@ def carry_more(evidence: Evidence) -> None:
 
 
 def believe_wrongly(evidence: Evidence) -> None:
-    evidence.run.cluster.runtime.membership.beliefs["worker:0"].up = False
+    evidence.run.cluster.runtime.detection.membership.beliefs["worker:0"].up = False
 
 
 DOCTORED: dict[str, tuple[Scenario, Doctor]] = {

@@ -66,7 +66,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
         yield f"{left} events are still to come, and nobody waits for them"
     if not run.stage.closures and not run.workload.has_mains and len(runtime.lost) != len(evidence.calm.cluster.runtime.lost):
         yield f"{len(runtime.lost)} listeners for deaths are left, {len(evidence.calm.cluster.runtime.lost)} in the undisturbed run"
-    if not runtime.membership.beliefs and run.waiting:
+    if not runtime.detection.membership.beliefs and run.waiting:
         yield f"when it had ended, somebody still ran on {run.waiting}"
 
 

@@ -63,7 +63,7 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
     if run.lives.crashed(["chief:0"]):
         return
     runtime = run.cluster.runtime
-    for name, belief in runtime.membership.beliefs.items():
+    for name, belief in runtime.detection.membership.beliefs.items():
         task = runtime.tasks[name]
         if belief.up != task.alive or (task.alive and belief.incarnation != task.incarnation):
             yield f"the chief believes {belief}, but {task}"

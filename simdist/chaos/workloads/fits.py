@@ -38,12 +38,14 @@ class Fit(Workload):
     """
 
     needs_numbers = True
-    most_workers = 4
 
-    def __init__(self, name: str, strategy: Callable[[Stage], Any], servers: bool = False, survives: bool = False) -> None:
+    def __init__(
+        self, name: str, strategy: Callable[[Stage], Any], servers: bool = False, survives: bool = False, workers: int = 4
+    ) -> None:
         self.name = name
         self.strategy = strategy
         self.servers = servers
+        self.most_workers = workers
         self.survives = survives
         self.same_result = not servers
         self.same_costs = not survives
@@ -124,7 +126,7 @@ def _descend(epochs: int, penalty: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 FITS: list[Workload] = [
-    Fit("coordinator-fit", lambda stage: sd.ParameterServerStrategy(stage.cluster), servers=True),
+    Fit("coordinator-fit", lambda stage: sd.ParameterServerStrategy(stage.cluster), servers=True, workers=len(INPUTS) // BATCH),
     Fit("multi-worker-fit", lambda stage: sd.MultiWorkerMirroredStrategy(stage.cluster)),
     Fit("elastic-fit", lambda stage: sd.MultiWorkerMirroredStrategy(stage.cluster, on_failure="continue"), survives=True),
 ]
