@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import simdist as sd
 from simdist.chaos.drawing import calm, disturbed
 from simdist.chaos.evidence import Print
-from simdist.chaos.examining import Finding, broken, evidence_of
-from simdist.chaos.invariants import COLLECTED
+from simdist.chaos.examining import Finding, broken, evidence_of, still_there, warm_up
 from simdist.chaos.runs import run
 from simdist.chaos.scenarios import Scenario
 
@@ -87,7 +85,7 @@ class Examined:
 
 def examined(request: Request, begins: Callable[[int], None] = lambda number: None) -> Iterator[Examined]:
     """Examine the scenarios of a request; whether their clusters are collected is found out for some at a time."""
-    _warm_up()
+    warm_up()
     waiting: list[tuple[Examined, weakref.ref[Any]]] = []
     for number in request.numbers:
         begins(number)
@@ -118,17 +116,10 @@ def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref
     return Examined(number, scenario, findings, kinds, (own.digest, own.bits), how, seconds), remembered
 
 
-def _warm_up() -> None:
-    """Trace a step: whatever is alive at the first one is taken out of garbage collection for good."""
-    sd.function(lambda: None)()
-
-
 def _collected(waiting: Iterable[tuple[Examined, weakref.ref[Any]]]) -> Iterator[Examined]:
     gc.collect()
     for result, remembered in waiting:
-        if remembered() is not None:
-            told = "its cluster was closed and forgotten, and is still in memory"
-            result.findings.append(Finding(COLLECTED, told))
+        result.findings += still_there(remembered)
         yield result
 
 

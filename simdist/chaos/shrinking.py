@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from simdist.chaos.examining import examine
+from simdist.chaos.invariants import COLLECTED
 from simdist.chaos.scenarios import Chips, Disturbance, Scenario, Wires
 from simdist.chaos.workloads import WORKLOADS
 
@@ -15,7 +16,7 @@ __all__ = ["breaks", "shrink", "smaller"]
 
 def breaks(invariant: str) -> Callable[[Scenario], bool]:
     """Whether a scenario breaks this invariant."""
-    return lambda scenario: any(finding.invariant == invariant for finding in examine(scenario))
+    return lambda scenario: any(finding.invariant == invariant for finding in examine(scenario, forgotten=invariant == COLLECTED))
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], limit_s: float = 20.0) -> Scenario:

@@ -12,6 +12,6 @@ from simdist.chaos.invariants.tasks import TASKS
 __all__ = ["COLLECTED", "INVARIANTS", "Evidence", "Invariant"]
 
 COLLECTED = "closed-is-collected"
-"""A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone (`simdist.chaos.block`)."""
+"""A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone."""
 
 INVARIANTS: dict[str, Invariant] = {invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE)}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from simdist.chaos.evidence import Evidence, Invariant
 from simdist.chaos.kinds import KINDS
+from simdist.chaos.runs import Run
 from simdist.errors import DeadlineExceededError
 
 __all__ = ["ENDS"]
 
 
-def _excused(evidence: Evidence, error: BaseException) -> bool:
-    run = evidence.run
+def _excused(run: Run, error: BaseException) -> bool:
     classes = [kind for kind, _ in run.workload.excuses(run)]
     classes += [kind for d in run.fired for kind in KINDS[d.kind].excuses(d, run.scenario)]
     return any(isinstance(error, kind) for kind in classes)
@@ -20,16 +20,16 @@ def _excused(evidence: Evidence, error: BaseException) -> bool:
 
 def _never_hangs(evidence: Evidence) -> Iterator[str]:
     for error in (evidence.run.error, evidence.run.quiet_error):
-        if isinstance(error, DeadlineExceededError) and not _excused(evidence, error):
+        if isinstance(error, DeadlineExceededError) and not _excused(evidence.run, error):
             yield f"somebody who was to come back waits for ever: {error}"
 
 
 def _right_end(evidence: Evidence) -> Iterator[str]:
     run, calm = evidence.run, evidence.calm
-    if calm.error is not None:
+    if calm.error is not None and not _excused(calm, calm.error):
         yield f"with nothing going wrong it ended with {type(calm.error).__name__}: {calm.error}"
     error = run.error
-    if error is not None and not isinstance(error, DeadlineExceededError) and not _excused(evidence, error):
+    if error is not None and not isinstance(error, DeadlineExceededError) and not _excused(run, error):
         yield f"it ended with an error that nothing explains: {type(error).__name__}: {error}"
     died = run.lives.crashed(["chief:0"])
     if run.quiet_error is not None and not died and not isinstance(run.quiet_error, DeadlineExceededError):

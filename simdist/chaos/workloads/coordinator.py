@@ -25,7 +25,7 @@ from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Scenario
 from simdist.chaos.workloads.base import Excuse, Workload
 from simdist.chaos.workloads.regression import LEARNING_RATE, START, batches
-from simdist.errors import AbortedError, CancelledError, DeadlineExceededError, UnavailableError
+from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 
 if TYPE_CHECKING:
     from simdist.chaos.runs import Run
@@ -86,8 +86,7 @@ class Coordinator(Workload):
         yield from super().excuses(run)
         yield from excuses_of_servers(run)
         if "x" in run.scenario.options["script"]:
-            for error in (SystemExit, UnavailableError, AbortedError, CancelledError):
-                yield error, "a closure exited"
+            yield AbortedError, "a closure wanted to end the process of its worker"
 
 
 def excuses_of_servers(run: Run) -> Iterator[Excuse]:
@@ -97,7 +96,7 @@ def excuses_of_servers(run: Run) -> Iterator[Excuse]:
         yield UnavailableError, f"{server} died, and its variables with it"
         yield AbortedError, f"{server} came back without its variables"
     workers = [task for task in tasks if task.startswith("worker")]
-    if set(run.lives.lost(workers)) == set(workers):
+    if set(run.lives.lost(workers, run.end_s)) == set(workers):
         yield DeadlineExceededError, "all workers are down for good"
         yield UnavailableError, "all workers are down for good"
 

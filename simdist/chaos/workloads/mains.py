@@ -64,7 +64,7 @@ class Launched(Workload):
             for down in hit:
                 yield UnavailableError, f"{down.task} died before its main ended, and restart='never'"
                 yield AbortedError, f"{down.task} died before its main ended, and restart='never'"
-        for task in run.lives.lost(workers):
+        for task in run.lives.lost(workers, run.end_s):
             if any(down.task == task for down in hit):
                 yield UnavailableError, f"{task} died before its main ended, and never came back"
                 yield DeadlineExceededError, f"{task} died before its main ended, and never came back"
