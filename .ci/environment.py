@@ -13,38 +13,67 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "simdist-environment.json"
 FRONT_END = ROOT / "widgets"
+DEMO = ROOT / "examples" / "digits_ps.py"
 OLDEST_NODE = 18
 
 
 def main(extra: str) -> int:
     """Brings the environment up to date for ``extra``; returns the exit status."""
+    if belongs_elsewhere():
+        say(f".venv is a symbolic link to {VENV.resolve()}, which this checkout has not set up: it is left as it is.")
+        say(f"Remove the link ({shlex.join(['rm', str(VENV)])}) and run the same command again; .venv is then made here.")
+        return 1
     held = installed_extras()
     if extra not in held:
         wanted = "dev" if "dev" in held or extra == "dev" else extra
         status = install(wanted)
         if status:
             return status
+    fill_compilation_cache()
     return install_front_end() if extra == "dev" else 0
+
+
+def belongs_elsewhere() -> bool:
+    """Whether ``.venv`` is a link to an environment that holds something, but not an installation of this checkout.
+
+    To set it up would empty or change what the link points to, which another project may be using.
+    """
+    if not VENV.is_symlink():
+        return False
+    stamp = read_stamp()
+    if stamp:
+        return stamp.get("path") != str(VENV)
+    return not VENV.is_dir() or any(VENV.iterdir())
+
+
+def read_stamp() -> dict[str, str]:
+    """What the last installation noted; empty where there was none, or where it cannot be read."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
 
 
 def installed_extras() -> set[str]:
     """The extras that ``.venv`` holds, up to date; none if it is missing, moved or out of date."""
-    try:
-        stamp = json.loads(STAMP.read_text())
-    except (OSError, ValueError):
-        return set()
+    stamp = read_stamp()
     current = stamp.get("requirements") == requirements_key() and stamp.get("path") == str(VENV)
     return {"lab", stamp["extra"]} if current and works(PYTHON) else set()
 
@@ -64,7 +93,7 @@ def works(python: Path) -> bool:
 def install(extra: str) -> int:
     """Creates ``.venv`` where needed and installs the project into it, in place."""
     started = time.monotonic()
-    moved = STAMP.exists() and json.loads(STAMP.read_text()).get("path") != str(VENV)
+    moved = STAMP.exists() and read_stamp().get("path") != str(VENV)
     if moved or not works(PYTHON):
         say(f"creating .venv with Python {sys.version.split()[0]}")
         base = getattr(sys, "_base_executable", sys.executable)
@@ -80,6 +109,25 @@ def install(extra: str) -> int:
     STAMP.write_text(json.dumps({"requirements": requirements_key(), "path": str(VENV), "extra": extra}) + "\n")
     say(f".venv is ready after {time.monotonic() - started:.0f} s; from now on no network is needed")
     return 0
+
+
+def compilation_cache() -> dict[str, Any]:
+    """The module of that name, loaded alone: the package may not be installed yet, or not work."""
+    return runpy.run_path(str(ROOT / "simdist" / "compilation_cache.py"))
+
+
+def fill_compilation_cache() -> None:
+    """Runs the demo once where nothing is in the compilation cache, so that neither it nor the first lesson compiles."""
+    module = compilation_cache()
+    own_settings = {module["WHERE"], module["ENABLED"]} & os.environ.keys()
+    if own_settings or any((VENV / module["FOLDER"]).glob(f"*/{module['PATTERN']}")):
+        return
+    say("filling the compilation cache: one run of the demo")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [PYTHON, "-m", "simdist", "run", DEMO]
+        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        say(f"the demo failed, so the first run of everything will compile:\n{done.stdout}")
 
 
 def npm() -> tuple[list[str], dict[str, str]] | None:

@@ -1,7 +1,9 @@
-"""Runs the checks of ``make test`` and ``make check``, one stage after the other, and prints a table at the end.
+"""Runs the checks of ``make test`` and ``make check`` on two cores, and prints a table at the end.
 
-Every stage runs, whatever became of those before it; the exit status says whether all of them passed. A stage that
-cannot run here (no Node, no Chromium, no lessons yet) is skipped, and the table says why. Standard library only.
+Stages come in waves. Those of one wave need a core each and run two at a time, and what they print comes when they end;
+a stage that is alone in its wave may use both cores, and prints as it goes. Every stage runs, whatever became of those
+before it; the exit status says whether all of them passed. A stage that cannot run here (no Node, no Chromium, no
+lessons yet) is skipped, and the table says why. Standard library only.
 
     python .ci/stages.py test | check [NAME ...]      names choose stages
 """
@@ -14,7 +16,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +77,8 @@ def browser_tests() -> list[Command]:
 
 
 def notebook_tests() -> list[Command]:
-    return [Command([*NOTEBOOKS, *PARALLEL, "lessons"])]
+    # beside the browser tests there is one core for them
+    return [Command([*NOTEBOOKS, *([] if no_browser() is None else PARALLEL), "lessons"])]
 
 
 def front_end_checks() -> list[Command]:
@@ -108,43 +112,69 @@ STATIC = [
     tool("types", "pyright"),
     tool("layers", "lint-imports"),
 ]
+FRONT = [Stage("front end", front_end_checks, no_front_end)]
+# after the front end, which writes the bundle that they load
+LESSONS = [Stage("browser", browser_tests, no_browser), Stage("notebooks", notebook_tests, no_lessons)]
 # the Python tests come last, so that a log ends with what matters most
-TESTS = [
-    Stage("front end", front_end_checks, no_front_end),
-    Stage("browser", browser_tests, no_browser),
-    Stage("notebooks", notebook_tests, no_lessons),
-    Stage("tests", python_tests),
-]
+TESTS = [Stage("tests", python_tests)]
+CORES = 2
 
 
 def test_environment() -> dict[str, str]:
-    """Variables that make a run the same on every machine: the CPU, Keras on JAX, no colour codes, quiet logs."""
+    """Variables that make a run the same on every machine (the CPU, Keras on JAX, no colours), and a fast one."""
     fixed = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1", "CI": "true"}
-    return {"JAX_PLATFORMS": "cpu", **os.environ, **fixed, "JUPYTER_PLATFORM_DIRS": "1"}
+    variables = {"JAX_PLATFORMS": "cpu", **os.environ, **fixed, "JUPYTER_PLATFORM_DIRS": "1"}
+    environment.compilation_cache()["switch_on"](variables)
+    return variables
 
 
-def run(stage: Stage) -> Outcome:
+Show = Callable[[bytes], None]
+
+
+def show_at_once(output: bytes) -> None:
+    """Passes output on as it comes."""
+    sys.stdout.flush()
+    os.write(sys.stdout.fileno(), output)
+
+
+def run_wave(stages: Sequence[Stage]) -> list[Outcome]:
+    """Runs stages side by side, one for each core; each prints when it ends, or as it goes where it is alone."""
+    if len(stages) < 2:
+        return [run(stage) for stage in stages]
+    print(f"\n==> side by side: {', '.join(stage.name for stage in stages)}", flush=True)
+
+    def run_quietly(stage: Stage) -> Outcome:
+        shown: list[bytes] = []
+        outcome = run(stage, shown.append)
+        show_at_once(b"".join(shown))
+        return outcome
+
+    with ThreadPoolExecutor(CORES) as pool:
+        return list(pool.map(run_quietly, stages))
+
+
+def run(stage: Stage, show: Show = show_at_once) -> Outcome:
     """Runs one stage, with a header before it, and says what became of it."""
     reason = stage.cannot_run()
-    print(f"\n==> {stage.name}" + (f": skipped, {reason}" if reason else ""), flush=True)
+    show(f"\n==> {stage.name}{f': skipped, {reason}' if reason else ''}\n".encode())
     if reason:
         return Outcome(stage.name, "skipped", remark=reason)
     started = time.monotonic()
     outcome = Outcome(stage.name, "passed")
     with unchanged_bundle(outcome) if stage.name == "front end" else no_guard():
         for command in stage.commands():
-            status, remark = stream(command)
+            status, remark = stream(command, show)
             outcome.remark = remark or outcome.remark
             if status:
                 outcome.result = "failed"
                 outcome.remark = outcome.remark or f"{' '.join(command.line[-2:])}: exit status {status}"
                 break
     outcome.seconds = time.monotonic() - started
-    print(f"==> {stage.name}: {outcome.result} after {outcome.seconds:.1f} s", flush=True)
+    show(f"==> {stage.name}: {outcome.result} after {outcome.seconds:.1f} s\n".encode())
     return outcome
 
 
-def stream(command: Command) -> tuple[int, str]:
+def stream(command: Command, show: Show) -> tuple[int, str]:
     """Runs a command and passes its output on as it comes.
 
     Returns:
@@ -165,7 +195,7 @@ def stream(command: Command) -> tuple[int, str]:
     with process:
         assert process.stdout is not None
         while chunk := os.read(process.stdout.fileno(), 65536):
-            os.write(sys.stdout.fileno(), chunk)
+            show(chunk)
             tail = (tail + chunk)[-4000:]
     closing = CLOSING.findall(tail.decode(errors="replace"))
     return process.returncode, closing[-1] if closing else ""
@@ -193,13 +223,13 @@ def bundle() -> dict[str, bytes]:
     return {str(path.relative_to(BUNDLE)): path.read_bytes() for path in BUNDLE.rglob("*") if path.is_file()}
 
 
-def print_table(outcomes: list[Outcome]) -> None:
-    """One line a stage."""
+def print_table(outcomes: list[Outcome], seconds: float) -> None:
+    """One line a stage, and how long all of them took."""
     print("\n==> summary")
     for outcome in outcomes:
         row = f"    {outcome.name:<12} {outcome.result:<8} {outcome.seconds:7.1f} s   {outcome.remark}"
         print(row.rstrip())
-    print(f"    {'all':<12} {verdict(outcomes):<8} {sum(outcome.seconds for outcome in outcomes):7.1f} s", flush=True)
+    print(f"    {'all':<12} {verdict(outcomes):<8} {seconds:7.1f} s", flush=True)
 
 
 def verdict(outcomes: list[Outcome]) -> str:
@@ -210,14 +240,17 @@ def verdict(outcomes: list[Outcome]) -> str:
 def main(arguments: list[str]) -> int:
     """Runs the stages of a target, or those of them that are named; returns the exit status."""
     target, *names = arguments or ["test"]
-    stages = STATIC if target == "check" else STATIC + TESTS
+    waves = [STATIC] if target == "check" else [STATIC + FRONT, LESSONS, TESTS]
+    stages = [stage for wave in waves for stage in wave]
     unknown = set(names) - {stage.name for stage in stages}
     if target not in ("check", "test") or unknown:
         print(f"Unknown: {', '.join(unknown) or target}. Known: {', '.join(stage.name for stage in stages)}.")
         return 2
     os.chdir(ROOT)
-    outcomes = [run(stage) for stage in stages if not names or stage.name in names]
-    print_table(outcomes)
+    started = time.monotonic()
+    chosen = [[stage for stage in wave if not names or stage.name in names] for wave in waves]
+    outcomes = [outcome for wave in chosen for outcome in run_wave(wave)]
+    print_table(outcomes, time.monotonic() - started)
     return 1 if verdict(outcomes) == "failed" else 0
 
 

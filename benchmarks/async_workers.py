@@ -4,16 +4,18 @@ Two models: linear (10 -> 1, 11 parameters) and an MLP of 4.8 k parameters (64-6
 process of its own, so that its peak memory is its own. The bare loop computes the same gradients and updates without any
 cluster: no schedule, no time, no network.
 
-Run: ``python -m simdist bench async_workers``, or this file with ``--quick`` for a small sample.
+Run: ``python -m simdist bench async_workers``, or this file with ``--quick`` for a small sample, all in one process.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -48,7 +50,7 @@ def loss(values: list[Any], x: Any, y: Any) -> Any:
     return ((x - y) ** 2).mean()
 
 
-def simulated(model: str, workers: int, numerics: str, steps: int) -> dict[str, float]:
+def simulated(model: str, workers: int, numerics: str, steps: int, first: int = 9_000) -> dict[str, float]:
     """Worker-steps a second after a first run that compiles, and what the process held at most."""
     widths = MODELS[model]
     x, y = data(widths)
@@ -78,7 +80,7 @@ def simulated(model: str, workers: int, numerics: str, steps: int) -> dict[str, 
             variables[0].numpy()
         return time.perf_counter() - began
 
-    first_s = run(max(9_000, 2 * PACK * workers) if numerics != "off" else 2 * PACK * workers)
+    first_s = run(max(first, 2 * PACK * workers) if numerics != "off" else 2 * PACK * workers)
     rate = max(steps / run(steps) for _ in range(3))
     return {"rate": rate, "first_s": first_s, "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
 
@@ -108,14 +110,19 @@ def in_a_process(*case: Any) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(workers: list[int], steps: int) -> None:
+def in_this_process(kind: str, *arguments: Any) -> dict[str, float]:
+    """Measure one case here."""
+    return {"simulated": simulated, "bare": bare}[kind](*arguments)
+
+
+def table(measure: Callable[..., dict[str, float]], workers: list[int], *steps: int) -> None:
     """Print all cases."""
     for model in MODELS:
-        loop = in_a_process("bare", model, steps)["rate"]
+        loop = measure("bare", model, steps[0])["rate"]
         title = f"{model}, worker-steps/s (bare loop: {loop:,.0f})"
         print(f"{title:<46} {'timing only':>12} {'numbers':>10} {'ratio':>6} {'x loop':>7} {'GB':>5}", flush=True)
         for count in workers:
-            timing, numbers = (in_a_process("simulated", model, count, numerics, steps) for numerics in ("off", "deferred"))
+            timing, numbers = (measure("simulated", model, count, numerics, *steps) for numerics in ("off", "deferred"))
             ratio = numbers["rate"] / timing["rate"]
             print(
                 f"{f'{count:,} workers':<46} {timing['rate']:>12,.0f} {numbers['rate']:>10,.0f} {ratio:>6.2f} "
@@ -124,11 +131,19 @@ def table(workers: list[int], steps: int) -> None:
             )
 
 
-if __name__ == "__main__":
-    if "--case" in sys.argv:
-        kind, *arguments = json.loads(sys.argv[-1])
-        print(json.dumps({"simulated": simulated, "bare": bare}[kind](*arguments)))
-    elif "--quick" in sys.argv:
-        table([3], 1_000)
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table, or measure one case."""
+    parser = argparse.ArgumentParser(description="Asynchronous workers against a bare loop of the same functions.")
+    parser.add_argument("--quick", action="store_true", help="a small sample, all in one process")
+    parser.add_argument("--case", type=json.loads, help="measure this case only, and print it as JSON")
+    options = parser.parse_args(arguments)
+    if options.case:
+        print(json.dumps(in_this_process(*options.case)))
+    elif options.quick:
+        table(in_this_process, [3], 200, 200)
     else:
-        table([3, 10, 30, 100, 300, 1_000], 20_000)
+        table(in_a_process, [3, 10, 30, 100, 300, 1_000], 20_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,8 @@ runs `bench_tf/mirrored_tf.py` on logical CPU devices, with models in its own op
 largest difference of 20 losses, relative to the largest loss. A last line shows where the two differ on purpose: fit on an
 uneven last batch.
 
-Run: ``python benchmarks/parity_mirrored.py [--tf-python PYTHON]``. The exit status is 0 if all agree, 1 if not, 2 without TensorFlow.
+Run: ``python benchmarks/parity_mirrored.py [--tf-python PYTHON] [--quick]``. The exit status is 0 if all agree, 1 if not, 2
+without TensorFlow.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from _tensorflow import MISSING, MISSING_STATUS, add_option, has_tensorflow, ten
 import simdist as sd
 from simdist import keras
 
-TOLERANCE, STEPS, BATCH, REPLICAS = 1e-5, 20, 24, (1, 2, 3, 4)
+TOLERANCE, BATCH = 1e-5, 24
+STEPS, REPLICAS = 20, (1, 2, 3, 4)
+QUICK_STEPS, QUICK_REPLICAS = 3, (2,)
 OPTIMIZERS = {"SGD": {"learning_rate": 0.05, "momentum": 0.9}, "Adam": {"learning_rate": 0.001}}
 # Targets of an epoch in batches of 4 whose last batch is uneven on 2 replicas, and the exact weight after it.
 UNEVEN_BATCH, UNEVEN = 4, {(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0): 0.2, (0.0, 0.0, 0.0, 0.0, 2.0): 0.4}
@@ -62,16 +65,16 @@ MODELS: dict[str, Model] = {
 }
 
 
-def arrays() -> dict[str, np.ndarray]:
-    """Inputs, targets and first weights of every model, by name."""
+def arrays(steps: int) -> dict[str, np.ndarray]:
+    """Inputs and targets of so many steps, and first weights of every model, by name."""
     rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
     for name, (build, _, shape) in MODELS.items():
-        x = rng.normal(0, 0.5, (STEPS * BATCH, *shape)).astype(np.float32)
+        x = rng.normal(0, 0.5, (steps * BATCH, *shape)).astype(np.float32)
         scores = x.reshape(len(x), -1) @ rng.normal(size=(np.prod(shape), 10)).astype(np.float32)
         found[f"{name}/x"] = x
         found[f"{name}/y"] = scores[:, :1] if name == "linear" else scores.argmax(axis=1).astype(np.int32)
-        for number, weight in enumerate(build().get_weights()):
-            found[f"{name}/weight{number}"] = rng.normal(0, 0.1, weight.shape).astype(np.float32)
+        for number, weight in enumerate(build().weights):
+            found[f"{name}/weight{number}"] = rng.normal(0, 0.1, tuple(weight.shape)).astype(np.float32)
     return found
 
 
@@ -98,7 +101,7 @@ def losses(given: dict[str, np.ndarray], name: str, optimizer_name: str, replica
     def step(iterator: Any) -> Any:
         return strategy.reduce("sum", strategy.run(replica, args=next(iterator)), axis=None)
 
-    return [float(value) for value in [step(iterator) for _ in range(STEPS)]]
+    return [float(value) for value in [step(iterator) for _ in range(len(given[f"{name}/x"]) // BATCH)]]
 
 
 def uneven(targets: tuple[float, ...]) -> float:
@@ -111,20 +114,20 @@ def uneven(targets: tuple[float, ...]) -> float:
     return float(np.asarray(model.get_weights()[0]).item())
 
 
-def tensorflow_losses(python: str, given: dict[str, np.ndarray]) -> dict[int, dict[str, list[float]]]:
+def tensorflow_losses(python: str, given: dict[str, np.ndarray], numbers: tuple[int, ...]) -> dict[int, dict[str, list[float]]]:
     """The same cases in TensorFlow, a process for each number of replicas."""
     plan = json.dumps({"batch": BATCH, "optimizers": OPTIMIZERS})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "cases.npz")
         np.savez(path, plan=np.array(plan), **given)
-        return {replicas: tensorflow_side(python, "mirrored_tf.py", "parity", replicas, path) for replicas in REPLICAS}
+        return {replicas: tensorflow_side(python, "mirrored_tf.py", "parity", replicas, path) for replicas in numbers}
 
 
 def compare(given: dict[str, np.ndarray], theirs: dict[int, dict[str, list[float]]]) -> int:
     """Print a line for each case; return how many disagree."""
-    print(f"{f'{STEPS} steps, global batch {BATCH}':<24} {'replicas':>8} {'first loss':>11} {'last loss':>11} {'largest difference':>19}")
+    print(f"{f'global batch {BATCH}':<24} {'replicas':>8} {'first loss':>11} {'last loss':>11} {'largest difference':>19}")
     disagree = 0
-    for name, optimizer, replicas in itertools.product(MODELS, OPTIMIZERS, REPLICAS):
+    for name, optimizer, replicas in itertools.product(MODELS, OPTIMIZERS, theirs):
         own, other = (np.array(row) for row in (losses(given, name, optimizer, replicas), theirs[replicas][f"{name}/{optimizer}"]))
         difference = float(np.abs(own - other).max() / np.abs(other).max())
         # Written so that not-a-number disagrees.
@@ -145,17 +148,20 @@ def show_uneven(python: str) -> None:
         print(f"{label:<34} w = {uneven(targets):.3f} here, {other:.3f} in TensorFlow, {exact:.3f} is the mean over the batch")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Print the table; return the exit status."""
     parser = argparse.ArgumentParser(description="Losses of MirroredStrategy, here and in TensorFlow.")
     add_option(parser)
-    python = parser.parse_args().tf_python
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps on 2 replicas only")
+    options = parser.parse_args(arguments)
+    python, steps, numbers = options.tf_python, *((QUICK_STEPS, QUICK_REPLICAS) if options.quick else (STEPS, REPLICAS))
     if not has_tensorflow(python):
         print(MISSING, file=sys.stderr)
         return MISSING_STATUS
-    given = arrays()
-    disagree = compare(given, tensorflow_losses(python, given))
-    show_uneven(python)
+    given = arrays(steps)
+    disagree = compare(given, tensorflow_losses(python, given, numbers))
+    if not options.quick:
+        show_uneven(python)
     print(f"{disagree} cases differ by more than {TOLERANCE:.0e}" if disagree else f"all cases agree within {TOLERANCE:.0e}")
     return 1 if disagree else 0
 

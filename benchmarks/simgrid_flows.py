@@ -10,11 +10,13 @@ agrees when every flow's end is within 1 % of SimGrid's.
 SimGrid's default network model (LV08) fits TCP: it adds constants of its own, which are set neutral here, because the
 question is whether sharing is computed alike, not whether links are TCP:
 
-    network/latency-factor:1     a message waits the sum of the latencies of its links, not 13.01 times that
     network/bandwidth-factor:1   a link carries its whole bandwidth, not 0.97 of it
-    network/weight-S:0           a flow's share does not depend on its round-trip time (default 20,537)
+    network/weight-S:0           a flow's share does not depend on the bandwidths of its links (default 20,537)
     network/crosstraffic:0       a flow loads only its own direction, not the way back with 5 % acknowledgements
     network/TCP-gamma:0          no TCP window: a flow is not limited to window / (2 x latency)
+
+One thing cannot be set: SimGrid divides a link in inverse proportion to the latencies of the flows' routes, as TCP would.
+So its links have no latency here, and a message begins to be sent when the latencies of its links are over, as ours does.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 SETS, SEED, TOLERANCE = 200, 0, 0.01
-NEUTRAL = ["network/latency-factor:1", "network/bandwidth-factor:1", "network/weight-S:0", "network/crosstraffic:0", "network/TCP-gamma:0"]
+NEUTRAL = ["network/bandwidth-factor:1", "network/weight-S:0", "network/crosstraffic:0", "network/TCP-gamma:0"]
 MISSING = """SimGrid's Python bindings are not installed here, so there is nothing to compare with.
 On Debian: sudo apt install python3-simgrid, then run this script with the system's python3.
 Our own results need no SimGrid: python benchmarks/simgrid_flows.py --export flows.json"""
@@ -61,8 +63,13 @@ def flow_sets(count: int, seed: int) -> list[FlowSet]:
     return sets
 
 
+def first_byte_s(flow_set: FlowSet, flow: dict[str, Any]) -> float:
+    """When a flow begins to use its links: after its start, by the sum of their latencies."""
+    return flow["start_s"] + sum(flow_set["links"][link]["latency"] for link in flow["links"])
+
+
 def our_ends(flow_set: FlowSet) -> list[float]:
-    """When each flow ends, in our model: the latencies of its links first, then its bytes."""
+    """When each flow ends, in our model."""
     from simdist.simulation.kernel import Clock
     from simdist.simulation.network import Link, SharedLinks
 
@@ -70,18 +77,17 @@ def our_ends(flow_set: FlowSet) -> list[float]:
     shared = SharedLinks(clock)
     links = [Link(f"link{number}", link["bandwidth"]) for number, link in enumerate(flow_set["links"])]
     ends: dict[int, float] = {}
-    finished = clock.event()
+    finished = clock.gate()
 
     def arrive(number: int) -> None:
         ends[number] = clock.now
         if len(ends) == len(flow_set["flows"]):
-            finished.succeed()
+            finished.open()
 
     for number, flow in enumerate(flow_set["flows"]):
         route = [links[link] for link in flow["links"]]
-        latency_s = sum(flow_set["links"][link]["latency"] for link in flow["links"])
         begin = lambda _, number=number, route=route, flow=flow: shared.start(route, flow["bytes"], lambda _: arrive(number))  # noqa: E731
-        clock.after(flow["start_s"] + latency_s, begin)
+        clock.after(first_byte_s(flow_set, flow), begin)
     clock.wait(finished)
     return [ends[number] for number in range(len(flow_set["flows"]))]
 
@@ -91,7 +97,7 @@ def platform(flow_set: FlowSet) -> str:
     flows = range(len(flow_set["flows"]))
     hosts = [f'<host id="{side}{number}" speed="1Gf"/>' for number in flows for side in ("from", "to")]
     links = [
-        f'<link id="link{number}" bandwidth="{link["bandwidth"]!r}Bps" latency="{link["latency"]!r}s" sharing_policy="SHARED"/>'
+        f'<link id="link{number}" bandwidth="{link["bandwidth"]!r}Bps" latency="0s" sharing_policy="SHARED"/>'
         for number, link in enumerate(flow_set["links"])
     ]
     routes = [
@@ -121,7 +127,7 @@ def simgrid_ends(flow_set: FlowSet) -> list[float]:
         return engine.clock if hasattr(engine, "clock") else engine.get_clock()
 
     def send(number: int, flow: dict[str, Any]) -> None:
-        simgrid.this_actor.sleep_until(flow["start_s"])
+        simgrid.this_actor.sleep_until(first_byte_s(flow_set, flow))
         simgrid.Mailbox.by_name(f"box{number}").put(number, flow["bytes"])
 
     def receive(number: int) -> None:
@@ -139,9 +145,9 @@ def agree(ours: list[float], theirs: list[float], tolerance: float = TOLERANCE) 
     return len(ours) == len(theirs) and all(abs(a - b) <= tolerance * b for a, b in zip(ours, theirs, strict=True))
 
 
-def export(path: Path) -> list[FlowSet]:
+def export(path: Path, count: int) -> list[FlowSet]:
     """Write flow sets and our ends to a file, which is the same on every run."""
-    sets = [{**flow_set, "ends_s": our_ends(flow_set)} for flow_set in flow_sets(SETS, SEED)]
+    sets = [{**flow_set, "ends_s": our_ends(flow_set)} for flow_set in flow_sets(count, SEED)]
     path.write_text(json.dumps(sets, indent=1) + "\n", encoding="utf-8")
     print(f"{len(sets)} flow sets with {sum(len(item['flows']) for item in sets)} flows written to {path}")
     return sets
@@ -158,13 +164,15 @@ def compare(sets: list[FlowSet]) -> bool:
     return not different
 
 
-def main() -> int:
+def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Flows on shared links, here and in SimGrid.")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write our results, and do not compare")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="compare the results in this file with SimGrid")
-    arguments = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="5 flow sets only")
+    arguments = parser.parse_args(given)
+    count = 5 if arguments.quick else SETS
     if arguments.export is not None:
-        export(arguments.export)
+        export(arguments.export, count)
         return 0
     if importlib.util.find_spec("simgrid") is None:
         print(MISSING, file=sys.stderr)
@@ -172,7 +180,7 @@ def main() -> int:
     if arguments.compare is not None:
         return 0 if compare(json.loads(arguments.compare.read_text(encoding="utf-8"))) else 1
     with tempfile.TemporaryDirectory() as folder:
-        return 0 if compare(export(Path(folder, "flows.json"))) else 1
+        return 0 if compare(export(Path(folder, "flows.json"), count)) else 1
 
 
 if __name__ == "__main__":

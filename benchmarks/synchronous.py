@@ -90,13 +90,13 @@ def tensorflow_columns(python: str, replicas: int, steps: int, ours_s: float) ->
     return "".join(f" {f'{column[0]:.2f}':>8} {column[1]:>6.1f}" if column else f" {'-':>8} {'-':>6}" for column in columns)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="MirroredStrategy against a bare loop, and against TensorFlow's where that is.")
     parser.add_argument("--quick", action="store_true", help="a small sample, without TensorFlow")
     parser.add_argument("--tf-64", action="store_true", help="TensorFlow with 64 replicas too")
     add_option(parser)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with_tensorflow = not options.quick and has_tensorflow(options.tf_python)
     head = f"{'784-128-10, batch 32 a replica, ms a step':<44} {'simdist':>9} {'bare loop':>10} {'ratio':>6} {'first step':>11}"
     print(head + (f" {'TF loop':>8} {'ratio':>6} {'TF fit':>8} {'ratio':>6}" if with_tensorflow else ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import tracemalloc
 from typing import Any
@@ -53,9 +53,16 @@ def bytes_a_span(count: int) -> float:
     return used
 
 
-if __name__ == "__main__":
-    quick = "--quick" in sys.argv
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="A run with its trace on against the same run with its trace off.")
+    parser.add_argument("--quick", action="store_true", help="a small sample")
+    quick = parser.parse_args(arguments).quick
     on, off = (rate(enabled, 1_000 if quick else 20_000) for enabled in (True, False))
     print(f"{f'{WORKERS} workers, timing only, worker-steps/s':<46} {'trace on':>10} {'trace off':>10} {'time ratio':>10}")
     print(f"{'':<46} {on:>10,.0f} {off:>10,.0f} {off / on:>10.2f}")
     print(f"{'bytes a span, two facts each':<46} {bytes_a_span(10_000 if quick else 300_000):>10.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from simdist.compilation_cache import switch_on
+from simdist.trace.atomic_file import replacing
+
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_TIMEOUT_S = 300
@@ -99,7 +102,8 @@ def store(path: Path, check: bool = False) -> bool:
     notebook = execute(nbformat.reads(before, as_version=4), path.resolve().parent)
     after = nbformat.writes(notebook) + "\n"
     if after != before and not check:
-        path.write_text(after, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(after.encode())
     return after != before
 
 
@@ -109,6 +113,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     options = parser.parse_args(arguments)
+    switch_on()
     changed = failed = False
     for path in options.notebooks or sorted(Path(__file__).parent.glob("*.ipynb")):
         print(f"{path.name}: running", flush=True)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from simdist import compilation_cache
 from simdist.doctor import examine, missing
 from simdist.errors import SimdistError
 
@@ -26,12 +27,15 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("program", type=Path)
     run.add_argument("--seed", type=int, default=0, help="seed of all random streams (default 0)")
     run.add_argument("--no-crash", action="store_true", help="leave out the program's faults")
-    commands.add_parser("lessons", help="open the lessons in JupyterLab")
+    commands.add_parser("lessons", help="open the lessons in JupyterLab, with its own options after the command")
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
     bench.add_argument("names", nargs="*", help="which benchmarks (default: all)")
     commands.add_parser("doctor", help="say what was found here and what will be used")
     _add_chaos(commands)
-    options = parser.parse_args(arguments)
+    options, options_of_lab = parser.parse_known_args(arguments)
+    if options_of_lab and options.command != "lessons":
+        parser.error(f"unknown: {' '.join(options_of_lab)}; see python -m simdist {options.command} --help")
+    options.of_lab = options_of_lab
     try:
         return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
     except SimdistError as error:
@@ -43,6 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     if not options.program.is_file():
         print(f"There is no program {options.program}. Give the path of a Python file, such as examples/digits_ps.py.", file=sys.stderr)
         return 2
+    compilation_cache.switch_on()
     names: dict[str, Any] = runpy.run_path(str(options.program))
     if "main" not in names:
         print(f"{options.program} defines no main(seed=..., crash=...); that is what `run` calls.", file=sys.stderr)
@@ -56,7 +61,8 @@ def _lessons(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("jupyterlab") is None or not folder.is_dir():
         print("The lessons need JupyterLab and a checkout of the project: run `make lab` there.", file=sys.stderr)
         return 2
-    return subprocess.call([sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}"])
+    compilation_cache.switch_on()
+    return subprocess.call([sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}", *options.of_lab])
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The doctor: what was found on this machine, what will be used, and what is missing.
 
 It never fails because a package is missing or broken: that is what it is asked about. The same machine gives the same
-lines.
+lines, but for what is free on the disk and what the compilation cache holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from simdist.compilation_cache import describe
 
 __all__ = ["examine", "missing"]
 
@@ -80,6 +82,7 @@ def _numbers() -> Iterator[str]:
         yield f"  kernels are compiled with {options}"
     else:
         yield "  kernels are compiled as JAX does: equal bits of all plans are not promised here"
+    yield f"  {describe()}"
     yield '  numerics="deferred": late, one call an entry up to 2,047 entries, one compiled scan from there on'
 
 

@@ -1,24 +1,27 @@
 """Keras 3 on JAX, with models that know strategies.
 
-``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours.
+``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from types import ModuleType
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
+from simdist.extras import needs
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-if "keras" in sys.modules and sys.modules["keras"].backend.backend() != "jax":
+if sys.modules.get("keras") is not None and sys.modules["keras"].backend.backend() != "jax":
     raise FailedPreconditionError(
         f"Keras is already loaded with the backend {sys.modules['keras'].backend.backend()!r}. Set KERAS_BACKEND=jax before the first "
         "import of keras, or import simdist.keras first."
     )
 
-import keras as _keras
+with needs("simdist.keras", "keras"):
+    import keras as _keras
 
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
@@ -30,7 +33,23 @@ synchronised_moments.install()
 
 from simdist.training.model import Model, Sequential  # noqa: E402
 
-__all__ = ["Model", "Sequential"]
+__all__ = ["Model", "Sequential", "models"]
+
+
+class _Models(ModuleType):
+    """`keras.models`, with our classes; what loads, makes or clones a model gives ours by itself."""
+
+    Model = Model
+    Sequential = Sequential
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_keras.models, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(_keras.models)
+
+
+models = _Models("simdist.keras.models", _keras.models.__doc__)
 
 
 def __getattr__(name: str) -> Any:

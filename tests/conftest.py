@@ -6,7 +6,6 @@ Variables of the environment are set here, before anything imports JAX or Keras.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -15,11 +14,10 @@ os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what XLA's C++ side logs is about the machine, not the code
 os.environ.setdefault("MPLBACKEND", "agg")
 
-# What XLA has compiled is kept for the next run, and for the processes that tests start. Every worker of pytest-xdist
-# has a folder of its own, because JAX does not write these files atomically.
-cache = Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax" / os.environ.get("PYTEST_XDIST_WORKER", "main")
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
+from simdist.compilation_cache import switch_on
+
+switch_on()
 
 # `ci` (the default) tries the same examples on every run; `explore` searches for new ones:
 #     HYPOTHESIS_PROFILE=explore pytest tests/properties

@@ -30,6 +30,19 @@ def test_unknown_benchmark_lists_the_known_ones(capsys: pytest.CaptureFixture[st
     assert "async_workers" in capsys.readouterr().err
 
 
+def test_lessons_pass_their_options_on_to_jupyterlab(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "call", lambda command: called.append(command) or 0)
+    assert main(["lessons", "--LabApp.news_url=None", "--port", "9999"]) == 0
+    assert called[0][-4:] == [f"--ServerApp.root_dir={ROOT / 'lessons'}", "--LabApp.news_url=None", "--port", "9999"]
+
+
+def test_option_that_no_command_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor", "--port"])
+    assert "unknown: --port" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--no-crash"]])
 def test_demo_learns_the_digits_and_writes_its_files(options: list[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,31 @@ def test_all_stages_run_although_the_first_fails(stages: Any, monkeypatch: pytes
     summary = shown.split("==> summary")[1].splitlines()
     assert [line.split()[:2] for line in summary[1:]] == [["first", "failed"], ["second", "passed"], ["all", "failed"]]
     assert "exit status 3" in summary[1]
+
+
+def test_stages_of_a_wave_run_side_by_side_and_print_apart(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # A pipe opens when it has a reader and a writer: one stage after the other would never end.
+    os.mkfifo(tmp_path / "pipe")
+    code = "import sys; print('begins', flush=True); open('pipe', sys.argv[1]).close(); print('ends')"
+    names = {"left": "w", "right": "r"}
+    listed = [
+        stages.Stage(name, lambda mode=mode: [stages.Command([sys.executable, "-c", code, mode], tmp_path)]) for name, mode in names.items()
+    ]
+    assert run_all(stages, monkeypatch, listed) == 0
+    shown = capfd.readouterr().out
+    for name in names:
+        assert f"==> {name}\nbegins\nends\n==> {name}: passed" in shown
+
+
+def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waves: list[list[str]] = []
+    monkeypatch.setattr(stages, "run_wave", lambda wave: waves.append([stage.name for stage in wave]) or [])
+    monkeypatch.chdir(CI.parent)
+    stages.main(["test"])
+    assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser", "tests")] == [0, 1, 2]
+    assert waves[-1] == ["tests"]
 
 
 def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

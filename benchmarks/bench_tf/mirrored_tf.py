@@ -118,8 +118,9 @@ def speed(replicas: int, steps: int) -> dict[str, float | None]:
     rng = np.random.default_rng(0)
     batch = replicas * BATCH
     x, y = rng.random((4 * batch, WIDTHS[0])).astype(np.float32), rng.integers(0, WIDTHS[-1], 4 * batch).astype(np.int32)
-    rows = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(batch)
+    # The strategy comes first: with any tensor, a dataset's too, TensorFlow fixes how many devices there are.
     strategy = mirrored(replicas)
+    rows = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(batch)
     with strategy.scope():
         shapes = [shape for inputs, outputs in itertools.pairwise(WIDTHS) for shape in ((inputs, outputs), (outputs,))]
         variables = [tf.Variable(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
@@ -155,7 +156,7 @@ def best(run: Callable[[int], Any], steps: int) -> float:
 
 
 def main(command: str, first: int, *rest: str) -> None:
-    """Run a command, print its result."""
+    """Run a command and print its result."""
     if command == "parity":
         result: dict[str, Any] = parity(first, *rest)
     elif command == "uneven":

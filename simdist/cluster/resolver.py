@@ -20,7 +20,7 @@ from typing import NamedTuple
 from simdist.cluster.spec import ClusterSpec
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["ClusterResolver", "Found", "SimpleClusterResolver", "checked_id", "checked_type"]
+__all__ = ["ClusterResolver", "Found", "SimpleClusterResolver", "checked_id", "checked_text", "checked_type"]
 
 
 class Found(NamedTuple):
@@ -163,9 +163,9 @@ class SimpleClusterResolver(ClusterResolver):
         self._task_type = checked_type(task_type)
         self._task_id = checked_id(task_id)
         self._master = _checked_master(master)
-        self._environment = environment
+        self._environment = checked_text(environment, "environment") or ""
         self._num_accelerators = dict(num_accelerators or {})
-        self._rpc_layer = rpc_layer
+        self._rpc_layer = checked_text(rpc_layer, "rpc_layer")
 
     def cluster_spec(self) -> ClusterSpec:
         """The cluster that was given."""
@@ -196,6 +196,13 @@ def _checked_master(master: object) -> str:
     if not isinstance(master, str):
         raise TypeError(f'master must be text such as "grpc://host0:2222"; got {master!r}.')
     return master
+
+
+def checked_text(value: object, name: str) -> str | None:
+    """Text, or None; raises if it is neither."""
+    if not isinstance(value, (str, type(None))):
+        raise TypeError(f"{name} must be text; got {value!r}.")
+    return value
 
 
 def checked_type(task_type: object) -> str | None:

@@ -26,6 +26,7 @@ JobTasks: TypeAlias = int | Sequence[str] | Mapping[int, str]
 # The first port of addresses that are made up: the one that TensorFlow's own documentation uses.
 FIRST_PORT = 2222
 PORTS = 60_000
+MOST_DIGITS = 18  # of an index that is written as text
 
 EXPECTED = 'for example {"worker": 3, "ps": 2} or {"worker": ["host0:2222", "host1:2222"]}'
 
@@ -197,7 +198,8 @@ def _made_up(job: str, count: int) -> dict[int, str]:
 
 def _checked_index(job: object, index: object) -> int:
     # The keys of a JSON object are always text, so "1" must be as good as 1.
-    if not (_is_whole(index) or (isinstance(index, str) and index.isdecimal())) or int(cast("int", index)) < 0:
+    text = isinstance(index, str) and index.isdecimal() and len(index) <= MOST_DIGITS
+    if not (_is_whole(index) or text) or int(cast("int", index)) < 0:
         raise InvalidArgumentError(f"the index of a task of job {job!r} must be a whole number from 0 on; got {index!r}.")
     return int(cast("int", index))
 

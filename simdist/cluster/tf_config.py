@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from simdist.cluster.resolver import ClusterResolver, Found, checked_id, checked_type
-from simdist.cluster.spec import ClusterSpec
+from simdist.cluster.resolver import ClusterResolver, Found, checked_id, checked_text, checked_type
+from simdist.cluster.spec import MOST_DIGITS, ClusterSpec
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["MalformedJSONError", "TFConfig", "TFConfigClusterResolver", "read_tf_config"]
@@ -112,8 +112,8 @@ class TFConfigClusterResolver(ClusterResolver):
     ) -> None:
         self._task_type = checked_type(task_type)
         self._task_id = checked_id(task_id)
-        self._rpc_layer = rpc_layer
-        self._environment = environment
+        self._rpc_layer = checked_text(rpc_layer, "rpc_layer")
+        self._environment = checked_text(environment, "environment")
 
     def cluster_spec(self) -> ClusterSpec:
         """The cluster of the variable, empty where there is none."""
@@ -139,22 +139,40 @@ def _wrong(problem: str) -> InvalidArgumentError:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists within lists within lists
+        return f"a {type(value).__name__} too large to show"
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 
 
 def _json_object(text: str) -> Mapping[str, Any]:
     try:
-        config = json.loads(text)
+        config = json.loads(text, object_pairs_hook=_without_repetition)
     except json.JSONDecodeError as error:
         raise MalformedJSONError(
             f"{VARIABLE} is not JSON ({error}): {_shown(text)}. Keys and text need double quotes. A right value is: {EXAMPLE}",
             error.doc,
             error.pos,
         ) from error
+    except RecursionError:
+        raise _wrong("it is nested too deeply") from None
+    except InvalidArgumentError:
+        raise
+    except ValueError:
+        raise _wrong("a number in it has thousands of digits") from None
     if not isinstance(config, dict):
         raise _wrong(f"it must be a JSON object, found {_shown(config)}")
     return cast("dict[str, Any]", config)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of a key that stands twice nobody could say which of its values is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _wrong(f"the key {_shown(next(key for key in keys if keys.count(key) > 1))} stands twice in one object")
+    return found
 
 
 def _cluster(found: object) -> ClusterSpec:
@@ -180,7 +198,7 @@ def _task(found: object) -> tuple[str | None, int | None]:
 
 def _index(found: object) -> int:
     # Some launchers write numbers as text.
-    if isinstance(found, str) and found.isascii() and found.isdecimal():
+    if isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) <= MOST_DIGITS:
         return int(found)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise _wrong(f"the task's 'index' must be a whole number from 0 on, found {_shown(found)}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from simdist.arguments import require_arguments
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
@@ -96,7 +97,7 @@ class ClusterCoordinator:
 
         Raises:
             TypeError: `fn` is not a function.
-            InvalidArgumentError: a `RemoteValue` among the arguments.
+            InvalidArgumentError: args is not a list or tuple, or there is a `RemoteValue` in it.
             FailedPreconditionError: the cluster is closed, or this is another thread.
             UnavailableError: the chief has crashed, and the closures with it.
             Exception: the error of an earlier closure, once.
@@ -105,6 +106,7 @@ class ClusterCoordinator:
         self._raise_stored()
         if not callable(fn):
             raise TypeError(f"schedule takes a function; got {type(fn).__name__}.")
+        require_arguments(args, kwargs, "schedule")
         return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
 
     def schedule_steps(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeat: int) -> Result:

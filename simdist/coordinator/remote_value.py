@@ -70,6 +70,17 @@ class RemoteValue:
         """The value as a JAX array on the chief; waits until it is there."""
         return jax.tree_util.tree_map(jax.numpy.asarray, self.fetch())
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "A RemoteValue cannot be pickled or copied: a simulated cluster lives in this process. Take its number, fetch(), which "
+            "can, and cluster.trace for what happened."
+        )
+
     def __float__(self) -> float:
         return float(self.fetch())
 

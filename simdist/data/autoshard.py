@@ -15,8 +15,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+from simdist.arguments import whole_number
 from simdist.data import streams
-from simdist.data.arguments import whole_number
 from simdist.data.batch import Batch
 from simdist.data.dataset import Dataset
 from simdist.data.files import FileNames, FromFiles

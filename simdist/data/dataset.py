@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from simdist.arguments import flag, optional_flag, whole_number
 from simdist.data import grouping, joining, reorder
 from simdist.data.files import FileNames, FileReader, FromFiles, Paths, lines_of
 from simdist.data.functions import Filter, Map
@@ -137,7 +138,7 @@ class Dataset(Pipeline):
             NotFoundError: no file matches.
         """
         names = Dataset(FileNames(file_pattern))
-        return names.shuffle(names.cardinality(), seed) if shuffle else names
+        return names.shuffle(names.cardinality(), seed) if flag(shuffle, "shuffle") else names
 
     @staticmethod
     def from_files(paths: Paths | Dataset, read: Callable[[str], Any] | None = None) -> Dataset:
@@ -213,7 +214,8 @@ class Dataset(Pipeline):
             >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
             [10, 11, 12]
         """
-        return self._then(Map(self._node, map_func, pure))
+        _check_hints(num_parallel_calls, deterministic)
+        return self._then(Map(self._node, map_func, optional_flag(pure, "pure")))
 
     def filter(self, predicate: Callable[..., Any], *, pure: bool | None = None) -> Dataset:
         """Keep the elements for which a function returns True.
@@ -226,7 +228,7 @@ class Dataset(Pipeline):
             >>> [int(x) for x in Dataset.range(5).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self._then(Filter(self._node, predicate, pure))
+        return self._then(Filter(self._node, predicate, optional_flag(pure, "pure")))
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
         """A random order: each output leaves its slot of a buffer to the next input.
@@ -240,7 +242,7 @@ class Dataset(Pipeline):
             >>> sorted(int(x) for x in Dataset.range(4).shuffle(4, seed=0))
             [0, 1, 2, 3]
         """
-        return self._then(reorder.Shuffle(self._node, buffer_size, seed, reshuffle_each_iteration))
+        return self._then(reorder.Shuffle(self._node, buffer_size, seed, flag(reshuffle_each_iteration, "reshuffle_each_iteration")))
 
     def repeat(self, count: int | None = None) -> Dataset:
         """All elements `count` times; None or -1 is for ever."""
@@ -265,7 +267,8 @@ class Dataset(Pipeline):
             >>> list(Dataset.range(5).batch(3))
             [array([0, 1, 2], dtype=int32), array([3, 4], dtype=int32)]
         """
-        return self._then(grouping.BatchRows(self._node, batch_size, drop_remainder))
+        _check_hints(num_parallel_calls, deterministic)
+        return self._then(grouping.BatchRows(self._node, batch_size, flag(drop_remainder, "drop_remainder")))
 
     def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False) -> Dataset:
         """Put consecutive elements of different shapes together, each filled up at the end of its axes.
@@ -284,7 +287,7 @@ class Dataset(Pipeline):
             >>> next(iter(ragged.padded_batch(2))).tolist()
             [[7, 0], [7, 7]]
         """
-        return self._then(PaddedBatch(self._node, batch_size, padded_shapes, padding_values, drop_remainder))
+        return self._then(PaddedBatch(self._node, batch_size, padded_shapes, padding_values, flag(drop_remainder, "drop_remainder")))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """The elements of this dataset, then those of another.
@@ -355,3 +358,10 @@ class Dataset(Pipeline):
 
     def _then(self, node: Node) -> Dataset:
         return Dataset(node, self._options)
+
+
+def _check_hints(num_parallel_calls: int | None, deterministic: bool | None) -> None:
+    """What may be said of speed and order changes nothing here, where the order is always kept; but it has to make sense."""
+    if num_parallel_calls is not None and whole_number(num_parallel_calls, "num_parallel_calls", AUTOTUNE) == 0:
+        raise InvalidArgumentError("num_parallel_calls is 0; expected 1 or more, or AUTOTUNE (-1)")
+    optional_flag(deterministic, "deterministic")

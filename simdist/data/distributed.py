@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from simdist.data.arguments import whole_number
+from simdist.arguments import whole_number
 from simdist.data.autoshard import applied_policy, shard_for_worker
 from simdist.data.dataset import Dataset
 from simdist.data.feeds import Feed, InputStep, OwnFeed, SharedFeed

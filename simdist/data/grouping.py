@@ -11,8 +11,8 @@ from collections import deque
 
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.data import streams
-from simdist.data.arguments import whole_number
 from simdist.data.batch import Batch, stack
 from simdist.data.leaves import Array, ArraySpec, flatten, spec_of, structure_of, unflatten
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Run, Spec

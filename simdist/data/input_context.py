@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
-from simdist.data.arguments import whole_number
+from simdist.arguments import flag, optional_flag, whole_number
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["InputContext", "InputOptions", "InputReplicationMode"]
@@ -79,13 +80,13 @@ class InputOptions:
     """How a distributed dataset reaches its devices; read-only.
 
     Args:
-        experimental_fetch_to_device: copy elements to the device ahead of time; None means yes.
+        experimental_fetch_to_device: copy elements to the device ahead of time; None means yes, and False is refused.
         experimental_replication_mode: one pipeline per worker, or one per replica.
-        experimental_place_dataset_on_device: run the pipeline itself on the device.
+        experimental_place_dataset_on_device: run the pipeline itself on the device; no strategy does.
         experimental_per_replica_buffer_size: elements kept ready per replica.
 
     Raises:
-        InvalidArgumentError: the pipeline is to run on the device without PER_REPLICA.
+        InvalidArgumentError: an unknown mode, elements that stay on the host, or the pipeline is to run on the device without PER_REPLICA.
 
     Example:
         >>> InputOptions().experimental_replication_mode.name
@@ -98,6 +99,12 @@ class InputOptions:
     experimental_per_replica_buffer_size: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "experimental_replication_mode", _mode(self.experimental_replication_mode))
+        if optional_flag(self.experimental_fetch_to_device, "experimental_fetch_to_device") is False:
+            raise InvalidArgumentError(
+                "experimental_fetch_to_device=False is not simulated: elements are on the device when a step begins; leave it out"
+            )
+        flag(self.experimental_place_dataset_on_device, "experimental_place_dataset_on_device")
         per_replica = self.experimental_replication_mode is InputReplicationMode.PER_REPLICA
         if self.experimental_place_dataset_on_device and not per_replica:
             raise InvalidArgumentError(
@@ -105,3 +112,11 @@ class InputOptions:
                 "experimental_replication_mode=InputReplicationMode.PER_REPLICA; set it, or leave the placement out"
             )
         whole_number(self.experimental_per_replica_buffer_size, "experimental_per_replica_buffer_size", 1)
+
+
+def _mode(word: Any) -> InputReplicationMode:
+    try:
+        return InputReplicationMode(word)
+    except ValueError:
+        names = ", ".join(InputReplicationMode.__members__)
+        raise InvalidArgumentError(f"experimental_replication_mode is {word!r}; expected one of InputReplicationMode: {names}") from None

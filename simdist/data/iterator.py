@@ -17,6 +17,7 @@ from typing import Any
 
 from simdist.data.batch import Batch
 from simdist.data.nodes import Node, Run
+from simdist.data.optional_element import OptionalElement
 from simdist.data.reorder import shuffles_of
 from simdist.data.streams import MAX_CHUNK, Pull
 from simdist.data.table import Signature
@@ -61,6 +62,12 @@ class DatasetIterator:
 
     def __next__(self) -> Any:
         return self.next_batch().value()
+
+    get_next = __next__
+
+    def get_next_as_optional(self) -> OptionalElement:
+        """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""
+        return OptionalElement.of_next(self)
 
     def next_batch(self) -> Batch:
         """The next element, as rows or as arrays.

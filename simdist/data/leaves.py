@@ -19,7 +19,9 @@ from typing import Any, Protocol, cast
 import jax
 import numpy as np
 
+from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
+from simdist.program.narrowing import kept_dtype, narrowed
 
 __all__ = [
     "Array",
@@ -41,7 +43,6 @@ Leaves = tuple[Array, ...]  # one array per leaf of an element, in the order of 
 
 tree_util: Any = jax.tree_util  # it carries no types
 
-NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 KEPT_KINDS = "biufcUS"
 
 
@@ -69,17 +70,18 @@ class ArraySpec:
     dtype: str
 
 
-def as_leaf(value: Any) -> Array:
+def as_leaf(value: Any, what: str = "a component") -> Array:
     """One leaf as a numpy array of a dtype that the pipeline carries.
 
     Args:
         value: an array of any library, a number, a string, or a list of these.
+        what: who gave the value, for the message of an error.
 
     Returns:
         An array that may share memory with `value`; 64-bit numbers are narrowed unless ``jax_enable_x64`` is on.
 
     Raises:
-        InvalidArgumentError: a ragged list, or objects that are neither numbers nor strings.
+        InvalidArgumentError: a ragged list, objects that are neither numbers nor strings, or numbers too large for their narrow dtype.
 
     Example:
         >>> as_leaf([1, 2]).dtype.name, as_leaf(0.5).dtype.name, as_leaf([True]).dtype.name
@@ -96,10 +98,10 @@ def as_leaf(value: Any) -> Array:
         array = text_of_objects(array)
     if array.dtype.kind not in KEPT_KINDS and not is_small_float(array.dtype):
         raise InvalidArgumentError(f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first")
-    narrow = NARROW.get(array.dtype.name)
-    if narrow is None or jax.config.jax_enable_x64:  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    # Only 64-bit numbers are narrowed; foreign and text dtypes are nothing that JAX would look at here.
+    if array.dtype.kind not in "iufc" or kept_dtype(array.dtype) == array.dtype:
         return array
-    return array.astype(narrow)
+    return narrowed(array, kept_dtype(array.dtype), what)
 
 
 def is_small_float(dtype: np.dtype[Any]) -> bool:
@@ -114,6 +116,8 @@ def text_of_objects(array: Array) -> Array:
         if all(isinstance(item, kind) for item in flat):
             return array.astype(kind)
     odd = next(item for item in flat if not isinstance(item, str))
+    if isinstance(odd, int):
+        raise InvalidArgumentError(f"a component holds a number of {odd.bit_length()} bits; expected at most 64; hash such numbers first")
     raise InvalidArgumentError(
         f"a component holds Python objects, among them a {type(odd).__name__}; expected numbers, booleans or strings; "
         "convert it to an array, or return a tuple or dict of arrays"
@@ -137,7 +141,12 @@ def is_list(value: Any) -> bool:
 
 
 def tree_flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The leaves of a nested value as they are, a list being one leaf, and its structure."""
+    """The leaves of a nested value as they are, a list being one leaf, and its structure.
+
+    Raises:
+        InvalidArgumentError: it is nested too deeply.
+    """
+    require_shallow(value, "the components of a dataset", (tuple, dict))
     return cast("tuple[list[Any], Structure]", tree_util.tree_flatten(value, is_leaf=is_list))
 
 
@@ -159,7 +168,7 @@ def flatten(value: Any, what: str) -> tuple[Leaves, Structure]:
     leaves, structure = tree_flatten(value)
     if not leaves:
         raise InvalidArgumentError(f"{what} has no components (it is {value!r}); expected at least one array; is a `return` missing?")
-    return tuple(frozen(as_leaf(leaf)) for leaf in leaves), structure
+    return tuple(frozen(as_leaf(leaf, what)) for leaf in leaves), structure
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:

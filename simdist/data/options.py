@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from simdist.arguments import number, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
@@ -51,8 +52,8 @@ class DistributeOptions:
     @auto_shard_policy.setter
     def auto_shard_policy(self, policy: AutoShardPolicy | int) -> None:
         try:
-            self._policy = AutoShardPolicy(policy)
-        except ValueError:
+            self._policy = AutoShardPolicy(whole_number(policy, "auto_shard_policy"))
+        except (TypeError, ValueError):
             raise InvalidArgumentError(
                 f"auto_shard_policy is {policy!r}; expected one of AutoShardPolicy: {', '.join(known.name for known in AutoShardPolicy)}"
             ) from None
@@ -99,9 +100,7 @@ class Options:
 
     @seconds_per_element.setter
     def seconds_per_element(self, seconds: float) -> None:
-        if not 0 <= seconds < float("inf"):
-            raise InvalidArgumentError(f"seconds_per_element={seconds!r} must be a number of seconds, 0 or more.")
-        self._seconds = float(seconds)
+        self._seconds = number(seconds, "seconds_per_element")
 
     @property
     def auto_shard_policy(self) -> AutoShardPolicy:
@@ -114,6 +113,8 @@ class Options:
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy", "seconds_per_element"))
+        if name == "experimental_distribute" and not isinstance(value, DistributeOptions):
+            raise TypeError(f"experimental_distribute is {value!r}; set its auto_shard_policy, or Options.auto_shard_policy, instead")
         object.__setattr__(self, name, value)
 
     def merge(self, later: Options) -> Options:

@@ -18,6 +18,7 @@ from simdist.data.nodes import Node, Run, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
+from simdist.program.narrowing import narrowed
 
 __all__ = ["PaddedBatch"]
 
@@ -123,6 +124,9 @@ def filled_up(leaf: Array, goal: tuple[int, ...], value: Any) -> Array:
     elif is_text(leaf.dtype.name):
         blank = np.full(goal, value, np.result_type(leaf.dtype, np.asarray(value).dtype))
     else:
-        blank = np.full(goal, as_leaf(value), leaf.dtype)
+        filling = as_leaf(value, "padding_values")
+        if filling.ndim or is_text(filling.dtype.name):
+            raise InvalidArgumentError(f"padding_values holds {value!r} for a component of {leaf.dtype.name}; expected one number")
+        blank = np.full(goal, narrowed(filling, leaf.dtype, "padding_values"))
     blank[tuple(slice(0, length) for length in leaf.shape)] = leaf
     return blank

@@ -8,7 +8,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from simdist.data.arguments import whole_number
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["replica_batch_sizes", "worker_batch_sizes"]

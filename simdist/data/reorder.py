@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.data import streams
-from simdist.data.arguments import whole_number
 from simdist.data.leaves import Array
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Reorder, Run
 from simdist.data.seeds import EPOCH_BLOCK, seed_or_default

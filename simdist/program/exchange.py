@@ -39,6 +39,7 @@ class Exchange:
         num_replicas: members.
         options: what the strategy wants: packing, algorithm; None for its default.
         label: what it is for, in traces: "gradients", "variables", ...
+        averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Exchange:
     num_replicas: int
     options: Any = None
     label: str = ""
+    averaged: bool = False
 
     @property
     def size_bytes(self) -> int:

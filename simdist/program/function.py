@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -19,10 +18,12 @@ import jax
 import jax.core
 import numpy as np
 
+from simdist.arguments import number, require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.exchange import require_outside_of_inner_programs
-from simdist.program.operations import Program
+from simdist.program.narrowing import require_numbers
+from simdist.program.operations import Program, VariableHandle
 from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of, snapshot
@@ -55,6 +56,14 @@ class TracedIterator:
         return spread(batch) if self.distributed else batch
 
     get_next = __next__
+
+    def get_next_as_optional(self) -> Any:
+        """Refused: a program is written for steps that have their batches."""
+        raise InvalidArgumentError(
+            "get_next_as_optional() was called in a step, whose program is the same whether there is an element or not. Ask outside: "
+            "optional = iterator.get_next_as_optional(), and give optional.get_value() to the step; or let the step end the dataset, "
+            "which raises OutOfRangeError."
+        )
 
 
 @dataclass(frozen=True)
@@ -104,12 +113,15 @@ class StepFunction:
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any], resolve: Callable[[Any], Any] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
+        require_shallow((tuple(args), dict(kwargs)), f"the arguments of {self.name}")
         given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
         leaves = [snapshot(resolve(leaf)) for leaf in given]
         own = tuple([Own(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given])
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
-        fixed = tuple(("iterator",) if hasattr(leaf, "next_batch") else aval_of(leaf) if _is_array(leaf) else leaf for leaf in leaves)
+        for array in arrays:
+            require_numbers(array.dtype.name, f"an argument of {self.name}")
+        fixed = tuple(_fixed(leaf) for leaf in leaves)
         try:
             hash(fixed)
         except TypeError as error:
@@ -165,7 +177,9 @@ class StepFunction:
                 for leaf, own in zip(call.leaves, call.own, strict=True)
             ]
             args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
-            results, structure = jax.tree_util.tree_flatten(self.fn(*args, **kwargs), is_leaf=lambda x: x is None)
+            result = self.fn(*args, **kwargs)
+            require_shallow(result, f"the results of {self.name}")
+            results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
             structures.append(structure)
             return kept.sort(results)
 
@@ -223,6 +237,15 @@ def _spare_the_collector() -> None:
         gc.set_threshold(max(50_000, gc.get_threshold()[0]), *gc.get_threshold()[1:])
 
 
+def _fixed(leaf: Any) -> Any:
+    """An argument in the key of a call: of an array its type, of a variable itself, whatever its value."""
+    if hasattr(leaf, "next_batch"):
+        return ("iterator",)
+    if _is_array(leaf):
+        return aval_of(leaf)
+    return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
+
+
 def _given(tracer: Tracer, value: Any, own: Own | None) -> Any:
     """An argument as the step's code sees it."""
     if own is None or tracer.num_replicas == 1:
@@ -278,7 +301,7 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
         A `StepFunction`; with `seconds`, a decorator that makes one.
 
     Raises:
-        TypeError: not a function.
+        TypeError: not a function, or `seconds` is no number.
         InvalidArgumentError: `seconds` is negative or not finite.
 
     Example:
@@ -291,8 +314,7 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
         >>> float(double())
         2.0
     """
-    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-        raise InvalidArgumentError(f"seconds={seconds!r} must be a number of seconds, 0 or more.")
+    seconds = None if seconds is None else number(seconds, "seconds")
     if fn is None:
         return lambda fn: function(fn) if seconds is None else StepFunction(_callable(fn), seconds)
     return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)

@@ -26,12 +26,33 @@ __all__ = [
     "Program",
     "RandomKey",
     "Read",
+    "Reference",
     "Return",
     "Update",
     "VariableHandle",
 ]
 
 Register = int
+
+
+class Reference:
+    """One variable among others: equal to itself alone, whatever their values are; for keys of dicts and members of sets."""
+
+    def __init__(self, variable: VariableHandle) -> None:
+        self._variable = variable
+
+    def deref(self) -> VariableHandle:
+        """The variable."""
+        return self._variable
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other._variable is self._variable
+
+    def __hash__(self) -> int:
+        return id(self._variable)
+
+    def __repr__(self) -> str:
+        return f"Reference({self._variable!r})"
 
 
 class VariableHandle:
@@ -51,6 +72,10 @@ class VariableHandle:
     @property
     def aval(self) -> Aval:
         return Aval(self.shape, self.dtype)
+
+    def ref(self) -> Reference:
+        """What stands for this variable where it is compared with others: ``==`` compares values."""
+        return Reference(self)
 
     def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
         """What a replica's assignment or increment becomes where several replicas make it at the same time."""

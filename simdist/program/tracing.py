@@ -20,6 +20,7 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.exchange import Exchange, bind_exchange
+from simdist.program.narrowing import require_numbers
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval, aval_of
 
@@ -137,6 +138,8 @@ class Tracer:
         place = self.taken.get(iterator, 0)
         batch = self.batch_of(iterator, place)
         self.taken[iterator] = place + 1
+        for _, dtype in batch.signature[1]:
+            require_numbers(dtype, "a batch")
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
         if getattr(batch, "global_rows", None) is not None:
             self.global_rows[batch.num_rows] = batch.global_rows
@@ -209,8 +212,8 @@ class Tracer:
             )
         return twin
 
-    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "") -> list[Any]:
-        """Exchange arrays with the other replicas (see `simdist.program.exchange`).
+    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
+        """Exchange arrays with the other replicas (see `simdist.program.exchange`; the arguments are those of an `Exchange`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
@@ -223,7 +226,7 @@ class Tracer:
         number = len(self.exchanges)
         theirs = self.agreed[number] if number < len(self.agreed) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
-        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label)
+        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label, averaged)
         self.exchanges.append(exchange)
         results = bind_exchange(exchange, self._in_step(values))
         if not gathers:

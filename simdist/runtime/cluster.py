@@ -10,12 +10,13 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from simdist import debugging
 from simdist import hardware as models
+from simdist.arguments import whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.run import Run
 from simdist.runtime.simulated import SimulatedRuntime
@@ -47,7 +48,7 @@ class Cluster:
     Args:
         spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
             itself is the chief: ``chief:0``, whether the spec names it or not.
-        seed: of all random streams; default 0.
+        seed: of all random streams, a whole number; default 0.
         hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
         network: bandwidth and latency; default 10-gigabit Ethernet.
         numerics: "deferred" (numbers are computed late and fast; the default), "eager" (at once; the same bits), "replay" or
@@ -57,7 +58,9 @@ class Cluster:
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics, a spec that makes no sense, or JAX devices that cannot work together.
+        InvalidArgumentError: an unknown word for numerics, a spec that makes no sense, hardware for a job that there is not, or JAX
+            devices that cannot work together.
+        TypeError: a seed that is no whole number, or hardware or a network of another type.
 
     Example:
         >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
@@ -75,16 +78,18 @@ class Cluster:
         jax_devices: Sequence[Any] | None = None,
     ) -> None:
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
-        self.seed = seed
-        self.hardware = hardware if hardware is not None else models.laptop_cpu
+        self.seed = whole_number(seed, "seed")
+        self.hardware = _checked_hardware(hardware, self.spec)
         self.network = network if network is not None else models.ethernet_10g
+        if not isinstance(cast("object", self.network), Network):
+            raise TypeError(f"network is {network!r}; expected a Network, for example simdist.hardware.ethernet_10g")
         self.numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
         self.jax_devices = jax_devices
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         # The chief stands first in every picture, wherever the spec has it.
         names = list(dict.fromkeys(["chief:0", *names]))
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
-        self.runtime = SimulatedRuntime(devices, self.network, seed, self.numerics, jax_devices)
+        self.runtime = SimulatedRuntime(devices, self.network, self.seed, self.numerics, jax_devices)
         self.faults = Faults(self.runtime, self, self.runtime.step_ended)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -110,11 +115,38 @@ class Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
         return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics, self.jax_devices)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "A Cluster cannot be pickled or copied: a simulated cluster lives in this process. Take cluster.trace, which can, or "
+            "cluster.fresh() for a new cluster of the same kind."
+        )
+
     def directory(self, name: str) -> str:
-        """A directory of this cluster's disk; it is gone when the cluster is closed."""
+        """A directory of this cluster's disk; it is gone when the cluster is closed.
+
+        Args:
+            name: a relative path, such as "backup" or "logs/worker-0".
+
+        Raises:
+            InvalidArgumentError: the name leads out of the disk.
+            TypeError: it is no text.
+        """
+        if not isinstance(cast("object", name), str):
+            raise TypeError(f"the name of a directory is {name!r}; expected text, such as 'backup'")
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="simdist-")
         path = Path(self._directory.name) / name
+        # Resolved, so that neither ".." nor a link leads out.
+        if not path.resolve().is_relative_to(Path(self._directory.name).resolve()):
+            raise InvalidArgumentError(
+                f"cluster.directory({name!r}) lies outside of the cluster's disk. Give a relative name without '..', such as 'backup'; for "
+                "a directory that outlives the cluster, use its path itself."
+            )
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
@@ -169,3 +201,13 @@ class Cluster:
     def __repr__(self) -> str:
         jobs = ", ".join(f"{job!r}: {self.spec.num_tasks(job)}" for job in self.spec.jobs)
         return f"Cluster({{{jobs}}}, seed={self.seed}, now={self.now:.6f} s)"
+
+
+def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:
+    """The hardware, where it is meant for jobs that there are; every cluster has a chief."""
+    if isinstance(hardware, Mapping):
+        jobs = [*spec.jobs, *(["chief"] if "chief" not in spec else [])]
+        for job in hardware:
+            if job not in jobs:
+                raise InvalidArgumentError(f"hardware names the job {job!r}, which the cluster has not. {did_you_mean(str(job), jobs)}")
+    return hardware if hardware is not None else models.laptop_cpu

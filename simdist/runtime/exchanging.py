@@ -53,7 +53,7 @@ class Exchanging:
             self.fail(
                 InvalidArgumentError(
                     f"{self._name(self.first)} came to {self.exchange}, but {self._name(rank)} to {exchange}, as exchange {self.number} of "
-                    "their group. All replicas must build the same model and run the same step; compare their mains."
+                    f"their group. {_remedy(self.exchange, exchange)}"
                 )
             )
             return gate
@@ -96,8 +96,9 @@ class Exchanging:
         now = rendezvous.runtime.now
         where = (places[0], rendezvous.members[self.ranks[0]].task.steps, now)
         given = [self.given[rank] for rank in self.ranks]
-        # Where gradients of some are dropped, those of the others stand for them.
-        scale = len(rendezvous.members) / len(places) if communication.spare and exchange.label == "gradients" else 1
+        # Where gradients of some are dropped, or their part of a mean, those of the others stand for them.
+        stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
+        scale = len(rendezvous.members) / len(places) if stand_in else 1
         self.results = communication.combiner.results(exchange, self.way.schedule, given, scale, where)
         self.left = len(places)
         rendezvous.queue.append(self)
@@ -199,3 +200,13 @@ def _expired(watched: tuple[list[Exchanging], float]) -> None:
     watch, timeout_s = watched
     for exchanging in list(watch):
         exchanging.expire(timeout_s)
+
+
+def _remedy(one: Exchange, other: Exchange) -> str:
+    """What to do about two exchanges that do not agree."""
+    if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
+        return (
+            "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
+            "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."
+        )
+    return "All replicas must build the same model and run the same step; compare their mains."

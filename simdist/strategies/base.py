@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from simdist.data import Dataset, InputContext, seeds
 from simdist.errors import FailedPreconditionError, ResourceExhaustedError
@@ -57,9 +57,14 @@ class Strategy(ReplicaOperations):
 
     Args:
         cluster: where it runs; None makes one of this machine alone.
+
+    Raises:
+        TypeError: `cluster` is something else.
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
+        if not isinstance(cast(Any, cluster), (Cluster, type(None))):
+            raise TypeError(f"cluster is {cluster!r}; expected an sd.Cluster, or None for one of this machine alone")
         self.cluster = cluster if cluster is not None else self.own_cluster()
         self.runtime = self.cluster.runtime
         self.store = Store(self.runtime.ledger, self._observed, self.runtime.hold, self)

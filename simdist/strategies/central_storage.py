@@ -45,7 +45,7 @@ class CentralStorageStrategy(SynchronousStrategy):
         self, compute_devices: int | Sequence[Any] | None = None, parameter_device: str | None = None, cluster: Cluster | None = None
     ) -> None:
         self.device_names = device_names(compute_devices)
-        self.parameter_name = device_names([parameter_device or "cpu:0"])[0]
+        self.parameter_name = device_names(["cpu:0" if parameter_device is None else parameter_device])[0]
         super().__init__(cluster)
 
     def replica_places(self) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from simdist.arguments import number, whole_number
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import choose
@@ -49,7 +50,8 @@ class CommunicationOptions:
         compression: what makes gradients smaller on their way (`simdist.collectives.compression`); default none.
 
     Raises:
-        InvalidArgumentError: a negative pack or time-out, or an unknown word.
+        InvalidArgumentError: a negative pack or time-out, an unknown word, or several ways for gradients to travel.
+        TypeError: a number of another type.
 
     Example:
         >>> CommunicationOptions(bytes_per_pack=1 << 20, implementation="RING").implementation.name
@@ -64,10 +66,13 @@ class CommunicationOptions:
     num_packs: int = 1
 
     def __post_init__(self) -> None:
-        if self.bytes_per_pack < 0:
-            raise InvalidArgumentError(f"bytes_per_pack={self.bytes_per_pack} must be 0 (one pack) or a number of bytes.")
-        if self.timeout_seconds is not None and not self.timeout_seconds > 0:
+        whole_number(self.bytes_per_pack, "bytes_per_pack", 0)
+        whole_number(self.num_packs, "num_packs", 1)
+        if self.timeout_seconds is not None and not number(self.timeout_seconds, "timeout_seconds") > 0:
             raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
+        ways = [name for name, wanted in self.of_gradients().items() if wanted]
+        if len(ways) > 1:
+            raise InvalidArgumentError(f"{' and '.join(ways)} are different ways for gradients to travel. Choose one of them.")
         word = getattr(self.implementation, "value", self.implementation)
         if str(word).upper() not in CommunicationImplementation.__members__:
             raise InvalidArgumentError(
@@ -78,6 +83,30 @@ class CommunicationOptions:
             CompressedSum(self.compression)
         if self.algorithm is not None and self.algorithm not in ALL_REDUCE:
             raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(self.algorithm, ALL_REDUCE)}")
+
+    def of_gradients(self) -> dict[str, bool]:
+        """Which of the options that concern gradients alone say something."""
+        return {
+            "bytes_per_pack": self.bytes_per_pack > 0,
+            "num_packs": self.num_packs > 1,
+            "compression": self.compression is not None,
+        }
+
+    @staticmethod
+    def of_call(options: Any) -> CommunicationOptions | None:
+        """Options for one exchange that is not of gradients, checked.
+
+        Raises:
+            InvalidArgumentError: something else, or options that concern gradients alone.
+        """
+        if options is None:
+            return None
+        if not isinstance(options, CommunicationOptions):
+            raise InvalidArgumentError(f"options must be sd.CommunicationOptions(...); got {options!r}.")
+        wanted = [name for name, said in options.of_gradients().items() if said]
+        if wanted:
+            raise InvalidArgumentError(f"{', '.join(wanted)} concern gradients: give them to the strategy, not to one call.")
+        return options
 
     def merge(self, other: CommunicationOptions | None) -> CommunicationOptions:
         """These options, overruled by what `other` says that is not its default.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import PerReplica
 from simdist.strategies import reduction
@@ -72,9 +73,7 @@ class _Packed(CrossDeviceOps):
     """
 
     def __init__(self, num_packs: int = 1) -> None:
-        if num_packs < 0:
-            raise InvalidArgumentError(f"num_packs={num_packs} must be 0 or more.")
-        self.num_packs = max(1, num_packs)
+        self.num_packs = max(1, whole_number(num_packs, "num_packs", 0))
 
 
 class NcclAllReduce(_Packed):
@@ -101,10 +100,18 @@ class ReductionToOneDevice(CrossDeviceOps):
     """Copy all values to one device, add them there, and copy the result back.
 
     Args:
-        reduce_to_device, accumulation_fn: accepted for tf.distribute's sake; without effect.
+        reduce_to_device, accumulation_fn: only None: it is the first replica's device, and values are added.
+
+    Raises:
+        InvalidArgumentError: another device or function was asked for.
     """
 
     algorithm = "reduction to one"
 
     def __init__(self, reduce_to_device: Any = None, accumulation_fn: Any = None) -> None:
-        self.reduce_to_device = reduce_to_device
+        for name, given in (("reduce_to_device", reduce_to_device), ("accumulation_fn", accumulation_fn)):
+            if given is not None:
+                raise InvalidArgumentError(
+                    f"{name}={given!r}: the values are added on the first replica's device. Leave it out; sd.CentralStorageStrategy has a "
+                    "device of its own for it."
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.sharded_waves import is_jax_device
@@ -16,17 +16,17 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     """The names of a strategy's devices.
 
     Args:
-        devices: how many (they are called gpu:0, gpu:1, ...), their names, or JAX devices; None or an empty list: the default.
+        devices: how many (they are called gpu:0, gpu:1, ...), their names, or JAX devices; None: the default.
         default: the name where none is given.
 
     Returns:
         Names like "gpu:0", each once.
 
     Raises:
-        InvalidArgumentError: a device twice, a number below 1, or what is no name of a device.
+        InvalidArgumentError: an empty list, a device twice, a number below 1, or what is no name of a device.
 
     Example:
-        >>> device_names(["/GPU:0", "gpu:1"]), device_names(2), device_names([])
+        >>> device_names(["/GPU:0", "gpu:1"]), device_names(2), device_names(None)
         (['gpu:0', 'gpu:1'], ['gpu:0', 'gpu:1'], ['cpu:0'])
     """
     if isinstance(devices, bool) or (isinstance(devices, int) and devices < 1):
@@ -35,12 +35,15 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
         return [f"gpu:{number}" for number in range(devices)]
     if isinstance(devices, str):
         raise InvalidArgumentError(f"devices={devices!r} must be a list of names; write [{devices!r}].")
-    names = [_name(device) for device in devices or [default]]
+    if devices is not None and not isinstance(cast(Any, devices), Sequence):
+        raise InvalidArgumentError(f"devices={devices!r} must be a number of devices, or a list of names such as ['gpu:0', 'gpu:1'].")
+    given = [default] if devices is None else list(devices)
+    if not given:
+        raise InvalidArgumentError("devices=[] names no device to compute on. Give at least one, or None for the default.")
+    names = [_name(device) for device in given]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidArgumentError(
-            f"devices={list(devices or [])!r} names {', '.join(twice)} twice; every replica needs a device of its own."
-        )
+        raise InvalidArgumentError(f"devices={given!r} names {', '.join(twice)} twice; every replica needs a device of its own.")
     return names
 
 
@@ -57,7 +60,7 @@ def jax_devices(devices: int | Sequence[Any] | None) -> list[Any]:
         >>> jax_devices(["gpu:0", "gpu:1"])
         []
     """
-    given = [] if devices is None or isinstance(devices, int) else list(devices)
+    given = list(devices) if isinstance(devices, Sequence) else []
     real = [device for device in given if is_jax_device(device)]
     if real and len(real) < len(given):
         raise InvalidArgumentError(

@@ -16,6 +16,7 @@ import jax
 
 from simdist.data import Batch, Dataset, DistributedInput, FunctionInput, InputOptions
 from simdist.data.distributed import InputView
+from simdist.data.optional_element import OptionalElement
 from simdist.data.pace import Pace
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import PerReplica
@@ -43,7 +44,13 @@ class DistributedDataset:
 
     def __init__(self, strategy: Any, source: Any, options: InputOptions | None = None) -> None:
         self.strategy = strategy
-        self.options = options or InputOptions()
+        self.options = InputOptions() if options is None else options
+        if not isinstance(cast(Any, self.options), InputOptions):
+            raise TypeError(f"options is {options!r}; expected sd.InputOptions(...) or None")
+        if self.options.experimental_place_dataset_on_device:
+            raise InvalidArgumentError(
+                "experimental_place_dataset_on_device=True is not simulated: the pipelines run on the workers' processors. Leave it out."
+            )
         self._source = source
         self.input = self.shared()
 
@@ -229,9 +236,9 @@ class DistributedIterator:
 
     get_next = __next__
 
-    def get_next_as_optional(self) -> Any:
-        """The next element, or None at the end."""
-        return next(self, None)
+    def get_next_as_optional(self) -> OptionalElement:
+        """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""
+        return OptionalElement.of_next(self)
 
 
 class View:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program, Update
@@ -34,12 +35,12 @@ class LocalSteps:
         outer_optimizer: a Keras optimizer or an Optax transformation; None: the average itself.
 
     Raises:
+        TypeError: `every` is no whole number.
         InvalidArgumentError: `every` is below 1, or an outer optimizer is given though every step meets.
     """
 
     def __init__(self, strategy: Any, every: int, outer_optimizer: Any = None) -> None:
-        if isinstance(every, bool) or every < 1:
-            raise InvalidArgumentError(f"sync_every={every!r} must be 1 (in each step) or a larger number of steps.")
+        every = whole_number(every, "sync_every", 1)
         if outer_optimizer is not None and every == 1:
             raise InvalidArgumentError("outer_optimizer is for replicas that take steps of their own: give sync_every=2 or more with it.")
         self.strategy = strategy

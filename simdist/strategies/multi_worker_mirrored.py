@@ -18,6 +18,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
+from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError, UnavailableError
@@ -60,7 +61,9 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
 
     Raises:
-        InvalidArgumentError: another type, a resolver that does not know which task this is, or a task that does not train.
+        InvalidArgumentError: another type, a resolver that does not know which task this is, a task that does not train, a cluster
+            without workers, or options that do not go together.
+        TypeError: a number that is no whole number.
 
     Example:
         >>> import simdist as sd
@@ -82,15 +85,19 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     ) -> None:
         if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
-        if isinstance(devices_per_worker, bool) or devices_per_worker < 1:
-            raise InvalidArgumentError(f"devices_per_worker={devices_per_worker!r} must be 1 or more.")
-        self.devices_per_worker = devices_per_worker
+        self.devices_per_worker = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         self.launched = cluster is None and active_context().locals.get("here") is not None
         self.rendezvous: Rendezvous | None = None
-        self.spare = backup_workers
+        self.spare = backup_workers = whole_number(backup_workers, "backup_workers", 0)
         self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
-        self.goes_alone = sync_every > 1
+        self.goes_alone = self.local_steps.every > 1
+        wanted = [name for name, said in (communication_options or CommunicationOptions()).of_gradients().items() if said]
+        if self.goes_alone and wanted:
+            raise InvalidArgumentError(
+                f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={sync_every} variables are exchanged "
+                "instead. Leave one of them out."
+            )
         self._broadcast = 0
         super().__init__(cluster, communication_options)
         self._check_backups(backup_workers)
@@ -106,6 +113,11 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             raise InvalidArgumentError(
                 f"backup_workers={backup_workers} must be 0 or more, and fewer than the {self.num_replicas_in_sync} replicas: some "
                 "have to be waited for."
+            )
+        if backup_workers and self.goes_alone:
+            raise InvalidArgumentError(
+                "backup_workers gives up gradients of the slowest in each step, and with sync_every no gradients are exchanged: an average "
+                "of variables needs those of all replicas. Leave one of them out."
             )
         if backup_workers and self.launched:
             raise InvalidArgumentError(
@@ -266,6 +278,8 @@ def _found(given: Any) -> tuple[ClusterResolver, Cluster | None]:
     """The resolver, and the cluster where all its workers are driven from here."""
     cluster = getattr(given, "cluster", given)
     if isinstance(cluster, Cluster):
+        if not _workers(cluster.spec):
+            raise InvalidArgumentError(f"{cluster.spec!r} has no task of the job worker or chief that could train. Give it at least one.")
         return cluster.resolver, cluster
     if given is not None and not isinstance(given, ClusterResolver):
         raise InvalidArgumentError(

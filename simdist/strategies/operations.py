@@ -12,10 +12,12 @@ from typing import Any
 
 import jax
 
+from simdist.arguments import require_arguments, require_shallow
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import OwnValue, PerReplica, of_replica, spread
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
+from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
 
 __all__ = ["ReplicaOperations"]
@@ -45,23 +47,25 @@ class ReplicaOperations:
             fn: what each replica does.
             args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
             kwargs: further arguments, likewise.
-            options: accepted for tf.distribute's sake; without effect.
+            options: only None: what tf.distribute's RunOptions are about does not exist here.
 
         Returns:
             What the replicas returned: `PerReplica` values, or with one replica the value itself.
 
         Raises:
-            InvalidArgumentError: args is not a list or tuple.
+            InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
             FailedPreconditionError: called inside another `run`.
         """
-        if not isinstance(args, (list, tuple)):
-            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        require_arguments(args, kwargs, "strategy.run")
+        if options is not None:
+            raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
         if active_tracer() is None and self.num_replicas_in_sync > 1:
             return self.eagerly(lambda: self.run(fn, args, kwargs), getattr(fn, "__name__", "run"))
         context.require_stepping(self)
         with context.replica(self):
             result = fn(*self._own(list(args)), **self._own(kwargs or {}))
+        require_shallow(result, "the results of strategy.run")
         return spread(result) if active_tracer() is not None else result
 
     def require_own_run(self, variable: Any) -> None:
@@ -130,6 +134,7 @@ class ReplicaOperations:
 
     def _each(self, value: Any) -> Any:
         """A structure with a `PerReplica` in place of each variable of which every replica has a value of its own."""
+        require_shallow(value, "the values of the replicas")
         tracer = active_tracer()
 
         def values(leaf: Any) -> Any:
@@ -144,6 +149,7 @@ class ReplicaOperations:
     def local_results(self, value: Any) -> tuple[Any, ...]:
         """The values of the replicas that this program drives, as a tuple; a plain value as a tuple of one."""
         context.require_stepping(self)
+        require_shallow(value, "the values of strategy.local_results")
         leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
@@ -164,16 +170,15 @@ class ReplicaOperations:
 
     def all_reduce_in_replica(self, op: Any, value: Any, options: Any = None) -> Any:
         """See `ReplicaContext.all_reduce`."""
-        return reduction.all_reduce(reduce_op_of(op), value, options)
+        return reduction.all_reduce(reduce_op_of(op), value, CommunicationOptions.of_call(options))
 
     def all_gather_in_replica(self, value: Any, axis: int, options: Any = None) -> Any:
         """See `ReplicaContext.all_gather`."""
-        return reduction.all_gather(value, axis, options)
+        return reduction.all_gather(value, axis, CommunicationOptions.of_call(options))
 
     def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """See `ReplicaContext.merge_call`."""
-        if not isinstance(args, (list, tuple)):
-            raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
+        require_arguments(args, kwargs, "merge_call")
         traced = active_tracer() is not None
         with context.across_replicas():
             given = [spread(arg) if traced else arg for arg in args]

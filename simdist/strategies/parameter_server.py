@@ -53,6 +53,8 @@ class ParameterServerStrategy(Strategy):
                 raise InvalidArgumentError(
                     f"ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}."
                 )
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
         super().__init__(cluster)
         self.cluster_resolver = cluster.resolver
         self.partitioner = variable_partitioner

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import Tracer, active_tracer
@@ -63,9 +64,9 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
     if isinstance(value, OwnValue):
-        return _exchanged(value.tracer, op, jnp.asarray(value.own), axis)
+        return _exchanged(value.tracer, op, _summand(op, jnp.asarray(value.own)), axis)
     if isinstance(value, PerReplica):
-        return _added(op, [jnp.asarray(part) for part in value.values], axis)
+        return _added(op, [_summand(op, jnp.asarray(part)) for part in value.values], axis)
     if op is ReduceOp.SUM and num_replicas > 1:
         raise InvalidArgumentError(
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
@@ -85,7 +86,7 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     if axis is not None:
         axes = _axes(parts[0], axis)
         count = sum(_length(part, axes) for part in parts)
-        parts = [_sum(op, part, axes) for part in parts]
+        parts = [jnp.sum(part, axis=axes) for part in parts]
     if any(part.shape != parts[0].shape for part in parts):
         raise InvalidArgumentError(
             f"The replicas' values have the shapes {[tuple(part.shape) for part in parts]}, which cannot be added. Reduce over the axis "
@@ -97,24 +98,20 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
 
 def _exchanged(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
     if axis is None:
-        total = tracer.collective("all_reduce", [own])[0]
+        total = tracer.collective("all_reduce", [own], averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
     axes = _axes(own, axis)
-    part = _sum(op, own, axes)
+    part = jnp.sum(own, axis=axes)
     if op is ReduceOp.SUM:
         return tracer.collective("all_reduce", [part])[0]
     total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(own, axes), part.dtype)])
     return total / count
 
 
-def _sum(op: ReduceOp, value: Any, axes: tuple[int, ...]) -> Any:
-    integer = jnp.issubdtype(value.dtype, jnp.integer) or value.dtype == bool
-    # The mean of whole numbers is no whole number.
-    return jnp.sum(value.astype(_float()) if integer and op is ReduceOp.MEAN else value, axis=axes)
-
-
-def _float() -> Any:
-    return jax.dtypes.canonicalize_dtype(jnp.float64)
+def _summand(op: ReduceOp, value: Any) -> Any:
+    """What is added. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
+    whole = not jnp.issubdtype(value.dtype, jnp.inexact)
+    return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) if whole and op is ReduceOp.MEAN else value
 
 
 def _length(value: Any, axes: tuple[int, ...]) -> int:
@@ -122,11 +119,15 @@ def _length(value: Any, axes: tuple[int, ...]) -> int:
 
 
 def _axes(value: Any, axis: Axis) -> tuple[int, ...]:
-    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(whole_number(one, "axis") for one in given)
     for one in axes:
         if not -value.ndim <= one < value.ndim:
             raise InvalidArgumentError(f"axis={one} is out of range for values of shape {tuple(value.shape)}.")
-    return tuple(one % value.ndim for one in axes)
+    axes = tuple(one % value.ndim for one in axes)
+    if len(set(axes)) < len(axes):
+        raise InvalidArgumentError(f"axis={axis} names an axis twice.")
+    return axes
 
 
 # -- joining ------------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
         raise InvalidArgumentError("gather was given scalars, which have no axis to join. Use local_results, or expand them to shape (1,).")
     if len(ranks) > 1:
         raise InvalidArgumentError(f"gather needs values with the same number of axes; got shapes {[tuple(part.shape) for part in parts]}.")
-    place = _axes(parts[0], axis)[0]
+    (place,) = _axes(parts[0], whole_number(axis, "axis"))
     rests = {(*part.shape[:place], *part.shape[place + 1 :]) for part in parts}
     if len(rests) > 1:
         raise InvalidArgumentError(f"gather along axis {axis} needs equal other axes; got shapes {[tuple(part.shape) for part in parts]}.")
@@ -168,7 +169,8 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     if tracer is None or tracer.num_replicas == 1:
         return value
     leaves, structure = jax.tree_util.tree_flatten(value)
-    totals = tracer.collective("all_reduce", leaves, options=options, label=label)
+    leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
+    totals = tracer.collective("all_reduce", leaves, options=options, label=label, averaged=op is ReduceOp.MEAN)
     if op is ReduceOp.MEAN:
         totals = [total / tracer.num_replicas for total in totals]
     return jax.tree_util.tree_unflatten(structure, totals)

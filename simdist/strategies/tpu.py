@@ -24,12 +24,12 @@ class TPUStrategy(SynchronousStrategy):
 
     Args:
         tpu_cluster_resolver: which slice; None: "v4-8".
-        experimental_device_assignment, experimental_spmd_xla_partitioning: accepted for tf.distribute's sake; without effect.
+        experimental_device_assignment, experimental_spmd_xla_partitioning: only their defaults: a replica is a core, in order.
         numerics: as for `Cluster`; "shard_map" spreads the replicas over the JAX devices of this machine, a real slice for example.
-            Without effect where the resolver has a cluster already.
+            Only where the resolver has no cluster yet.
 
     Raises:
-        InvalidArgumentError: no `TPUClusterResolver`.
+        InvalidArgumentError: no `TPUClusterResolver`, another assignment of replicas, or `numerics` for a cluster that has its own.
 
     Example:
         >>> import simdist as sd
@@ -50,7 +50,17 @@ class TPUStrategy(SynchronousStrategy):
             raise InvalidArgumentError(
                 f'TPUStrategy needs an sd.TPUClusterResolver, for example sd.TPUClusterResolver("v4-8"); got {resolver!r}.'
             )
+        if experimental_device_assignment is not None or experimental_spmd_xla_partitioning:
+            raise InvalidArgumentError(
+                "experimental_device_assignment and experimental_spmd_xla_partitioning place replicas otherwise than one on each core, "
+                "which is not simulated. Leave them out."
+            )
         self.cluster_resolver = resolver
+        if resolver.cluster is not None and numerics not in ("deferred", resolver.cluster.numerics):
+            raise InvalidArgumentError(
+                f"numerics={numerics!r}, but the resolver's slice is in use already, with numerics={resolver.cluster.numerics!r}. Make "
+                "a new TPUClusterResolver, or leave it out."
+            )
         if resolver.cluster is None:
             network = presets.tpu_v4_slice.as_torus(resolver.shape).within_host(WITHIN_CHIP)
             hardware = {"worker": presets.tpu_v4_core, "chief": presets.server_cpu}

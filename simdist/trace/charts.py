@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from simdist.extras import needs
 from simdist.trace.event_log import EventLog
 from simdist.trace.staleness import stale_updates
 from simdist.trace.styles import SPAN_STYLES
@@ -102,7 +103,8 @@ def queue(trace: EventLog, ax: Any = None) -> Any:
 
 
 def _new_axes() -> Any:
-    from matplotlib.figure import Figure
+    with needs("A chart of a trace", "lab"):
+        from matplotlib.figure import Figure
 
     return Figure(figsize=(7.0, 3.2), layout="constrained").add_subplot()
 

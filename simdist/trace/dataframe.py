@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from simdist.extras import needs
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import NO_FACTS
 
@@ -27,7 +28,7 @@ def to_dataframe(trace: EventLog) -> Any:
         seconds) and facts (dicts).
 
     Raises:
-        ImportError: if pandas is not installed.
+        ModuleNotFoundError: pandas is not installed.
 
     Example:
         >>> from simdist.trace import Trace
@@ -36,10 +37,8 @@ def to_dataframe(trace: EventLog) -> Any:
         >>> to_dataframe(trace)[["lane", "duration_s"]].values.tolist()
         [['worker:0', 0.5]]
     """
-    try:
+    with needs("Trace.to_dataframe()", "lab"):
         pandas: Any = importlib.import_module("pandas")
-    except ImportError as error:
-        raise ImportError("Trace.to_dataframe() needs pandas: pip install pandas, or use Trace.spans.") from error
     columns = trace.spans.columns()
     texts = np.array(trace.names.texts, dtype=object)
     words = {key: texts[columns[key]] for key in ("lane", "category", "name")}

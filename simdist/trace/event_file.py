@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from simdist.trace.atomic_file import replacing
+
 __all__ = ["Scalar", "crc32c", "write_event_file"]
 
 VERSION = "brain.Event:2"
@@ -46,6 +48,9 @@ def write_event_file(path: Path, scalars: Iterable[Scalar]) -> None:
         path: the file, which TensorBoard finds if its name contains "tfevents"; an old one is replaced.
         scalars: in the order in which they are to be written.
 
+    Raises:
+        ResourceExhaustedError: the disk is full; an old file stays whole.
+
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -55,7 +60,7 @@ def write_event_file(path: Path, scalars: Iterable[Scalar]) -> None:
         b'brain.Event:2'
     """
     header = _double(WALL_TIME, 0.0) + _bytes(FILE_VERSION, VERSION.encode())
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write(_record(header))
         file.writelines(_record(_event(scalar)) for scalar in scalars)
 

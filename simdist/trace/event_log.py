@@ -4,7 +4,8 @@ Everything that people see (timelines, summaries, Perfetto files, recovery views
 this log, and nothing else. This file records; the views stand on it, and `Trace` (trace.py) is the log with its views
 as methods.
 
-Invariants: recording never looks at what was recorded, reads no clock and costs well under a microsecond.
+Invariants: recording never looks at what was recorded, reads no clock and costs well under a microsecond. A log can be
+pickled and copied, away from its cluster.
 
 Taught in lesson 00.
 """
@@ -12,6 +13,7 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from simdist.trace.columns import FULL, CounterLog, InstantLog, SpanLog
@@ -123,6 +125,13 @@ class EventLog:
         ends_s = self.spans.end
         last_span_s = float(ends_s.max()) if len(ends_s) else 0.0
         return max(last_span_s, self.instants[-1].time_s if len(self.instants) else 0.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain data, for pickle and copy: instead of the gauges, what they show now."""
+        self.spans.fold()
+        self.counters.fold()
+        readings = [partial(dict, gauge()) for gauge in self.gauges]
+        return {**self.__dict__, "gauges": readings}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.spans)} spans, {len(self.instants)} instants, {self.end_s():.6f} virtual seconds)"

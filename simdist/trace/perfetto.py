@@ -19,10 +19,9 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
-from simdist.errors import InvalidArgumentError
+from simdist.trace.atomic_file import replacing
 from simdist.trace.event_log import EventLog
 from simdist.trace.facts import plain
 from simdist.trace.flows import recovery_flows, update_flows
@@ -42,9 +41,11 @@ def to_perfetto(trace: EventLog, path: str | os.PathLike[str]) -> None:
 
     Raises:
         InvalidArgumentError: if `path` is a directory, or a fact cannot be written.
+        ResourceExhaustedError: the disk is full; an old file stays whole.
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
@@ -53,24 +54,8 @@ def to_perfetto(trace: EventLog, path: str | os.PathLike[str]) -> None:
         ...     sorted(json.loads(Path(directory, "trace.json").read_text()))
         ['displayTimeUnit', 'traceEvents']
     """
-    target = _checked_target(Path(path))
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(events(trace)))
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _checked_target(target: Path) -> Path:
-    if target.is_dir():
-        raise InvalidArgumentError(f"path must name a file, such as {str(target / 'trace.json')!r}; it is a directory.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InvalidArgumentError(f"path {str(target)!r} lies below a file: give a path below a directory.") from error
-    return target
+    with replacing(path) as file:
+        file.writelines(line.encode() for line in _lines(events(trace)))
 
 
 def events(trace: EventLog) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from simdist.extras import needs
 from simdist.trace.boxes import Boxes, boxes_by_category
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import Instant
@@ -83,7 +84,8 @@ def timeline(trace: EventLog, ax: Any = None) -> Any:
 
 
 def _new_axes(lanes: int) -> Any:
-    from matplotlib.figure import Figure
+    with needs("A picture of a trace", "lab"):
+        from matplotlib.figure import Figure
 
     height_inch = 1.25 + min(max(lanes, 1) * 0.42, 12.0)
     return Figure(figsize=(10.0, height_inch), layout="constrained").add_subplot()

@@ -46,6 +46,7 @@ def to_tensorboard(trace: EventLog, directory: str | os.PathLike[str], bins: int
 
     Raises:
         InvalidArgumentError: `bins` is less than 1, or `directory` is or lies below a file.
+        ResourceExhaustedError: the disk is full; an old file stays whole.
 
     Example:
         >>> import tempfile

@@ -10,68 +10,144 @@ from __future__ import annotations
 from typing import Any, cast
 
 import keras
-from keras.src.models.functional import Functional
+from keras.src.models.functional import Functional as KerasFunctional
 from keras.src.models.model import functional_init_arguments
 
 from simdist.errors import FailedPreconditionError
 from simdist.strategies.context import get_strategy, has_strategy
-from simdist.training import fit as loops
+from simdist.training import evaluation, saving
+from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside
+from simdist.training.fit import fit
 from simdist.training.step import forget_steps
 
-__all__ = ["Model", "Sequential"]
+__all__ = ["Functional", "Model", "Sequential"]
 
 
 class _Distributed(keras.Model):
     """What our models have beyond Keras'."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = cast(Any, super().__new__(cls, *args, **kwargs))
-        object.__setattr__(instance, "simdist_strategy", get_strategy() if has_strategy() else None)
-        return instance
+        return _in_scope(super().__new__(cls, *args, **kwargs))
 
     def compile(self, *args: Any, **options: Any) -> None:
-        """As `keras.Model.compile`; steps that were traced for an earlier one are traced again."""
+        """As `keras.Model.compile`; steps that were traced for an earlier one are traced again.
+
+        Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
+        maximum) needs variables with another ``aggregation``. And replicas weigh their losses by rows, as fits a mean: a loss that
+        is a sum over the rows must say so, as a `keras.losses.Loss` with ``reduction="sum"``; of a function nobody can tell.
+
+        Raises:
+            InvalidArgumentError: under a strategy, run_eagerly or jit_compile=False, or steps_per_execution that is no number.
+        """
+        if self.simdist_strategy is not None:
+            require_compile_options(compile_arguments(args, options))
         super().compile(*args, **options)
         forget_steps(self)
 
-    def fit(self, x: Any = None, y: Any = None, **options: Any) -> Any:
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a saved model was; the optimizer's slots are made by the strategy when it trains."""
+        if type(self).compile is not _Distributed.compile:
+            super().compile_from_config(config)
+            return
+        self.compile(**cast(Any, keras.saving.deserialize_keras_object(config)))
+        if self.simdist_strategy is None and self.built and self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **options: Any) -> Any:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.
 
+        Losses are read at the end of each epoch, and callbacks get them there; hooks of training batches are refused. On a
+        cluster with numerics="off" the run has its times, and a history without losses.
+
         Args:
-            x: a `Dataset`, arrays (with `y`), or under parameter servers a `DatasetCreator`.
+            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator` (with steps_per_epoch).
             y: targets, where x is arrays.
-            options: those of Keras: batch_size, epochs, verbose, callbacks, validation_data, shuffle, sample_weight,
-                initial_epoch, steps_per_epoch, validation_steps, validation_freq.
+            args, options: those of Keras, in its order: batch_size, epochs, verbose, callbacks, validation_split, validation_data,
+                shuffle (default: arrays are shuffled), class_weight, sample_weight, initial_epoch, steps_per_epoch,
+                validation_steps, validation_batch_size, validation_freq. Datasets bring their own batches, order, targets and
+                weights, and are refused together with those.
 
         Returns:
             `keras.callbacks.History`.
 
         Raises:
-            InvalidArgumentError: steps_per_epoch is missing where the data has no end, or a loss is not finite.
+            InvalidArgumentError: options or callbacks that cannot be followed, no data, steps_per_epoch is missing where the data
+                has no end, or a loss is not finite.
+            TypeError: `x` is neither arrays nor a dataset (a generator, a loader), or an option that Keras does not know.
+            FailedPreconditionError: the model overrides train_step, or another method that is not called here.
             OutOfRangeError: the data ran out before the steps were done.
         """
-        if self.simdist_strategy is None:
-            return super().fit(x, y, **options)
+        if not self._is_distributed():
+            return super().fit(x, y, *args, **options)
         self._assert_compile_called("fit")
-        if type(self).train_step not in (_Distributed.train_step, Model.train_step, Sequential.train_step):
-            raise FailedPreconditionError(
-                f"{type(self).__name__} overrides train_step, which fit does not distribute yet. Write the step as a function under "
-                "@sd.function instead."
-            )
-        return loops.fit(self, x, y, **options)
+        return fit(self, x, y, *args, **options)
 
-    def evaluate(self, x: Any = None, y: Any = None, **options: Any) -> Any:
-        """Loss and metrics on data, as `keras.Model.evaluate` gives them; computed by the chief."""
-        if self.simdist_strategy is None:
-            return super().evaluate(x, y, **options)
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **options: Any) -> Any:
+        """Loss and metrics on data, as `keras.Model.evaluate` gives them; computed by the chief, with all hooks of callbacks.
+
+        Args:
+            x: as for `fit`. Of what was distributed the chief reads the plain dataset; a function of an `InputContext` makes it
+                a single pipeline, and needs `steps`.
+            y: targets, where x is arrays.
+            args, options: those of Keras, in its order: batch_size, verbose, sample_weight, steps, callbacks, return_dict.
+
+        Raises:
+            InvalidArgumentError: options or callbacks that cannot be followed, no data, or data without an end and no `steps`.
+            TypeError: `x` is neither arrays nor a dataset, or an option that Keras does not know.
+        """
+        if not self._is_distributed():
+            return super().evaluate(x, y, *args, **options)
         self._assert_compile_called("evaluate")
-        return loops.evaluate(self, x, y, **options)
+        return evaluation.evaluate(self, x, y, *args, **options)
 
-    def predict(self, x: Any, **options: Any) -> Any:
-        """Outputs for data, in its order; computed by the chief."""
+    def predict(self, x: Any, *args: Any, **options: Any) -> Any:
+        """Outputs for data, in its order; computed by the chief.
+
+        Args:
+            x: as for `evaluate`.
+            args, options: those of Keras, in its order: batch_size, verbose, steps, callbacks.
+
+        Raises:
+            InvalidArgumentError, TypeError: as for `evaluate`.
+        """
+        if not self._is_distributed():
+            return super().predict(x, *args, **options)
+        return evaluation.predict(self, x, *args, **options)
+
+    def train_on_batch(self, *args: Any, **options: Any) -> Any:
+        """As Keras', outside of strategies.
+
+        Raises:
+            FailedPreconditionError: under a strategy, where a step takes its batch from a dataset.
+        """
+        if not self._is_distributed():
+            return super().train_on_batch(*args, **options)
+        raise FailedPreconditionError(
+            "train_on_batch does not distribute a batch. Use fit with steps_per_epoch=1, or write the step as a function under "
+            "@sd.function, which takes batches from an iterator."
+        )
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """Loss and metrics of one batch, computed by the chief."""
+        if not self._is_distributed():
+            return super().test_on_batch(x, y, sample_weight, return_dict)
+        self._assert_compile_called("test_on_batch")
+        options: dict[str, Any] = {"sample_weight": sample_weight, "return_dict": return_dict}
+        return evaluation.evaluate(self, x, y, steps=1, verbose=0, **options)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Outputs for one batch, computed by the chief."""
+        return evaluation.predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
+
+    def _is_distributed(self) -> bool:
+        """Whether the model belongs to a strategy.
+
+        Raises:
+            FailedPreconditionError: only what it is made of does.
+        """
         if self.simdist_strategy is None:
-            return super().predict(x, **options)
-        return loops.predict(self, x, **options)
+            require_no_strategy_inside(self)
+        return self.simdist_strategy is not None
 
 
 class Model(_Distributed):
@@ -79,25 +155,41 @@ class Model(_Distributed):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and functional_init_arguments(args, kwargs):
-            return _Functional(*args, **kwargs)
+            return Functional(*args, **kwargs)
         return super().__new__(cls)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if functional_init_arguments(args, kwargs) and not isinstance(self, KerasFunctional):
+            _make_functional(type(self))
+        super().__init__(*args, **kwargs)
 
-class _Functional(Model, Functional):
-    """What `Model(inputs, outputs)` makes."""
+
+class Functional(Model, KerasFunctional):
+    """What ``Model(inputs, outputs)`` makes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = object.__new__(cls)
-        made = cast(Any, Functional.__new__(cls, *args, **kwargs))
-        object.__setattr__(made, "simdist_strategy", get_strategy() if has_strategy() else None)
-        del instance
-        return made
+        return _in_scope(KerasFunctional.__new__(cls, *args, **kwargs))
 
 
 class Sequential(_Distributed, keras.Sequential):
     """`keras.Sequential` that knows strategies."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = cast(Any, keras.Sequential.__new__(cls))
-        object.__setattr__(made, "simdist_strategy", get_strategy() if has_strategy() else None)
-        return made
+        return _in_scope(keras.Sequential.__new__(cls))
+
+
+def _in_scope(made: Any) -> Any:
+    """A new model, which belongs to the strategy in scope."""
+    object.__setattr__(made, "simdist_strategy", get_strategy() if has_strategy() else None)
+    return made
+
+
+def _make_functional(cls: Any) -> None:
+    """Put `Functional` in the place of `Model` among the bases of a class; other classes of models stay as they are."""
+    for base in cls.__bases__:
+        if base is not Model and issubclass(base, Model):
+            _make_functional(base)
+    cls.__bases__ = tuple(Functional if base is Model else base for base in cls.__bases__)
+
+
+saving.install(Model, Sequential, Functional)

@@ -96,8 +96,9 @@ def combined_read(tracer: Tracer, variable: Any, own: Any) -> Any:
 
 
 def _combined(tracer: Tracer, aggregation: VariableAggregation, value: Any, label: str) -> Any:
-    total = tracer.collective("all_reduce", [value], label=label)[0]
-    return total / tracer.num_replicas if aggregation is VariableAggregation.MEAN else total
+    averaged = aggregation is VariableAggregation.MEAN
+    total = tracer.collective("all_reduce", [value], label=label, averaged=averaged)[0]
+    return total / tracer.num_replicas if averaged else total
 
 
 def _shared(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:

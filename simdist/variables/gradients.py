@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError
 from simdist.program.tracing import active_tracer
 from simdist.variables.optimizer import as_variable
@@ -28,7 +29,11 @@ def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bo
 
     Raises:
         FailedPreconditionError: called outside a step.
+        TypeError: `fn` is no function, or `has_aux` neither True nor False.
     """
+    if not callable(fn):
+        raise TypeError(f"value_and_grad takes a function that returns a scalar; got {type(fn).__name__}.")
+    has_aux = flag(has_aux, "has_aux")
     handles = [as_variable(variable) for variable in variables]
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:

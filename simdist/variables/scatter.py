@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.narrowing import canonical
 from simdist.program.tracing import active_tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 
@@ -97,7 +98,7 @@ class Scatter:
             )
 
     def _operand(self, values: Any) -> Any:
-        return jnp.asarray(values, self.dtype)
+        return canonical(values, self.name, self.dtype)
 
     def _rows(self, indices: Any) -> Any:
         if not self.shape:

@@ -48,9 +48,6 @@ class ShardedVariable(Variable):
         """The shards in the order of their rows."""
         return [Shard(self, number) for number in range(len(self.placement.cells))]
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
     @classmethod
     def of(cls, variable: Any) -> None:
         """Make a variable that was split one of this class."""

@@ -14,12 +14,13 @@ from typing import Any
 
 import jax
 import jax.core
+import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.operations import VariableHandle
+from simdist.program.narrowing import canonical
 from simdist.program.tracing import active_tracer
-from simdist.program.values import snapshot
 from simdist.variables.aggregation import (
     VariableAggregation,
     VariableSynchronization,
@@ -28,6 +29,7 @@ from simdist.variables.aggregation import (
     replica_write,
     synchronization_of,
 )
+from simdist.variables.arithmetic import Arithmetic
 from simdist.variables.scatter import Scatter
 from simdist.variables.state import Cell, PlacementRecord
 
@@ -73,20 +75,21 @@ class Placement:
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
-class Variable(Scatter, VariableHandle):
+class Variable(Scatter, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:
         initial_value: array of any shape, or a function without arguments that returns one.
         name: for people; default "Variable".
-        trainable: whether optimizers should change it; default True.
+        trainable: whether optimizers should change it; default True, and False with ON_READ.
         synchronization: when copies are brought together; AUTO is ON_WRITE.
         aggregation: how replicas' values become one; default NONE.
         dtype: default: that of the value, floats as float32 and integers as int32.
 
     Raises:
-        InvalidArgumentError: no initial value or one that only a step knows, MEAN for integers, or an unknown synchronization or
-            aggregation.
+        InvalidArgumentError: no initial value or one that only a step knows, numbers that the dtype cannot hold, MEAN for integers,
+            a trainable variable with ON_READ, or an unknown synchronization or aggregation.
+        TypeError: the name is no text, or `trainable` neither True nor False.
 
     Example:
         >>> import simdist as sd
@@ -99,7 +102,7 @@ class Variable(Scatter, VariableHandle):
     def __init__(
         self,
         initial_value: Any = None,
-        name: str = "Variable",
+        name: str | None = "Variable",
         trainable: bool | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -107,15 +110,19 @@ class Variable(Scatter, VariableHandle):
     ) -> None:
         if initial_value is None:
             raise InvalidArgumentError(f"The variable {name!r} has no initial_value. Pass an array, or a function that returns one.")
-        synchronization = synchronization_of(synchronization)
-        aggregation = aggregation_of(aggregation)
-        self.name = name
-        self.synchronization = synchronization
-        self.aggregation = aggregation
-        self.trainable = bool(trainable) if trainable is not None else synchronization is not VariableSynchronization.ON_READ
-        value = _first_value(name, initial_value, dtype)
-        if aggregation is VariableAggregation.MEAN and np.issubdtype(value.dtype, np.integer):
-            raise InvalidArgumentError(f"The variable {name!r} has an integer dtype ({value.dtype}); MEAN needs a floating one.")
+        self.name = _name_of(name)
+        self.synchronization = synchronization_of(synchronization)
+        self.aggregation = aggregation_of(aggregation)
+        own = self.synchronization is VariableSynchronization.ON_READ
+        self.trainable = not own if trainable is None else flag(trainable, "trainable")
+        if own and self.trainable:
+            raise InvalidArgumentError(
+                f"The variable {self.name!r} is trainable, and synchronization ON_READ gives each replica a value of its own, which no "
+                "optimizer could keep equal. Use trainable=False, or another synchronization."
+            )
+        value = _first_value(self.name, initial_value, dtype)
+        if self.aggregation is VariableAggregation.MEAN and not jnp.issubdtype(value.dtype, jnp.inexact):
+            raise InvalidArgumentError(f"The variable {self.name!r} has the dtype {value.dtype}; MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
         creator()(self, value)
 
@@ -140,7 +147,11 @@ class Variable(Scatter, VariableHandle):
         return np.asarray(self.placement.store.look(self))
 
     def assign(self, value: Any) -> None:
-        """Replace the value. In a step this is an operation of the program."""
+        """Replace the value. In a step this is an operation of the program.
+
+        Raises:
+            InvalidArgumentError: another shape, or numbers that the variable's dtype cannot hold.
+        """
         self._update("assign", value)
 
     def assign_add(self, delta: Any) -> None:
@@ -149,21 +160,17 @@ class Variable(Scatter, VariableHandle):
 
     def assign_sub(self, delta: Any) -> None:
         """Subtract from the value, where it lives."""
-        import jax.numpy as jnp
-
-        self._update("add", jnp.negative(jnp.asarray(delta, self.dtype)))
+        self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 
     def _update(self, rule: str, operand: Any) -> None:
-        import jax.numpy as jnp
-
         self._require_sensible(rule, operand)
-        operand = jnp.asarray(snapshot(getattr(operand, "value", operand)), self.dtype)
-        if rule == "add":
-            operand = jnp.broadcast_to(operand, self.shape)
-        if tuple(operand.shape) != self.shape:
+        operand = canonical(operand, self.name, self.dtype)
+        if tuple(operand.shape) != self.shape and not (rule == "add" and _broadcasts(operand.shape, self.shape)):
             raise InvalidArgumentError(
-                f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be assigned to it."
+                f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be "
+                f"{'assigned' if rule == 'assign' else 'added'} to it."
             )
+        operand = jnp.broadcast_to(operand, self.shape)
         tracer = active_tracer()
         if tracer is not None:
             tracer.update(rule, [self], [operand])
@@ -209,42 +216,18 @@ class Variable(Scatter, VariableHandle):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.asarray(self.numpy(), dtype)
 
-    def __float__(self) -> float:
-        return float(self.numpy())
-
-    def __add__(self, other: Any) -> Any:
-        return self.value + other
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self.value - other
-
-    def __rsub__(self, other: Any) -> Any:
-        return other - self.value
-
-    def __mul__(self, other: Any) -> Any:
-        return self.value * other
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.value / other
-
-    def __matmul__(self, other: Any) -> Any:
-        return self.value @ other
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return other @ self.value
-
-    def __neg__(self) -> Any:
-        return -self.value
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.value[index]
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, on={self.device!r})"
+
+
+def _name_of(name: Any) -> str:
+    if not isinstance(name, (str, type(None))):
+        raise TypeError(f"the name of a variable is {name!r}; expected text")
+    return "Variable" if name is None else name
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(own in (1, whole) for own, whole in zip(shape[::-1], to[::-1], strict=False))
 
 
 def _first_value(name: str, given: Any, dtype: Any) -> Any:
@@ -256,19 +239,7 @@ def _first_value(name: str, given: Any, dtype: Any) -> Any:
                 f"The initial_value of {name!r} was computed in a step, where it has no number yet. Give a function that computes it, "
                 f"sd.Variable(lambda: ...), or make the variable outside of the step."
             )
-        return canonical(value, dtype)
-
-
-def canonical(value: Any, dtype: Any = None) -> Any:
-    """A JAX array with a dtype that JAX keeps: 64-bit numbers become 32-bit ones unless x64 is on."""
-    import jax.numpy as jnp
-
-    value = snapshot(getattr(value, "value", value))
-    if dtype is None and not isinstance(value, jax.Array):
-        value = np.asarray(value)
-        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
-        value = value.astype(dtype)
-    return jnp.asarray(value, dtype)
+        return canonical(value, name, dtype)
 
 
 Creator = Callable[[Variable, Any], None]

@@ -108,3 +108,22 @@ def test_reading_does_not_change_the_variable(set_config: SetConfig) -> None:
     before = os.environ["TF_CONFIG"]
     read_tf_config()
     assert os.environ["TF_CONFIG"] == before
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": ' + "9" * 5_001 + "}}", "thousands of digits"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "' + "9" * 5_001 + '"}}', "'index' must be a whole number"),
+        ('{"cluster": {"worker": {"' + "9" * 5_001 + '": "a:1"}}}', "must be a whole number"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ('{"task": ' + "[" * 900 + "]" * 900 + "}", "'task' must be an object"),
+        ('{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}', "'worker' stands twice"),
+        ('{"cluster": {}, "cluster": {"worker": ["b:1"]}}', "'cluster' stands twice"),
+    ],
+    ids=["digits", "digits as text", "digits of a key", "deep", "deep inside", "job twice", "key twice"],
+)
+def test_hostile_value_is_refused_with_a_right_one(text: str, found: str, set_config: SetConfig) -> None:
+    set_config(text)
+    with pytest.raises(InvalidArgumentError, match=f"{found}.*A right value is"):
+        read_tf_config()

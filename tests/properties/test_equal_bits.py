@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -29,6 +30,7 @@ print(cluster.trace.digest(), model.get_weights()[0].tobytes().hex())
 """
 
 
+@functools.cache  # the tests share their runs
 def run_program(seed: int, hash_seed: str) -> str:
     env = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(seed)], env=env, capture_output=True, text=True, check=True)
@@ -51,6 +53,7 @@ def noisy() -> list[object]:
     return [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
 
 
+@functools.cache  # the run that others are compared with is the same for many tests
 def train(numerics: str, layers: Any, optimizer: Any, look: bool = False) -> tuple[str, list[float], bytes]:
     """Train through a crash; return digest, losses and weights."""
     with sd.Cluster({"worker": 3, "ps": 2}, seed=5, numerics=numerics) as cluster:
@@ -112,13 +115,26 @@ def train_mirrored(numerics: str, layers: Any, optimizer: Any) -> tuple[list[flo
         return results["all"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("layers", [linear, mlp, convolution, embedding, noisy])
-def test_every_model_and_optimizer_has_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
+MODELS = [linear, mlp, convolution, embedding, noisy]
+
+
+def check_replay(layers: Any, optimizer: str) -> None:
     make = OPTIMIZERS[optimizer]
     assert train("replay", layers, make) == train("eager", layers, make)
     assert train_mirrored("replay", layers, make) == train_mirrored("eager", layers, make)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layers", "optimizer"), list(zip(MODELS, OPTIMIZERS, strict=True)))
+def test_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
+    check_replay(layers, optimizer)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("layers", MODELS)
+def test_every_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
+    check_replay(layers, optimizer)
 
 
 @pytest.mark.parametrize(("layers", "optimizer"), [(linear, "sgd"), (mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
@@ -130,6 +146,7 @@ def test_waves_give_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> 
     np.testing.assert_allclose(np.frombuffer(weights, np.float32), np.frombuffer(expected_weights, np.float32), rtol=1e-4, atol=1e-6)
 
 
+@functools.cache
 def train_optax(numerics: str) -> bytes:
     with sd.Cluster({"worker": 3, "ps": 2}, seed=5, numerics=numerics) as cluster:
         strategy = sd.ParameterServerStrategy(cluster)

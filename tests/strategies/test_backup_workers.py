@@ -37,7 +37,8 @@ def harmonic(n: int) -> float:
 def test_waiting_for_96_of_100_takes_the_difference_of_harmonic_numbers() -> None:
     expected = harmonic(100) - harmonic(4)
     assert expected == pytest.approx(3.104, abs=5e-4)
-    assert mean_step_s(100, 4, 800, 1) == pytest.approx(expected, rel=0.01)
+    # The standard error of 200 steps is 1 %; waiting for one worker less or more would be 6 or 8 % off.
+    assert mean_step_s(100, 4, 200, 1) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.exhaustive
@@ -84,3 +85,38 @@ def sd_sgd() -> Any:
 def test_some_replicas_have_to_be_waited_for(backups: int) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match="backup_workers"):
         sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), backup_workers=backups)
+
+
+@pytest.mark.parametrize("backups", [True, 1.0, float("nan"), "1"])
+def test_number_of_backup_workers_is_a_whole_number(backups: Any) -> None:
+    with pytest.raises(TypeError, match="backup_workers"):
+        sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}), backup_workers=backups)
+
+
+def test_averages_of_variables_need_all_replicas() -> None:
+    # An average of some that is divided by the number of all would make every variable smaller.
+    with pytest.raises(sd.errors.InvalidArgumentError, match="sync_every"):
+        sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}), backup_workers=1, sync_every=2)
+
+
+def test_mean_without_the_slowest_is_the_mean_of_those_who_came() -> None:
+    cluster = sd.Cluster({"worker": 4}, network=NOTHING)
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, backup_workers=1)
+    with strategy.scope():
+        v = sd.Variable(0.0, aggregation=sd.VariableAggregation.MEAN)
+    cluster.faults.slow("worker:2", 10.0, at=0.0)
+
+    @sd.function(seconds=1.0)
+    def step(value: Any) -> Any:
+        def replica(value: Any) -> Any:
+            value = value * 1.0  # takes the second, or ten
+            v.assign(value)
+            return sd.get_replica_context().all_reduce("mean", value), 2.0 * value
+
+        means, doubled = strategy.run(replica, args=(value,))
+        return means, strategy.reduce("mean", doubled, None)
+
+    values = sd.PerReplica([np.float32(1.0), np.float32(2.0), np.float32(100.0), np.float32(3.0)])
+    strategy.cluster.runtime.clock.sleep(1e-9)
+    in_replicas, across = step(values)
+    assert [float(found) for found in (strategy.local_results(in_replicas)[0], across, v)] == [2.0, 4.0, 2.0]

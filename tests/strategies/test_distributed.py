@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.errors import InvalidArgumentError
 
 
 def rows(strategy: Any, element: Any) -> list[int]:
@@ -47,13 +48,17 @@ def test_looking_ahead_for_a_step_does_not_move_the_position() -> None:
     assert iterator.state_dict() == before
 
 
-def test_b118_the_end_is_stop_iteration_or_none_and_in_a_step_out_of_range() -> None:
+def test_b118_the_end_is_stop_iteration_or_an_empty_optional_and_in_a_step_out_of_range() -> None:
     strategy = sd.MirroredStrategy(2)
     dataset = strategy.distribute_dataset(sd.Dataset.range(6).batch(4))
     iterator = iter(dataset)
-    assert parts(strategy, iterator.get_next_as_optional()) == [[0, 1], [2, 3]]
+    optional = iterator.get_next_as_optional()
+    assert optional.has_value() and parts(strategy, optional.get_value()) == [[0, 1], [2, 3]]
     assert parts(strategy, iterator.get_next()) == [[4], [5]]
-    assert iterator.get_next_as_optional() is None
+    optional = iterator.get_next_as_optional()
+    assert not optional.has_value()
+    with pytest.raises(InvalidArgumentError, match="has_value"):
+        optional.get_value()
     with pytest.raises(StopIteration):
         next(iterator)
     step = sd.function(lambda iterator: strategy.reduce("sum", strategy.run(lambda x: x.sum(), args=(next(iterator),)), axis=None))
@@ -61,6 +66,12 @@ def test_b118_the_end_is_stop_iteration_or_none_and_in_a_step_out_of_range() -> 
     assert [int(step(iterator)), int(step(iterator))] == [6, 9]
     with pytest.raises(sd.errors.OutOfRangeError, match="run out"):
         step(iterator)
+
+
+def test_optional_in_a_step_says_to_ask_outside() -> None:
+    step = sd.function(lambda iterator: iterator.get_next_as_optional().get_value())
+    with pytest.raises(InvalidArgumentError, match="Ask outside"):
+        step(iter(sd.Dataset.range(6).batch(4)))
 
 
 def test_any_iterable_of_batches_will_do() -> None:

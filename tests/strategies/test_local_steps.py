@@ -76,3 +76,9 @@ def test_between_meetings_the_replicas_differ_and_a_read_gives_their_mean(build:
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=message):
         sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), **options)
+
+
+@pytest.mark.parametrize("every", [float("nan"), True, 1.5, "2"])
+def test_number_of_local_steps_is_a_whole_number(every: Any) -> None:
+    with pytest.raises(TypeError, match="sync_every"):
+        sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=every)

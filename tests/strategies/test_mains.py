@@ -250,3 +250,18 @@ def test_backup_workers_and_going_on_need_one_program_for_all() -> None:
     for options in ({"backup_workers": 1}, {"on_failure": "continue"}):
         with pytest.raises(sd.errors.InvalidArgumentError, match="one program"):
             launch(lambda options=options: sd.MultiWorkerMirroredStrategy(**options))
+
+
+def test_gather_of_different_lengths_in_a_step_says_where_it_works() -> None:
+    def main(gather: Callable[[Any, Any], Any]) -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        value = jnp.arange(1.0 + strategy.worker_index)
+        return np.asarray(gather(strategy, value)).tolist()
+
+    def in_a_step(strategy: Any, value: Any) -> Any:
+        return strategy.run(lambda x: sd.get_replica_context().all_gather(x, axis=0), args=(value,))
+
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"use strategy\.gather, which joins different lengths"):
+        launch(lambda: main(in_a_step))
+    run = launch(lambda: main(lambda strategy, value: strategy.gather(strategy.run(lambda x: x, args=(value,)), axis=0)))
+    assert run.results["worker:0"] == run.results["worker:1"] == [0.0, 0.0, 1.0]

@@ -33,5 +33,5 @@ def test_empty_trace_gives_an_empty_table() -> None:
 
 def test_missing_pandas_says_how_to_get_it(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
+    with pytest.raises(ImportError, match=r"needs the package pandas: pip install 'simdist\[lab\]'"):
         trace.to_dataframe()

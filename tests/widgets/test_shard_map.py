@@ -52,6 +52,36 @@ def test_picture_has_a_bar_per_shard_and_the_bytes_of_each_task() -> None:
     assert {"100 B", "32 B"} <= {text.get_text() for text in ax.texts}
 
 
+UNEVEN = [
+    record("chief:0", 4, variable="count", kind="metric"),
+    *(record("ps:0", 100, variable=f"slot{number}", kind="slot") for number in range(9)),
+    record("ps:0", 24_000),
+    record("ps:1", 31_500),
+]
+
+
+def test_areas_of_the_picture_are_bytes_however_many_shards_a_task_has() -> None:
+    ax = sw.ShardMap(UNEVEN).picture().axes[0]
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.62] * len(UNEVEN))
+    rows: dict[float, float] = {}
+    for bar in ax.patches:
+        rows[bar.get_y()] = rows.get(bar.get_y(), 0) + bar.get_width()
+    assert list(rows.values()) == [4, 24_900, 31_500]
+
+
+def test_chief_without_parameters_is_no_part_of_the_balance() -> None:
+    shards = sw.ShardMap(UNEVEN)
+    assert shards.header["balanced"] == ["ps:0", "ps:1"]
+    assert shards.picture().axes[0].get_title("left") == "the fullest task holds 1.12 times the mean (the chief apart)"
+
+
+def test_chief_that_holds_parameters_and_a_chief_alone_count() -> None:
+    assert sw.ShardMap([*UNEVEN, record("chief:0", 8)]).header["balanced"] == ["chief:0", "ps:0", "ps:1"]
+    alone = sw.ShardMap(UNEVEN[:1])
+    assert alone.header["balanced"] == ["chief:0"]
+    assert alone.picture().axes[0].get_title("left") == ""
+
+
 def test_mime_bundle_has_text_and_picture() -> None:
     data, _ = sw.ShardMap(RECORDS)._repr_mimebundle_()
     assert data["text/plain"] == repr(sw.ShardMap(RECORDS))

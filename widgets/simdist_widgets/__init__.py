@@ -4,9 +4,12 @@ A widget is a view of data that the engine recorded; it never changes the run. E
 live in Jupyter, as a static picture where no widget can run, and as a self-contained page (`export_html`).
 """
 
-from simdist_widgets.collective_stepper import CollectiveStepper
-from simdist_widgets.host_page import export_page
-from simdist_widgets.shard_map import PlacementRecord, ShardMap
-from simdist_widgets.timeline import Timeline
+from simdist.extras import needs
+
+with needs("simdist_widgets", "lab"):
+    from simdist_widgets.collective_stepper import CollectiveStepper
+    from simdist_widgets.host_page import export_page
+    from simdist_widgets.shard_map import PlacementRecord, ShardMap
+    from simdist_widgets.timeline import Timeline
 
 __all__ = ["CollectiveStepper", "PlacementRecord", "ShardMap", "Timeline", "export_page"]

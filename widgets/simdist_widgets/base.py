@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import anywidget
 
+from simdist.extras import needs
 from simdist_widgets.host_page import export_page
 
 STATIC = Path(__file__).parent / "static"
@@ -34,7 +35,8 @@ class BaseWidget(anywidget.AnyWidget):
 
     def png(self) -> bytes:
         """The static picture as a PNG file's bytes."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        with needs("The static picture of a widget", "lab"):
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         target = io.BytesIO()
         FigureCanvasAgg(self.picture()).print_png(target, metadata={"Software": None})
@@ -52,7 +54,7 @@ class BaseWidget(anywidget.AnyWidget):
         """Writes a page with this widget that opens anywhere, without a server and without a network.
 
         Args:
-            path: the file to write; its folder must exist.
+            path: the file to write; folders that are missing are made, an old file is replaced.
             title: the page's heading (default: what the widget is).
 
         Returns:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simdist.collectives.base import Schedule
+from simdist.extras import needs
 from simdist.hardware.memory import readable
 from simdist_widgets import collective_states as states
 
@@ -39,7 +40,8 @@ def collective_figure(schedule: Schedule, header: Mapping[str, Any], step: int, 
         >>> collective_figure(schedule(2), header, 1, None).axes[0].get_title(loc="left")
         'Ring all-reduce, step 1 of 2'
     """
-    from matplotlib.figure import Figure
+    with needs("The picture of a collective", "lab"):
+        from matplotlib.figure import Figure
 
     ranks, chunks = schedule.num_ranks, schedule.num_chunks
     figure = Figure(figsize=(min(max(2.0 + 1.15 * chunks, 5.0), 12.0), 1.5 + min(0.52 * ranks, 9.0)), layout="constrained")

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from simdist.trace.atomic_file import replacing
+
 STATIC = Path(__file__).parent / "static"
 
 PAGE_STYLE = """
@@ -42,7 +44,7 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
     """Writes one page with headings, texts, tables of facts and live widgets.
 
     Args:
-        path: the file to write; its folder must exist.
+        path: the file to write; folders that are missing are made, an old file is replaced.
         title: the page's title and first heading.
         sections: pairs of a heading ("" for none) and what stands under it: a widget; a str, shown as text, with an
             empty line between paragraphs; a dict, shown as a table (a dict of dicts as a table with columns); or
@@ -53,6 +55,7 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
 
     Raises:
         TypeError: a section holds something else.
+        ResourceExhaustedError: the disk is full; an old file stays whole.
 
     Example:
         >>> import tempfile
@@ -67,7 +70,8 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
         if heading:
             blocks.append(f"<h2>{html.escape(heading)}</h2>")
         blocks.append(_block(content, f"simdist-state-{number}"))
-    path.write_text(_page(title, "\n".join(blocks)), encoding="utf-8")
+    with replacing(path) as file:
+        file.write(_page(title, "\n".join(blocks)).encode())
     return path
 
 

@@ -1,9 +1,14 @@
-"""The static picture of a shard map: one stacked bar of bytes per task, its shards in their order, the total beside it."""
+"""The static picture of a shard map: one stacked bar of bytes per task, its shards in their order, the total beside it.
+
+All bars have one height and one scale, so areas are bytes; above them stands how even the tasks are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from simdist.extras import needs
 
 # Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the stack.
 KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
@@ -11,26 +16,29 @@ ROOM_PER_CHARACTER = 0.0085  # of the longest bar
 LEAST_CHARACTERS = 7
 
 
-def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]]) -> Any:
+def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> Any:
     """Draws the bytes of every task as one bar, cut into shards.
 
     Args:
         tasks: the tasks, top to bottom.
         shards: dicts with the fields of a placement record, in the order in which they are stacked.
+        balanced: the tasks between which the variables are meant to be shared.
 
     Returns:
         A matplotlib ``Figure``.
 
     Example:
         >>> shard = {"task": "ps:0", "variable": "w", "kind": "parameter", "size_bytes": 32, "num_shards": 1}
-        >>> shard_figure(["ps:0"], [shard]).axes[0].get_xlabel()
+        >>> shard_figure(["ps:0"], [shard], ["ps:0"]).axes[0].get_xlabel()
         'bytes'
     """
-    from matplotlib.figure import Figure
+    with needs("The picture of a shard map", "lab"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.0, 1.0 + 0.55 * min(max(len(tasks), 1), 20)), layout="constrained")
     ax = figure.add_subplot()
-    greatest = max((sum(s["size_bytes"] for s in shards if s["task"] == task) for task in tasks), default=1) or 1
+    bytes_of = {task: sum(shard["size_bytes"] for shard in shards if shard["task"] == task) for task in tasks}
+    greatest = max(bytes_of.values(), default=1) or 1
     for row, task in enumerate(tasks):
         _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest)
     ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55), xlabel="bytes")
@@ -38,8 +46,19 @@ def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]]) -> A
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_title(_balance(bytes_of, balanced), loc="left", fontsize=9)
     _draw_legend(ax, {str(shard["kind"]) for shard in shards})
     return figure
+
+
+def _balance(bytes_of: Mapping[str, int], balanced: Sequence[str]) -> str:
+    """How even the tasks are: 1.00 times the mean is perfect; nothing where there is nothing to compare."""
+    total = sum(bytes_of[task] for task in balanced)
+    if len(balanced) < 2 or not total:
+        return ""
+    apart = " (the chief apart)" if len(balanced) < len(bytes_of) else ""
+    imbalance = max(bytes_of[task] for task in balanced) * len(balanced) / total
+    return f"the fullest task holds {imbalance:.2f} times the mean{apart}"
 
 
 def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int) -> None:

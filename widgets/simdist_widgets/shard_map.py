@@ -1,14 +1,15 @@
 """Where every shard of every variable lives, as one column of blocks per task.
 
-A block's height is its bytes, on one scale for all tasks, so that the balance is seen at a glance; pointing at a
-block shows its facts and picks out the other shards of the same variable. The widget is a snapshot.
+A block's height is its bytes, always, on one scale for all tasks, so that the balance is seen at a glance; pointing at
+a block shows its facts and picks out the other shards of the same variable. What is said about the balance leaves out a
+chief that holds no parameters: its counts and metrics lie there on purpose. The widget is a snapshot.
 
 Taught in lesson 00.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import traitlets
@@ -77,11 +78,11 @@ class ShardMap(BaseWidget):
         tasks = sorted({shard["task"] for shard in shards}, key=_task_order)
         used = sorted({shard["kind"] for shard in shards}, key=_kind_order)
         kinds = [{"name": kind, "color": KIND_COLORS.get(kind, KIND_COLORS["other"])} for kind in used]
-        super().__init__(header={"tasks": tasks, "kinds": kinds, "shards": shards})
+        super().__init__(header={"tasks": tasks, "balanced": _balanced(tasks, shards), "kinds": kinds, "shards": shards})
 
     def picture(self) -> Any:
         """The map as a matplotlib ``Figure``."""
-        return shard_figure(self.header["tasks"], self.header["shards"])
+        return shard_figure(self.header["tasks"], self.header["shards"], self.header["balanced"])
 
     def __repr__(self) -> str:
         shards = self.header["shards"]
@@ -115,6 +116,13 @@ def _as_dict(record: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {name: str(getattr(record, name)) for name in texts}
     fields |= {name: int(getattr(record, name)) for name in numbers}
     return fields | {"shape": [int(size) for size in record.shape]}
+
+
+def _balanced(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The tasks between which variables are shared: all but a chief without parameters; all where there is no other."""
+    with_parameters = {shard["task"] for shard in shards if shard["kind"] == "parameter"}
+    chosen = [task for task in tasks if task in with_parameters or task.partition(":")[0] != "chief"]
+    return chosen or list(tasks)
 
 
 def _kind_order(kind: str) -> tuple[int, str]:

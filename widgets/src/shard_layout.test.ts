@@ -1,42 +1,59 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { GAP, HEIGHT, imbalance, layOut, LEAST, MOST_BLOCKS, type Shard } from "./shard_layout.ts";
-import { facts, label, rows, sameVariable, shortenFront } from "./shard_text.ts";
+import { HEIGHT, imbalance, layOut, MOST_BLOCKS, SEEN, type Shard } from "./shard_layout.ts";
+import { facts, label, note, rows, sameVariable, shortenFront } from "./shard_text.ts";
 
 function shard(task: string, size_bytes: number, changes: Partial<Shard> = {}): Shard {
   const whole = { variable: "dense/kernel", shape: [64, 4], dtype: "float32", shard: 0, num_shards: 1 };
   return { ...whole, row_start: 0, row_stop: 64, kind: "parameter", task, size_bytes, ...changes };
 }
 
-test("heights are bytes on one scale for all tasks", () => {
-  const [full, half] = layOut(["ps:0", "ps:1"], [shard("ps:0", 1000), shard("ps:1", 500)]);
-  assert.equal(full.blocks[0].height, HEIGHT - GAP);
-  assert.equal(half.blocks[0].height, HEIGHT / 2 - GAP);
-  assert.deepEqual([full.share, half.share].map((share) => share.toFixed(3)), ["0.667", "0.333"]);
+test("heights are bytes on one scale for all tasks, whatever has room in them", () => {
+  const sizes: Record<string, number[]> = { "chief:0": [1, 1], "ps:0": [24_000, 400, 400, 100], "ps:1": [31_500] };
+  const shards = Object.entries(sizes).flatMap(([task, own]) => own.map((bytes, i) => shard(task, bytes, { variable: `v${i}` })));
+  const columns = layOut(Object.keys(sizes), ["ps:0", "ps:1"], shards);
+  for (const column of columns) {
+    assert.ok(Math.abs(column.height - (HEIGHT * column.bytes) / 31_500) < 1e-9);
+    for (const block of column.blocks) {
+      const bytes = block.shards.reduce((sum, { size_bytes }) => sum + size_bytes, 0);
+      assert.ok(Math.abs(block.height - (HEIGHT * bytes) / 31_500) < 1e-9);
+    }
+  }
+  assert.deepEqual(columns.map((column) => column.share?.toFixed(3)), [undefined, "0.441", "0.559"]);
 });
 
-test("blocks do not overlap, and a tiny one is high enough for its name", () => {
-  const [{ blocks }] = layOut(["ps:0"], [shard("ps:0", 1000), shard("ps:0", 1), shard("ps:0", 1)]);
-  assert.deepEqual(blocks.slice(1).map((block) => block.height), [LEAST, LEAST]);
-  for (let i = 1; i < blocks.length; i++) assert.equal(blocks[i].top, blocks[i - 1].top + blocks[i - 1].height + GAP);
+test("blocks lie on each other without gaps and fill their column", () => {
+  const [{ blocks, height }] = layOut(["ps:0"], ["ps:0"], [shard("ps:0", 1000), shard("ps:0", 500), shard("ps:0", 1)]);
+  const ends = blocks.map((block) => block.top + block.height);
+  assert.deepEqual(blocks.map((block) => block.top), [0, ...ends.slice(0, -1)]);
+  assert.ok(Math.abs(ends[ends.length - 1] - height) < 1e-9);
+});
+
+test("what is too small to be seen is folded into one block", () => {
+  const tiny = Array.from({ length: 5 }, (_, i) => shard("ps:0", 2, { variable: `b${i}` }));
+  const [{ blocks }] = layOut(["ps:0"], ["ps:0"], [tiny[0], shard("ps:0", 1000), ...tiny.slice(1)]);
+  assert.deepEqual(blocks.map((block) => block.shards.length), [1, 5]);
+  assert.ok(blocks[0].height >= SEEN);
 });
 
 test("the smallest of many blocks are folded into one, and no byte is lost", () => {
-  const many = Array.from({ length: 100 }, (_, i) => shard("ps:0", i + 1, { variable: `v${i}` }));
-  const [{ blocks, bytes }] = layOut(["ps:0"], many);
+  const many = Array.from({ length: 100 }, (_, i) => shard("ps:0", i + 1000, { variable: `v${i}` }));
+  const [{ blocks, bytes }] = layOut(["ps:0"], ["ps:0"], many);
   assert.equal(blocks.length, MOST_BLOCKS);
   assert.equal(blocks.at(-1)?.shards.length, 100 - MOST_BLOCKS + 1);
-  assert.equal(bytes, 5050);
-  assert.equal(blocks.flatMap((block) => block.shards).reduce((sum, { size_bytes }) => sum + size_bytes, 0), 5050);
+  assert.equal(bytes, 104_950);
+  assert.equal(blocks.flatMap((block) => block.shards).reduce((sum, { size_bytes }) => sum + size_bytes, 0), 104_950);
 });
 
-test("imbalance is the fullest task over the mean", () => {
-  assert.equal(imbalance(layOut(["a", "b"], [shard("a", 300), shard("b", 100)])), 1.5);
-  assert.equal(imbalance(layOut([], [])), 1);
+test("imbalance is the fullest over the mean, of the tasks of the balance", () => {
+  const shards = [shard("a", 300), shard("b", 100), shard("chief:0", 4)];
+  assert.equal(imbalance(layOut(["chief:0", "a", "b"], ["a", "b"], shards)), 1.5);
+  assert.equal(imbalance(layOut([], [], [])), 1);
 });
 
 test("a task without shards is an empty column", () => {
-  assert.deepEqual(layOut(["ps:0", "ps:1"], [shard("ps:0", 8)])[1].blocks, []);
+  const [, empty] = layOut(["ps:0", "ps:1"], ["ps:0", "ps:1"], [shard("ps:0", 8)]);
+  assert.deepEqual([empty.blocks, empty.height], [[], 0]);
 });
 
 test("labels name the rows of a cut variable, and the bytes", () => {
@@ -44,6 +61,12 @@ test("labels name the rows of a cut variable, and the bytes", () => {
   assert.equal(label(cut, 300), "dense/kernel · rows 0–31");
   assert.equal(rows(cut, 300), "rows 0–31 of 64 · 512 B");
   assert.deepEqual(facts(cut)[0].facts.find(([key]) => key === "shard"), ["shard", "1 of 2"]);
+});
+
+test("the line below a column names a block and its bytes", () => {
+  const block = (...shards: Shard[]) => ({ shards, top: 0, height: 1 });
+  assert.equal(note(block(shard("ps:0", 4, { variable: "count" })), 300), "count · 4 B");
+  assert.equal(note(block(shard("ps:0", 4), shard("ps:0", 8)), 300), "2 smaller, 12 B");
 });
 
 test("a long name keeps its end", () => {

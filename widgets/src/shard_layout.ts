@@ -1,8 +1,9 @@
 // Where the blocks of a shard map go: one column per task, one block per shard, heights by bytes on one scale.
 //
-// The greatest task fills HEIGHT; every other task is drawn on the same scale, so that columns compare. A block lower
-// than LEAST would hide its name and gets LEAST. What then would be too long is folded: the smallest blocks of a
-// column become one block that says how many they are. The bar above each column is exact.
+// The greatest task fills HEIGHT; every other task is drawn on the same scale. A height is always the block's bytes times
+// that scale, whatever has room in it, so areas compare within a column and between columns. What would be lower than
+// SEEN, and the smallest of more than MOST_BLOCKS, is folded: it becomes one block at the end that says how many shards
+// it holds. Names without room in their block are listed below the column, in `shard_map.ts`.
 
 export interface Shard {
   readonly variable: string;
@@ -26,61 +27,53 @@ export interface Block {
 export interface Column {
   readonly task: string;
   readonly bytes: number;
-  readonly share: number; // of the bytes of all tasks, 0 to 1
-  readonly fill: number; // of the greatest task, 0 to 1
+  readonly share: number | null; // of the bytes of all tasks of the balance, 0 to 1; null: not one of them
   readonly blocks: readonly Block[];
   readonly height: number; // pixels
 }
 
 export const HEIGHT = 300;
-export const LEAST = 22;
-export const GAP = 2;
+export const SEEN = 3;
 export const MOST_BLOCKS = 24;
 
-/** The columns in the order of `tasks`. */
-export function layOut(tasks: readonly string[], shards: readonly Shard[]): Column[] {
+/** The columns in the order of `tasks`; `balanced` are those between which the variables are meant to be shared. */
+export function layOut(tasks: readonly string[], balanced: readonly string[], shards: readonly Shard[]): Column[] {
   const byTask = new Map(tasks.map((task): [string, Shard[]] => [task, []]));
   for (const shard of shards) byTask.get(shard.task)?.push(shard);
-  const sizes = tasks.map((task) => sum(byTask.get(task) ?? []));
-  const greatest = Math.max(...sizes, 1);
-  const total = sizes.reduce((a, b) => a + b, 0);
-  return tasks.map((task, index) => {
-    const blocks = stack(byTask.get(task) ?? [], HEIGHT / greatest);
-    const last = blocks.at(-1);
-    return {
-      task,
-      bytes: sizes[index],
-      share: total > 0 ? sizes[index] / total : 0,
-      fill: sizes[index] / greatest,
-      blocks,
-      height: last ? last.top + last.height : 0,
-    };
+  const bytesOf = (task: string): number => sum(byTask.get(task) ?? []);
+  const scale = HEIGHT / Math.max(...tasks.map(bytesOf), 1);
+  const total = balanced.reduce((bytes, task) => bytes + bytesOf(task), 0);
+  return tasks.map((task) => {
+    const bytes = bytesOf(task);
+    const share = !balanced.includes(task) ? null : total > 0 ? bytes / total : 0;
+    return { task, bytes, share, blocks: stack(byTask.get(task) ?? [], scale), height: bytes * scale };
   });
 }
 
-/** How unequal the tasks are: the greatest task's bytes divided by the mean; 1 is perfect balance. */
+/** How unequal the tasks of the balance are: the bytes of the fullest divided by the mean; 1 is perfect. */
 export function imbalance(columns: readonly Column[]): number {
-  const total = columns.reduce((bytes, column) => bytes + column.bytes, 0);
-  return total > 0 ? Math.max(...columns.map((column) => column.bytes)) / (total / columns.length) : 1;
+  const bytes = columns.filter(({ share }) => share !== null).map((column) => column.bytes);
+  const total = bytes.reduce((a, b) => a + b, 0);
+  return total > 0 ? Math.max(...bytes) / (total / bytes.length) : 1;
 }
 
 function stack(shards: readonly Shard[], scale: number): Block[] {
   let top = 0;
-  return fold(shards).map((group) => {
-    const height = Math.max(LEAST, sum(group) * scale - GAP);
-    const block = { shards: group, top, height };
-    top += height + GAP;
+  return fold(shards, SEEN / scale).map((group) => {
+    const block = { shards: group, top, height: sum(group) * scale };
+    top += block.height;
     return block;
   });
 }
 
-/** One group per shard, in the given order; the smallest beyond MOST_BLOCKS become one group at the end. */
-function fold(shards: readonly Shard[]): (readonly Shard[])[] {
-  if (shards.length <= MOST_BLOCKS) return shards.map((shard) => [shard]);
+/** One group per shard, in the given order; the too small and the smallest beyond MOST_BLOCKS are one group at the end. */
+function fold(shards: readonly Shard[], leastBytes: number): (readonly Shard[])[] {
   const bySize = [...shards].sort((a, b) => b.size_bytes - a.size_bytes);
-  const kept = new Set(bySize.slice(0, MOST_BLOCKS - 1));
+  const most = shards.length > MOST_BLOCKS ? MOST_BLOCKS - 1 : MOST_BLOCKS;
+  const kept = new Set(bySize.slice(0, most).filter((shard) => shard.size_bytes >= leastBytes));
   const single = shards.filter((shard) => kept.has(shard)).map((shard) => [shard]);
-  return [...single, shards.filter((shard) => !kept.has(shard))];
+  const small = shards.filter((shard) => !kept.has(shard));
+  return small.length > 0 ? [...single, small] : single;
 }
 
 function sum(shards: readonly Shard[]): number {

@@ -1,18 +1,20 @@
 // sw.ShardMap: which task holds which rows of which variable, and how many bytes that makes.
 //
-// Pointing at a block dims everything but the shards of the same variable. Blocks are shapes in SVG with a name for
+// Areas are bytes, everywhere. A block that has no room for its name is named in a line below its column.
+// Pointing at a block or at such a line dims everything but the shards of the same variable. Blocks are shapes in SVG with a name for
 // screen readers; the arrow keys walk among them, one stop for the Tab key in all.
 
 import { element, shape } from "./dom.ts";
 import { formatBytes, formatCount } from "./format.ts";
 import type { Model, RenderContext } from "./model.ts";
 import { HEIGHT, imbalance, layOut, type Block, type Column, type Shard } from "./shard_layout.ts";
-import { bytesByKind, facts, label, rows, sameVariable } from "./shard_text.ts";
+import { bytesByKind, facts, label, note, rows, sameVariable } from "./shard_text.ts";
 import { inkOn } from "./theme.ts";
 import { Tooltip } from "./tooltip.ts";
 
 interface ShardHeader {
   readonly tasks: readonly string[];
+  readonly balanced: readonly string[]; // the tasks between which the variables are meant to be shared
   readonly kinds: readonly { readonly name: string; readonly color: string }[];
   readonly shards: readonly Shard[];
 }
@@ -20,7 +22,16 @@ interface ShardHeader {
 const LEAST_WIDTH = 150;
 const MOST_WIDTH = 380;
 const COLUMN_GAP = 14;
-const TWO_LINES = 36; // pixels of height from which a block has a second line
+const ONE_LINE = 15; // pixels of height from which a block has its name inside
+const TWO_LINES = 36; // and from which it has a second line
+const OUTLINE = 6; // and from which it is set apart from its neighbours
+const MOST_NOTES = 4;
+
+interface Place {
+  readonly block: Block;
+  readonly node: SVGElement;
+  readonly column: number;
+}
 
 class ShardMap {
   readonly root: HTMLElement;
@@ -28,12 +39,12 @@ class ShardMap {
   private readonly columns: readonly Column[];
   private readonly places = element("div", { class: "sdw-columns" });
   private readonly tooltip = new Tooltip();
-  private readonly blocks: { readonly block: Block; readonly node: SVGElement; readonly column: number }[] = [];
+  private readonly blocks: Place[] = [];
   private width = 0;
 
   constructor(model: Model) {
     this.header = model.get("header") as ShardHeader;
-    this.columns = layOut(this.header.tasks, this.header.shards);
+    this.columns = layOut(this.header.tasks, this.header.balanced, this.header.shards);
     this.root = element(
       "div",
       { class: "sdw sdw-shard-map", role: "group", "aria-label": "Shard map", "data-lm-suppress-shortcuts": "true" },
@@ -59,13 +70,14 @@ class ShardMap {
   };
 
   private balance(): HTMLElement {
-    const { shards, tasks } = this.header;
+    const { shards, tasks, balanced } = this.header;
     const bytes = this.columns.reduce((sum, column) => sum + column.bytes, 0);
     const names = new Set(shards.map((shard) => `${shard.kind} ${shard.variable}`));
     const pieces = `${formatCount(names.size, "variable")}, ${formatCount(shards.length, "shard")}`;
     const text = ` in ${pieces}, on ${formatCount(tasks.length, "task")}`;
-    const uneven = `; the fullest task holds ${imbalance(this.columns).toFixed(2)} times the mean`;
-    const summary = [element("strong", {}, formatBytes(bytes)), text, tasks.length > 1 ? uneven : ""];
+    const apart = balanced.length < tasks.length ? " (the chief apart)" : "";
+    const uneven = `; the fullest task holds ${imbalance(this.columns).toFixed(2)} times the mean${apart}`;
+    const summary = [element("strong", {}, formatBytes(bytes)), text, balanced.length > 1 ? uneven : ""];
     return element("p", { class: "sdw-balance" }, ...(shards.length ? summary : ["No variables yet."]));
   }
 
@@ -85,31 +97,46 @@ class ShardMap {
   }
 
   private column(column: Column, index: number): HTMLElement {
-    const size = `${formatBytes(column.bytes)} · ${(column.share * 100).toFixed(0)} %`;
-    const held = bytesByKind(column.blocks.flatMap((block) => block.shards));
-    const greatest = column.fill > 0 ? column.bytes / column.fill : 1;
-    const parts = this.header.kinds.map(({ name, color }) =>
-      element("i", { style: `width:${((held.get(name) ?? 0) / greatest) * 100}%;background:${color}` }),
-    );
-    const nodes = column.blocks.map((block) => this.block(block, index));
-    const drawing = shape("svg", { width: this.width, height: Math.max(column.height, 1) }, ...nodes);
+    const share = column.share === null ? "" : ` · ${(column.share * 100).toFixed(0)} %`;
+    const size = formatBytes(column.bytes) + share;
+    const places = column.blocks.map((block) => this.block(block, index));
+    const nodes = places.map(({ node }) => node);
+    const unnamed = places.filter(({ block }) => block.height < ONE_LINE);
     return element(
       "div",
       { class: "sdw-column", style: `width:${this.width}px`, role: "group", "aria-label": `${column.task}, ${size}` },
       element("h4", {}, column.task, element("span", {}, size)),
-      element("div", { class: "sdw-meter", "aria-hidden": "true" }, ...parts),
-      drawing,
+      shape("svg", { width: this.width, height: Math.max(column.height, 1) }, ...nodes),
+      ...this.notes(unnamed),
     );
   }
 
-  private block(block: Block, column: number): SVGElement {
-    const first = block.shards[0];
-    const color = this.header.kinds.find(({ name }) => name === first.kind)?.color ?? "#7f8790";
+  /** Names of blocks without room for them; for the eye only, since every block has its name for screen readers. */
+  private notes(places: readonly Place[]): HTMLElement[] {
+    const listed = places.length > MOST_NOTES ? places.slice(0, MOST_NOTES - 1) : places;
+    const lines = listed.map((place) => {
+      const swatch = element("span", { class: "sdw-swatch", style: `background:${this.color(place.block)}` });
+      const line = element("p", { class: "sdw-note", "aria-hidden": "true" }, swatch, note(place.block, this.width - 16));
+      line.addEventListener("pointermove", (event) => this.ask(place, event.clientX, event.clientY));
+      return line;
+    });
+    const rest = places.slice(listed.length).flatMap(({ block }) => block.shards);
+    const more = `and ${rest.length} more, ${formatBytes(rest.reduce((sum, shard) => sum + shard.size_bytes, 0))}`;
+    return rest.length ? [...lines, element("p", { class: "sdw-note", "aria-hidden": "true" }, more)] : lines;
+  }
+
+  private color({ shards }: Block): string {
+    const kind = shards.every((shard) => shard.kind === shards[0].kind) ? shards[0].kind : "";
+    return this.header.kinds.find(({ name }) => name === kind)?.color ?? "#7f8790";
+  }
+
+  private block(block: Block, column: number): Place {
+    const color = this.color(block);
     const spoken = facts(block).flatMap(({ title, facts }) => [title, ...facts.map((fact) => fact.join(" "))]);
     const node = shape(
       "g",
-      { class: "sdw-block", role: "img", tabindex: -1, "aria-label": spoken.join(", ") },
-      shape("rect", { y: block.top, width: this.width, height: block.height, rx: 3, fill: color }),
+      { class: `sdw-block${block.height >= OUTLINE ? " sdw-apart" : ""}`, role: "img", tabindex: -1, "aria-label": spoken.join(", ") },
+      shape("rect", { y: block.top, width: this.width, height: block.height, fill: color }),
       ...this.texts(block, inkOn(color)),
     );
     const place = { block, node, column };
@@ -117,7 +144,7 @@ class ShardMap {
     node.addEventListener("focus", () => this.askFocused(place));
     node.addEventListener("blur", () => this.ask(null));
     this.blocks.push(place);
-    return node;
+    return place;
   }
 
   private texts(block: Block, fill: string): SVGElement[] {
@@ -125,19 +152,20 @@ class ShardMap {
     const line = (y: number, text: string, small = false): SVGElement =>
       shape("text", { ...look, y: block.top + y, class: small && "sdw-small" }, text);
     const room = this.width - 16;
+    if (block.height < ONE_LINE) return [];
     if (block.height < TWO_LINES) return [line(block.height / 2, label(block, room))];
     const middle = Math.min(block.height / 2, HEIGHT / 2);
     return [line(middle - 8, label(block, room, false)), line(middle + 8, rows(block, room), true)];
   }
 
-  private askFocused(place: (typeof this.blocks)[number]): void {
+  private askFocused(place: Place): void {
     for (const other of this.blocks) other.node.setAttribute("tabindex", other === place ? "0" : "-1");
     const box = place.node.getBoundingClientRect();
     this.ask(place, box.left + box.width / 2, box.top + box.height / 2);
   }
 
   /** Shows the facts of a block and its siblings; null ends that. */
-  private ask(place: (typeof this.blocks)[number] | null, x = 0, y = 0): void {
+  private ask(place: Place | null, x = 0, y = 0): void {
     this.places.classList.toggle("sdw-asking", place !== null);
     for (const { block, node } of this.blocks) {
       node.classList.toggle("sdw-asked", block === place?.block);

@@ -16,6 +16,12 @@ export function label(block: Block, room: number, withRows = true): string {
   return `${shortenFront(first.variable, room - cut.length * CHARACTER)}${cut}`;
 }
 
+/** The line below a column for a block that has no room for its name. */
+export function note(block: Block, room: number): string {
+  const size = block.shards.length > 1 ? "" : ` · ${formatBytes(bytes(block))}`;
+  return `${label(block, room - size.length * CHARACTER)}${size}`;
+}
+
 /** The second line of a block: rows or shape, and bytes. */
 export function rows(block: Block, room: number): string {
   const [first] = block.shards;

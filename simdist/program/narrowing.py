@@ -1,0 +1,150 @@
+"""Numbers at the edge: the dtypes that JAX keeps, and what does not fit into them.
+
+Unless x64 is on, 64-bit numbers become 32-bit ones, silently where they fit: an id, a count, a mean. A number that would become
+another one is an error, because nobody would find it later: hashed ids that collide, a loss that is infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.values import snapshot
+
+__all__ = ["canonical", "kept_dtype", "narrowed", "require_numbers"]
+
+NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
+
+
+def kept_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype that JAX has for this one: its 32-bit relative, unless x64 is on.
+
+    Example:
+        >>> kept_dtype("int64").name
+        'int32'
+    """
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def require_numbers(dtype_name: str, what: str) -> None:
+    """Refuse what a step cannot compute with: text, dates and Python objects.
+
+    Raises:
+        InvalidArgumentError: the dtype is none of numbers or booleans.
+
+    Example:
+        >>> require_numbers("float32", "a batch")
+    """
+    if dtype_name.startswith(NO_NUMBERS):
+        text = "strings" if dtype_name.startswith(("str", "bytes")) else dtype_name
+        raise InvalidArgumentError(
+            f"{what} holds {text}, and a step computes with numbers. Look words up before the step, dataset.map(lambda ...: lookup(...)), "
+            "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
+        )
+
+
+def canonical(value: Any, what: str, dtype: Any = None) -> Any:
+    """A JAX array with a dtype that JAX keeps, of numbers that its owner cannot change any more.
+
+    Args:
+        value: an array, a number, a variable, or a value of a step.
+        what: who has it, as the beginning of a sentence.
+        dtype: to have; None: that of the value.
+
+    Raises:
+        InvalidArgumentError: no numbers, or numbers that the dtype cannot hold.
+    """
+    value = snapshot(getattr(value, "value", value))
+    if any(isinstance(leaf, jax.core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in jax.tree_util.tree_leaves(value)):
+        value = jnp.asarray(value)
+    if isinstance(value, jax.core.Tracer):
+        return _in_a_step(value, what, kept_dtype(dtype or value.dtype))
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{what} was given what is no array ({error}). Give rows of equal length.") from None
+    if array.dtype.name.startswith(NO_NUMBERS):
+        raise InvalidArgumentError(f"{what} was given values of dtype {array.dtype.name}. Give numbers of at most 64 bits, or booleans.")
+    wanted = kept_dtype(array.dtype if dtype is None else dtype)
+    if isinstance(value, jax.Array) and value.dtype == wanted:
+        return value
+    return jnp.asarray(narrowed(array, wanted, what))
+
+
+def _in_a_step(value: Any, what: str, dtype: np.dtype[Any]) -> Any:
+    if jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(dtype, jnp.inexact):
+        raise InvalidArgumentError(
+            f"{what} is {dtype.name} and was given {value.dtype.name}, whose digits would be cut off. Round in the step and say so, "
+            f"jnp.round(x).astype({str(dtype.name)!r}), or use a floating dtype."
+        )
+    return value.astype(dtype)
+
+
+def narrowed(array: np.ndarray[Any, Any], dtype: Any, what: str) -> np.ndarray[Any, Any]:
+    """The array in another dtype, where that keeps its numbers; what floats lose in digits is no matter.
+
+    Args:
+        array: numbers or booleans.
+        dtype: to have.
+        what: who has the numbers, as the beginning of a sentence.
+
+    Raises:
+        InvalidArgumentError: a whole number is out of range, a float is not whole or infinite where it must not be.
+
+    Example:
+        >>> narrowed(np.array([1.0, 2.0]), "int32", "v")
+        array([1, 2], dtype=int32)
+    """
+    dtype = np.dtype(dtype)
+    if array.dtype == dtype or not array.size:
+        return array.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = array.real.astype(dtype) if _drops_imaginary(array, dtype) else array.astype(dtype)
+    lost = _lost(array, found)
+    if lost is not None:
+        raise InvalidArgumentError(f"{what} has {_shown(array[lost])}, which {_reason(array.dtype, dtype)}")
+    return found
+
+
+def _drops_imaginary(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
+    return array.dtype.kind == "c" and dtype.kind != "c"
+
+
+def _lost(array: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Where the first number is that has become another one."""
+    if array.dtype.kind in "iub" and found.dtype.kind in "iu":
+        limits = np.iinfo(found.dtype)
+        # Two looks at the whole are faster than a comparison of each; most arrays fit.
+        if int(array.min()) >= limits.min and int(array.max()) <= limits.max:
+            return None
+        wrong = (array < limits.min) | (array > limits.max)
+    elif jnp.issubdtype(found.dtype, jnp.inexact):
+        wrong = ~np.isfinite(found)
+        if not wrong.any() and not _drops_imaginary(array, found.dtype):
+            return None
+        wrong &= np.isfinite(array)
+        if _drops_imaginary(array, found.dtype):
+            wrong |= array.imag != 0
+    else:
+        wrong = found.astype(array.dtype) != array
+    return tuple(np.argwhere(wrong)[0]) if wrong.any() else None
+
+
+def _shown(value: Any) -> str:
+    return repr(value.item())
+
+
+def _reason(given: np.dtype[Any], dtype: np.dtype[Any]) -> str:
+    if jnp.issubdtype(given, jnp.inexact) and dtype.kind in "iub":
+        return f"no {dtype.name} can hold. Round it first, or use a floating dtype."
+    if given.itemsize == 8 and kept_dtype(given) == dtype:
+        return (
+            f"does not fit {dtype.name}, which {given.name} becomes unless x64 is on. Switch it on before anything else, "
+            'jax.config.update("jax_enable_x64", True), or make the numbers smaller (hash ids into fewer buckets).'
+        )
+    return f"does not fit {dtype.name}. Give numbers that do, or another dtype."

@@ -1,0 +1,106 @@
+"""Files that appear whole or not at all.
+
+What is written goes into an unfinished file beside the target, which takes the target's place when all is there. Until
+then, and after any error, the old file stays as it was. A process that is killed outright leaves its unfinished file
+behind; the next write of the same target takes it away. It bears its writer's number, so two writers at once do not
+meet, and the last one to finish wins.
+
+Taught in lesson 00.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from simdist.errors import InvalidArgumentError, ResourceExhaustedError
+
+__all__ = ["replacing"]
+
+FULL = {errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC}
+ENDING = ".unfinished"
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends, unless it ends with an error.
+
+    Args:
+        path: the file; directories that are missing are made. A link stays a link, to the new content.
+
+    Yields:
+        The unfinished file, for bytes.
+
+    Raises:
+        InvalidArgumentError: `path` is a directory, or lies below a file.
+        ResourceExhaustedError: the disk is full; what `path` held before is still there.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "numbers")
+        >>> with replacing(path) as file:
+        ...     _ = file.write(b"123")
+        ...     path.exists()
+        False
+        >>> path.read_bytes()
+        b'123'
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        _prepare(target)
+        if target.exists() and not target.is_file():  # a device or a pipe is written to, and never replaced
+            with target.open("wb") as file:
+                yield file
+            return
+        unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}{ENDING}")
+        try:
+            with _opened(unfinished) as file:
+                yield file
+            if target.exists():
+                shutil.copymode(target, unfinished)
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise ResourceExhaustedError(
+            f"{str(path)!r} could not be written, because the disk is full ({error.strerror}); a file that was there before is as "
+            "it was. Make room, or give a path on another disk."
+        ) from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.open("wb")
+
+
+def _prepare(target: Path) -> None:
+    if target.is_dir():
+        raise InvalidArgumentError(f"path must name a file, such as {str(target / 'trace.json')!r}; it is a directory.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidArgumentError(f"path {str(target)!r} lies below a file: give a path below a directory.") from error
+    for leftover in list(target.parent.iterdir()):
+        if leftover.name.startswith(f".{target.name}.") and leftover.name.endswith(ENDING) and _writer_is_gone(leftover):
+            leftover.unlink(missing_ok=True)
+
+
+def _writer_is_gone(unfinished: Path) -> bool:
+    number = unfinished.name.removesuffix(ENDING).rpartition(".")[2].partition("-")[0]
+    if not number.isdigit() or sys.platform == "win32":  # where signal 0 would end a process instead of asking for it
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

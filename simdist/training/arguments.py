@@ -1,0 +1,97 @@
+"""What fit, evaluate and predict do not take: a method of Keras' loop that was overridden, options that nothing here follows.
+
+Everything is refused before anything runs, with what to do instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import keras
+import numpy as np
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+
+__all__ = ["compile_arguments", "require_compile_options", "require_inherited", "require_no_strategy_inside", "require_options"]
+
+# Methods that Keras' loops call and these do not. (test_step, predict_step, compute_loss and the metrics' methods are called.)
+NOT_CALLED = {
+    "fit": ("train_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss", "make_train_function"),
+    "evaluate": ("make_test_function",),
+    "predict": ("make_predict_function",),
+}
+
+
+def require_inherited(model: Any, caller: str) -> None:
+    """Make sure that no method is overridden which this loop would not call.
+
+    Raises:
+        FailedPreconditionError: one is.
+    """
+    for name in NOT_CALLED[caller]:
+        if name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name):
+            raise FailedPreconditionError(
+                f"{type(model).__name__} overrides {name}, which {caller} does not distribute yet. Write the step as a function under "
+                "@sd.function instead."
+            )
+
+
+def require_no_strategy_inside(model: Any) -> None:
+    """A model that was made outside of every scope cannot have variables of a strategy.
+
+    Raises:
+        FailedPreconditionError: it has.
+    """
+    foreign = next((variable for variable in model.variables if getattr(variable, "simdist_variable", None) is not None), None)
+    if foreign is not None:
+        raise FailedPreconditionError(
+            f"The model {model.name!r} was made outside strategy.scope(), of layers that were made inside: {foreign.path!r} belongs to a "
+            "strategy. Make the model inside the scope, too."
+        )
+
+
+def require_compile_options(arguments: dict[str, Any]) -> None:
+    """Steps under a strategy are always traced and compiled, one for each batch.
+
+    Raises:
+        InvalidArgumentError: something else was asked for.
+    """
+    if arguments.get("run_eagerly"):
+        raise InvalidArgumentError(
+            "run_eagerly=True is not for models under a strategy, whose steps are traced. To look for an error, call sd.debug() first."
+        )
+    if arguments.get("jit_compile", "auto") not in ("auto", True):
+        raise InvalidArgumentError("jit_compile=False is not for models under a strategy, whose steps are compiled. Leave it out.")
+    count = arguments.get("steps_per_execution", 1)
+    if not _is_count(count, 1):
+        raise InvalidArgumentError(f"steps_per_execution={count!r} is not a number of steps; expected an integer from 1.")
+
+
+def compile_arguments(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """What was given to ``compile``, by name."""
+    return inspect.signature(keras.Model.compile).bind(None, *args, **options).arguments
+
+
+def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0, **counts: Any) -> None:
+    """Check what is a number, or a word.
+
+    Args:
+        verbose, epochs, initial_epoch: as given to fit.
+        counts: sizes of batches and numbers of steps, by name; None is always allowed.
+
+    Raises:
+        InvalidArgumentError: not one that means anything.
+    """
+    if verbose not in ("auto", 0, 1, 2):
+        raise InvalidArgumentError(f'verbose={verbose!r} is not known; expected "auto", 0 (silent), 1 (a bar) or 2 (a line per epoch).')
+    for name, value in (("epochs", epochs), ("initial_epoch", initial_epoch)):
+        if not _is_count(value, 0):
+            raise InvalidArgumentError(f"{name}={value!r} is not a number of epochs; expected an integer from 0.")
+    for name, value in counts.items():
+        if value is not None and not _is_count(value, 1):
+            raise InvalidArgumentError(f"{name}={value!r} must be 1 or more, and a whole number; or leave it out.")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)

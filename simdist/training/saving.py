@@ -1,0 +1,42 @@
+"""Models in files: written as Keras' own, read as ours.
+
+A file of ours names the classes of Keras, so that any Keras opens it without simdist. Where simdist.keras is loaded, those
+names lead to our classes instead: inside a scope they make a model of that strategy, outside an ordinary Keras model. The
+same holds for ``from_config``, ``model_from_json`` and ``clone_model``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import keras
+from keras.src import api_export
+from keras.src.models import cloning
+
+__all__ = ["install"]
+
+
+class _Maker:
+    """What ``clone_model`` takes for the class Sequential: it knows all that are, and makes ours."""
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, keras.Sequential)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.own(*args, **options)
+
+
+def install(model: type, sequential: type, functional: type) -> None:
+    """Let Keras write our classes under the names of its own, and find ours under them. Done once.
+
+    Args:
+        model, sequential, functional: our classes.
+    """
+    names = {"keras.Model": model, "keras.Sequential": sequential, "keras.src.models.functional.Functional": functional}
+    for name, own in names.items():
+        api_export.REGISTERED_OBJS_TO_NAMES[own] = name
+        api_export.REGISTERED_NAMES_TO_OBJS[name] = own
+    cast(Any, cloning).Sequential = _Maker(sequential)

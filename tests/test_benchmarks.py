@@ -1,0 +1,163 @@
+"""Every benchmark runs, in its small form; where TensorFlow is (TF_PYTHON names a Python that has it), its side runs too."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+TF_PYTHON = os.environ.get("TF_PYTHON", sys.executable)
+has_tensorflow = (
+    subprocess.run([TF_PYTHON, "-c", "import importlib.util as u, sys; sys.exit(not u.find_spec('tensorflow'))"]).returncode == 0
+)
+needs_tensorflow = pytest.mark.skipif(not has_tensorflow, reason="no TensorFlow here; TF_PYTHON can name a Python that has it")
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Loads a benchmark by its name, as a module of its own."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name.replace("/", "_"), FOLDER / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def numbers_of_last_line(shown: str) -> list[float]:
+    return [float(word.replace(",", "")) for word in shown.splitlines()[-1].split() if word[0].isdigit() and not word.endswith("s")]
+
+
+@pytest.mark.parametrize("name", ["kernel", "network", "trace_cost"])
+def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    load(name).main(["--quick"])
+    assert max(numbers_of_last_line(capsys.readouterr().out)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "lines"), [("synchronous", 2), ("async_workers", 4)])
+def test_benchmark_of_training_prints_its_table(name: str, lines: int, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    load(name).main(["--quick"])
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == lines
+    assert all(number > 0 for number in numbers_of_last_line(shown))
+
+
+def test_every_benchmark_is_tried_here() -> None:
+    tried = Path(__file__).read_text(encoding="utf-8")
+    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.py") if not path.name.startswith("_")]
+    assert [name for name in names if f'"{name}"' not in tried] == []
+
+
+# -- flows in SimGrid ---------------------------------------------------------------------------------------------------------------
+
+
+def test_flow_sets_are_exported_with_the_ends_of_our_model(load: Any, tmp_path: Path) -> None:
+    module = load("simgrid_flows")
+    assert module.main(["--quick", "--export", str(tmp_path / "flows.json")]) == 0
+    sets = json.loads((tmp_path / "flows.json").read_text())
+    assert len(sets) == 5
+    for flow_set in sets:
+        for flow, end_s in zip(flow_set["flows"], flow_set["ends_s"], strict=True):
+            links = [flow_set["links"][number] for number in flow["links"]]
+            alone_s = flow["bytes"] / min(link["bandwidth"] for link in links) + sum(link["latency"] for link in links)
+            assert end_s >= flow["start_s"] + alone_s - 1e-9
+
+
+def test_two_flows_on_one_link_end_where_pencil_and_paper_put_them(load: Any) -> None:
+    links = [{"bandwidth": 1e6, "latency": 0.5}]
+    flows = [{"links": [0], "bytes": 1_000_000, "start_s": 0.0}, {"links": [0], "bytes": 1_000_000, "start_s": 0.5}]
+    assert load("simgrid_flows").our_ends({"links": links, "flows": flows}) == pytest.approx([2.0, 2.5])
+
+
+def test_links_that_simgrid_is_given_have_no_latency_of_their_own(load: Any) -> None:
+    module = load("simgrid_flows")
+    flow_set = {"links": [{"bandwidth": 1e6, "latency": 0.001}], "flows": [{"links": [0], "bytes": 5, "start_s": 2.0}]}
+    assert 'latency="0s"' in module.platform(flow_set) and "0.001" not in module.platform(flow_set)
+    assert module.first_byte_s(flow_set, flow_set["flows"][0]) == 2.001
+
+
+def test_comparison_without_simgrid_says_what_to_install(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    if importlib.util.find_spec("simgrid"):
+        pytest.skip("SimGrid is here")
+    assert load("simgrid_flows").main(["--quick"]) == 2
+    assert "apt install python3-simgrid" in capsys.readouterr().err
+
+
+# -- the compilation cache ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_first_fit_is_taken_in_this_process_when_asked(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("first_fit").main(["--quick", "--here"]) == 0
+    seconds, digest = capsys.readouterr().out.split()
+    assert float(seconds) > 0 and len(digest) == 16
+
+
+@pytest.mark.parametrize(("digests", "status"), [("aaa", 0), ("aab", 1)])
+def test_first_fits_with_other_digests_fail(
+    digests: str, status: int, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, folders = load("first_fit"), list[Path | None]()
+    monkeypatch.setattr(module, "in_a_process", lambda folder, _: (folders.append(folder) or 1.0, digests[len(folders) - 1]))
+    assert module.main(["--quick"]) == status
+    assert folders[0] is None and folders[1] == folders[2] is not None
+    assert "with the filled cache" in capsys.readouterr().out
+
+
+# -- TensorFlow's side --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bench_tf/mirrored_tf", "bench_tf/async_linear_tf"])
+def test_script_of_tensorflow_compiles(name: str) -> None:
+    assert ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8")).body
+
+
+@pytest.mark.parametrize("command", [["speed", 2, "1"], ["uneven", 2, "[0.0, 1.0]"]])
+def test_devices_are_made_before_anything_else_of_tensorflow(command: list[Any], load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorflow = MagicMock()
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+    for name in ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND"):
+        monkeypatch.setenv(name, "set by the script, put back after the test")
+    module = load("bench_tf/mirrored_tf")
+    tensorflow.keras.Sequential.return_value.get_weights.return_value = [np.zeros(1)]
+    module.main(*command)
+    names = [name for name, _, _ in tensorflow.mock_calls if "()" not in name]
+    devices = names.index("config.set_logical_device_configuration")
+    assert all(name.startswith("config.") for name in names[:devices])
+    assert any(name.startswith("data.Dataset") for name in names[devices:])
+
+
+def test_losses_do_not_depend_on_the_number_of_replicas(load: Any) -> None:
+    module = load("parity_mirrored")
+    given = module.arrays(2)
+    one, two = (np.array(module.losses(given, "linear", "SGD", replicas)) for replicas in (1, 2))
+    assert one.shape == (2,) and np.allclose(one, two, rtol=module.TOLERANCE)
+
+
+@needs_tensorflow
+@pytest.mark.slow
+def test_losses_are_those_of_tensorflow(load: Any) -> None:
+    assert load("parity_mirrored").main(["--quick", "--tf-python", TF_PYTHON]) == 0
+
+
+@needs_tensorflow
+@pytest.mark.slow
+def test_time_of_a_step_in_tensorflow_is_measured(load: Any) -> None:
+    columns = load("synchronous").tensorflow_columns(TF_PYTHON, 2, 2, 1.0)
+    assert all(float(column) >= 0 for column in columns.split()) and len(columns.split()) == 4

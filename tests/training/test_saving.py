@@ -1,0 +1,151 @@
+"""Models in files: Keras alone opens those of ours, and inside a scope all that is read belongs to the strategy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras as plain
+import numpy as np
+import pytest
+from keras.src.models.functional import Functional
+
+import simdist as sd
+from simdist import keras
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
+X = np.random.default_rng(0).random((8, 4), np.float32)
+Y = X.sum(1, keepdims=True)
+ALONE = """
+import sys, numpy as np, keras
+*paths, x = sys.argv[1:]
+models = [keras.models.load_model(path) for path in paths]
+assert not any(name.startswith("simdist") for name in sys.modules)
+for model in models:
+    print(type(model).__module__, model.evaluate(np.load(x), np.ones((8, 1), "float32"), verbose=0))
+"""
+
+
+def sequential(namespace: Any) -> Any:
+    model = namespace.Sequential([keras.Input((4,)), keras.layers.Dense(2, "tanh"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def functional(namespace: Any) -> Any:
+    inputs = keras.Input((4,))
+    inner = namespace.Sequential([keras.Input((4,)), keras.layers.Dense(2, "tanh")])
+    model = namespace.Model(inputs, keras.layers.Dense(1)(inner(inputs)))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def trained(make: Any) -> Any:
+    with sd.MirroredStrategy(2).scope():
+        model = make(keras)
+    model.fit(X, Y, batch_size=4, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("make", [sequential, functional])
+@pytest.mark.parametrize("saved_by", ["simdist", "plain"])
+def test_a_model_is_loaded_into_a_strategy_and_outside_of_all(make: Any, saved_by: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "m.keras")
+    model = trained(make) if saved_by == "simdist" else make(plain)
+    model.save(path)
+    strategy = sd.MirroredStrategy(2)
+    loads: list[Any] = [keras.models.load_model, plain.models.load_model]
+    for load in loads:
+        outside = load(path)
+        with strategy.scope():
+            inside = load(path)
+        assert (outside.simdist_strategy, inside.simdist_strategy) == (None, strategy)
+        for loaded in (outside, inside):
+            np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+        found, wanted = (loaded.fit(X, Y, shuffle=False, verbose=0).history["loss"] for loaded in (inside, outside))
+        assert found == pytest.approx(wanted, rel=1e-6)
+
+
+def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
+    models = [trained(sequential), trained(functional)]
+    paths = [str(tmp_path / f"{number}.keras") for number in range(2)]
+    for model, path in zip(models, paths, strict=True):
+        model.save(path)
+    np.save(tmp_path / "x.npy", X)
+    command = [sys.executable, "-c", ALONE, *paths, str(tmp_path / "x.npy")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    for model, line in zip(models, run.stdout.splitlines(), strict=True):
+        module, loss = line.split()
+        assert module.startswith("keras.")
+        assert float(loss) == pytest.approx(model.evaluate(X, np.ones((8, 1), np.float32), verbose=0), rel=1e-5)
+
+
+@pytest.mark.parametrize("make", [sequential, functional])
+def test_copies_of_a_model_belong_to_the_scope_that_they_are_made_in(make: Any) -> None:
+    model = trained(make)
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        copies: list[Any] = [
+            keras.models.clone_model(model),
+            type(model).from_config(model.get_config()),
+            keras.models.model_from_json(model.to_json()),
+            keras.models.clone_model(make(plain)) if make is sequential else keras.Model.from_config(make(plain).get_config()),
+        ]
+    for copy in copies:
+        assert copy.simdist_strategy is strategy
+        with strategy.scope():
+            copy.compile("sgd", "mse")
+        copy.set_weights(model.get_weights())
+        np.testing.assert_allclose(copy.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+        copy.fit(X, Y, verbose=0)
+    assert keras.models.clone_model(make(keras)).simdist_strategy is None
+
+
+def test_a_clone_is_compiled_as_its_model_was() -> None:
+    model = trained(sequential)
+    with sd.OneDeviceStrategy().scope():
+        clone = keras.models.clone_model(model)
+    assert clone.compiled
+    assert clone.fit(X, Y, verbose=0).history["loss"]
+
+
+def test_models_in_the_namespace_of_keras_know_strategies() -> None:
+    assert keras.models.Sequential is keras.Sequential
+    assert keras.models.Model is keras.Model
+    assert keras.models.load_model is plain.models.load_model
+    with sd.OneDeviceStrategy().scope() as strategy:
+        assert keras.models.Sequential([keras.layers.Dense(1)]).simdist_strategy is strategy
+
+
+def test_a_class_that_is_functional_leaves_other_classes_of_models_alone() -> None:
+    with sd.OneDeviceStrategy().scope() as strategy:
+
+        class Wired(keras.Model):
+            def __init__(self) -> None:
+                inputs = keras.Input((4,))
+                super().__init__(inputs, keras.layers.Dense(1)(inputs))
+
+        class Called(keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.out = keras.layers.Dense(1)
+
+            def call(self, x: Any) -> Any:
+                return self.out(x)
+
+        for model in (Wired(), Called(), sequential(keras), Wired()):
+            model.compile("sgd", "mse")
+            assert model.simdist_strategy is strategy
+            model.fit(X, Y, verbose=0)
+    assert not isinstance(Called(), Functional)
+
+
+def test_a_model_made_outside_of_layers_made_inside_says_where_to_make_it() -> None:
+    with sd.OneDeviceStrategy().scope():
+        inside = functional(keras)
+    outside = keras.Model(inside.inputs, inside.layers[1].output)
+    with pytest.raises(sd.errors.FailedPreconditionError, match="Make the model inside the scope"):
+        outside.predict(X, verbose=0)
