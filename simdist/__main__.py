@@ -107,6 +107,7 @@ def _chaos(options: argparse.Namespace) -> int:
     if options.workload is not None and options.workload not in WORKLOADS:
         print(f"No workload {options.workload}; there are: {', '.join(WORKLOADS)}.", file=sys.stderr)
         return 2
+    compilation_cache.switch_on()  # the children that examine scenarios inherit it
     campaign = Campaign(options.seed, options.scenarios, options.first, options.workload, options.timing_only, options.time_limit)
     report = campaign.run(tell=lambda line: print(line, flush=True))
     for line in report.lines():

@@ -21,8 +21,8 @@ GROUND = Ground(
 )
 
 
-def drawn(number: int, **options: float) -> Scenario:
-    return disturbed(calm(11, number, **options), GROUND, 11, number)
+def drawn(number: int, timing_only: float = 0.875) -> Scenario:
+    return disturbed(calm(11, number, timing_only=timing_only), GROUND, 11, number)
 
 
 def test_scenarios_survive_json() -> None:
