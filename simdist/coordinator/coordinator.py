@@ -163,7 +163,13 @@ class ClusterCoordinator:
         return PerWorkerDataset(source)
 
     def create_per_worker_resource(self, fn: Callable[[], Any]) -> PerWorkerResource:
-        """Something that each worker makes by calling `fn`; made again when it comes back."""
+        """Something that each worker makes by calling `fn`; made again when it comes back.
+
+        Raises:
+            TypeError: `fn` is not a function.
+        """
+        if not callable(fn):
+            raise TypeError(f"create_per_worker_resource takes a function without arguments; got {type(fn).__name__}.")
         return PerWorkerResource(fn)
 
     def _require_usable(self, what: str) -> None:

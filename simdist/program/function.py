@@ -9,7 +9,6 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import functools
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -193,7 +192,6 @@ class StepFunction:
             exchanges=tuple(tracer.exchanges),
             rank=rank if tracer.asked_rank else None,
         )
-        _spare_the_collector()
         return program
 
 
@@ -222,19 +220,6 @@ class _Results:
             value = values[0] if structure is None else jax.tree_util.tree_unflatten(structure, values)
             leaves.append(OwnResult(value) if own else value)
         return leaves
-
-
-_spared: list[bool] = []
-
-
-def _spare_the_collector() -> None:
-    """Take the heap of JAX and Keras out of garbage collection, once: a full pass over it costs a tenth of a second."""
-    if not _spared:
-        _spared.append(True)
-        gc.collect()
-        gc.freeze()
-        # A run makes many short-lived events; young objects are looked through ten times less often than by default.
-        gc.set_threshold(max(50_000, gc.get_threshold()[0]), *gc.get_threshold()[1:])
 
 
 def _fixed(leaf: Any) -> Any:

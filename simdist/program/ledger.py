@@ -7,6 +7,7 @@ when the ledger is full.
 Invariants:
 
 - A look computes what it needs and no more, and changes no bit of what is computed later.
+- Whatever ends a computation early (Ctrl-C, an error, a full memory), another look gives the same bits (pending.py).
 - An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
 - The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
   kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` and ``shard_map`` nearly so (class E2).
@@ -18,7 +19,8 @@ What may live in this file: noting, and when to compute what. Not: how (plans.py
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -26,11 +28,13 @@ import jax
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.entry import BatchLike, Branch, Entry, Site
 from simdist.program.kernels import Kernel
+from simdist.program.pending import Pending
 from simdist.program.plans import Plans
 from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.sharded_waves import mesh_devices
-from simdist.program.slicing import needed_for, separate, without_dead
+from simdist.program.slicing import needed_for, without_dead
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
+from simdist.simulation.interrupts import delayed_interrupts
 
 __all__ = ["NUMERICS", "Ledger"]
 
@@ -50,8 +54,7 @@ class Ledger:
         jax_devices: of "shard_map", each once; None: all of this process.
 
     Attributes:
-        entries: what is pending.
-        computed: how many entries have been computed.
+        pending: what is still to be computed.
 
     Raises:
         InvalidArgumentError: an unknown word, or devices that cannot work together or have nothing to do.
@@ -65,19 +68,28 @@ class Ledger:
                 f'jax_devices= says where numerics="shard_map" computes, but this is numerics={numerics!r}. Leave one of them out.'
             )
         self.numerics = numerics
-        self.entries: list[Entry] = []
-        self.computed = 0
         self.files: dict[BundleType, RegisterFile] = {}
         self.branches: list[Branch] = []
         devices = mesh_devices(jax_devices) if numerics == "shard_map" else ()
-        self.plans = Plans(numerics, self.branches, self.files, devices)
         self._files: list[RegisterFile] = []
+        self.pending = Pending(self._files)
+        self.plans = Plans(numerics, self.pending, self.branches, self.files, devices)
         self._branch_numbers: dict[tuple[Any, ...], int] = {}
         self._sites: dict[tuple[Any, ...], Site] = {}
         self._unread: list[int] = []
-        self._renamed: list[Bundle] = []
         self._noted = 0
         self._fed_bytes = 0
+        self._computing = False
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What is pending."""
+        return self.pending.entries
+
+    @property
+    def computed(self) -> int:
+        """How many entries have been computed."""
+        return self.pending.computed
 
     @property
     def compilations(self) -> int:
@@ -135,18 +147,19 @@ class Ledger:
                 self._fed_bytes += num_bytes(site.fed)
             else:
                 host = (batch.rows, *host)
-        self.entries.append((number, branch, reads, writes, host, where))
-        if len(self.entries) >= FULL or self._fed_bytes >= FULL_BYTES:
-            self.flush()
+        entries = self.pending.entries
+        entries.append((number, branch, reads, writes, host, where))
+        if (len(entries) >= FULL or self._fed_bytes >= FULL_BYTES) and not self._computing:
+            self.flush(at_once=False)
         return outputs
 
     def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None, host: tuple[Any, ...], where: Any) -> list[Bundle]:
         arrays: list[Any] = [array for bundle in inputs for array in bundle.arrays or ()]
         if batch is not None:
             arrays.extend(batch.leaves())
-        self.computed += 1
         with jax.ensure_compile_time_eval():
             results = self.plans.run_kernel(site.kernel, [*arrays, *host], where)
+        self.pending.computed += 1
         return [Bundle(avals, part) for avals, part in zip(site.writes, site.split(results), strict=True)]
 
     def _file(self, avals: BundleType) -> RegisterFile:
@@ -161,7 +174,8 @@ class Ledger:
         register = file.new() if self.entries or not file.free else file.free.pop()
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
-        bundle.file, bundle.register = file, register
+        bundle.register = register
+        bundle.file = file  # last: whoever finds a file finds a register
 
     def _branch(self, site: Site, table: Any, batch: BatchLike | None) -> int:
         fed = site.fed
@@ -205,45 +219,52 @@ class Ledger:
 
     def _compute_for(self, registers: list[int]) -> None:
         needed = needed_for(self.entries, registers)
-        if all(needed):
-            self._compute(self.entries, [])
-        elif any(needed):
-            first, rest, copies = separate(self.entries, needed, self._rename)
-            for old, new in copies:
-                self._files_of(new).loose[new] = self._files_of(old).get(old)
-            self._compute(first, rest)
+        if any(needed):
+            with self._alone():
+                self._compute(self.pending.bring_forward(needed))
 
-    def _rename(self, register: int) -> int:
-        file = self._files_of(register)
-        # Held until nothing is pending, so that nobody else gets it.
-        self._renamed.append(Bundle(file.avals, None, file, file.new()))
-        return self._renamed[-1].register
+    def flush(self, at_once: bool = True) -> None:
+        """Compute everything that somebody can still reach.
 
-    def _files_of(self, register: int) -> RegisterFile:
-        return self._files[register >> INDEX_BITS]
-
-    def flush(self) -> None:
-        """Compute everything that somebody can still reach."""
-        entries = self.entries
-        unread = Counter(self._unread)
-        if any(unread[entry[0]] == len(entry[3]) for entry in entries):
-            entries = without_dead(entries, self._held())
-        self._compute(entries, [])
+        Args:
+            at_once: whether a Ctrl-C that somebody else takes note of may not put off the rest.
+        """
+        with self._alone():
+            unread = Counter(self._unread)
+            if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
+                self.entries[:] = without_dead(self.entries, self._held())
+            self._compute(len(self.entries), at_once)
 
     def _held(self) -> Iterable[int]:
+        moved = self.pending.moved  # read by entries alone
         for file in self._files:
-            base, free = file.number << INDEX_BITS, set(file.free)
+            base, free = file.number << INDEX_BITS, moved.union(file.free)
             yield from (register for register in range(base, base + file.size) if register not in free)
 
-    def _compute(self, entries: Sequence[Entry], rest: list[Entry]) -> None:
-        self.entries = rest
-        self.computed += len(entries)
-        # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
-        with jax.ensure_compile_time_eval():
-            self.plans.run(entries)
-        if not rest:
-            self._renamed.clear()
+    def _compute(self, count: int, at_once: bool = True) -> None:
+        """Compute the first entries; a Ctrl-C waits until what has been computed counts."""
+        end, noted = self.computed + count, False
+        while self.computed < end and (at_once or not noted):
+            # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
+            with delayed_interrupts() as interrupts, jax.ensure_compile_time_eval():
+                self.plans.run(end - self.computed, interrupts)
+                noted = bool(interrupts)
+        if not self.entries:
             self._unread.clear()
             self._fed_bytes = 0
+            self.pending.forget()
             for file in self._files:
                 file.prune()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._computing:
+            raise FailedPreconditionError(
+                "A value was asked for while numbers are being computed: by a callback of a kernel, a handler of a signal, or another "
+                "thread. Look at it before or afterwards, or pass it to the function as an argument."
+            )
+        self._computing = True
+        try:
+            yield
+        finally:
+            self._computing = False

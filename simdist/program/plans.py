@@ -15,7 +15,8 @@ import numpy as np
 
 from simdist.program.entry import Branch, Entry, describe
 from simdist.program.kernels import Kernel
-from simdist.program.registers import INDEX_BITS, RegisterFile
+from simdist.program.pending import Pending
+from simdist.program.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.program.replay import Machine
 from simdist.program.sharded_waves import ShardedWaves
 from simdist.program.values import BundleType, num_bytes
@@ -32,21 +33,31 @@ TRIAL = 64
 
 
 class Plans:
-    """Computes entries into the register files of a ledger.
+    """Computes the first entries of a ledger's queue into its register files.
 
     Args:
         numerics: the ledger's word: "replay", "loop", "vmap" and "shard_map" fix the plan.
+        pending: the ledger's queue.
         branches: the ledger's, which grow.
         files: the ledger's, which grow.
         devices: of "shard_map".
 
     Attributes:
         waves: of "vmap" and "shard_map".
-        proved, refuted: kernels that have the same bits in a scan, and those that have not.
+        proved: kernels that have the same bits in a scan.
+        refuted: kernels that have not, and those of a scan that failed.
     """
 
-    def __init__(self, numerics: str, branches: list[Branch], files: dict[BundleType, RegisterFile], devices: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        numerics: str,
+        pending: Pending,
+        branches: list[Branch],
+        files: dict[BundleType, RegisterFile],
+        devices: Sequence[Any] = (),
+    ) -> None:
         self.numerics = numerics
+        self.pending = pending
         self.branches = branches
         self.files = files
         self.machine = Machine()
@@ -54,16 +65,20 @@ class Plans:
         self.proved: set[int] = set()
         self.refuted: set[int] = set()
 
-    def run(self, entries: Sequence[Entry]) -> None:
-        """Compute entries in order."""
-        if not entries:
-            return
-        if self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM and not self._wide(entries)):
-            self._replay(entries)
+    def run(self, count: int, noted: Sequence[Any] = ()) -> None:
+        """Compute the first entries of the queue; those that are done leave it.
+
+        Args:
+            count: how many.
+            noted: asks for a stop, as soon as there is something in it.
+        """
+        entries = self.pending.entries[:count]
+        if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
+            self._replay(entries, noted)
         elif self.numerics in ("vmap", "shard_map"):
-            self.waves.run(entries, self.branches, list(self.files.values()))
+            self.waves.run(entries, self.branches, self.pending, noted)
         else:
-            self._loop(entries)
+            self._loop(entries, noted)
 
     def _wide(self, entries: Sequence[Entry]) -> bool:
         """Whether some call reads so much that a scan would spend its time on moving registers."""
@@ -78,9 +93,11 @@ class Plans:
             error.add_note(f"while computing {kernel.name} of {describe(where)}")
             raise
 
-    def _loop(self, entries: Sequence[Entry]) -> None:
-        files = list(self.files.values())
+    def _loop(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+        files = self.pending.files
         for _, code, reads, writes, fed, where in entries:
+            if noted:
+                return
             branch = self.branches[code]
             arrays: list[Any] = []
             for register in reads:
@@ -88,36 +105,51 @@ class Plans:
             results = self.run_kernel(branch.site.kernel, [*arrays, *branch.arguments(fed)], where)
             for register, part in zip(writes, branch.site.split(results), strict=True):
                 files[register >> INDEX_BITS].loose[register] = part
+            self.pending.pop()
 
-    def _replay(self, entries: Sequence[Entry]) -> None:
-        kernels = {id(self.branches[code].site.kernel) for code in {entry[1] for entry in entries}}
+    def _replay(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+        kernels = self._kernels(entries)
         if kernels & self.refuted:
-            self._loop(entries)
+            self._loop(entries, noted)
         elif kernels <= self.proved:
-            self.machine.run(entries, self.branches, self.files)
+            self._scan(entries, noted)
         else:
-            self._try(entries[:TRIAL])
-            if len(entries) > TRIAL:
-                self._replay(entries[TRIAL:])
+            self._try(entries[:TRIAL], noted)
+            if len(entries) > TRIAL and not noted:
+                self._replay(entries[TRIAL:], noted)
 
-    def _try(self, entries: Sequence[Entry]) -> None:
-        """Compute entries both ways, and note which kernels may be replayed."""
-        files = list(self.files.values())
-        registers = sorted({register for entry in entries for register in (*entry[2], *entry[3])})
-        # Not every register that is only written has been given numbers already.
-        before = {r: files[r >> INDEX_BITS].get(r) for r in registers if files[r >> INDEX_BITS].has(r)}
-        self._loop(entries)
-        called = {r: files[r >> INDEX_BITS].get(r) for r in registers}
-        for register, arrays in before.items():
-            files[register >> INDEX_BITS].loose[register] = arrays
-        self.machine.run(entries, self.branches, self.files)
-        kernels = {id(self.branches[entry[1]].site.kernel) for entry in entries}
-        if all(_equal(called[r], files[r >> INDEX_BITS].get(r)) for r in registers):
-            self.proved |= kernels
+    def _scan(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+        found = self._scanned(entries, noted)
+        if found is None:
+            self._loop(entries, noted)
         else:
-            self.refuted |= kernels
-            for register, arrays in called.items():
-                files[register >> INDEX_BITS].loose[register] = arrays
+            self.pending.put_stacks(*found)
+
+    def _try(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+        """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
+        found = self._scanned(entries, noted)
+        self._loop(entries, noted)
+        if found is None or noted:
+            return
+        stacks, files = found[0], self.pending.files
+        registers = {register for entry in entries for register in (*entry[2], *entry[3])}
+        same = all(_equal(files[r >> INDEX_BITS].get(r), _row(stacks[r >> INDEX_BITS], r)) for r in registers)
+        (self.proved if same else self.refuted).update(self._kernels(entries))
+
+    def _scanned(self, entries: Sequence[Entry], noted: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int] | None:
+        """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
+        try:
+            return self.machine.run(entries, self.branches, self.files, noted)
+        except Exception:
+            self.refuted |= self._kernels(entries)
+            return None
+
+    def _kernels(self, entries: Sequence[Entry]) -> set[int]:
+        return {id(self.branches[code].site.kernel) for code in {entry[1] for entry in entries}}
+
+
+def _row(stack: Sequence[Any], register: int) -> list[Any]:
+    return [np.asarray(leaf)[index_of(register)] for leaf in stack]
 
 
 def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:

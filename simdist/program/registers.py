@@ -11,6 +11,8 @@ replay machine works. Memory is bounded by the bundles that are alive at once: w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -63,32 +65,30 @@ class RegisterFile:
             arrays = tuple(np.array(np.asarray(leaf)[index_of(register)]) for leaf in self.stack)
         return arrays
 
-    def has(self, register: int) -> bool:
-        """Whether there are numbers for a register, be they of an earlier bundle."""
-        return register in self.loose or (bool(self.stack) and index_of(register) < len(self.stack[0]))
-
     @property
     def capacity(self) -> int:
         """Registers of the stack: few different numbers, and at least one that nobody reads."""
         return max(4, 1 << self.size.bit_length())
 
-    def load(self) -> tuple[jax.Array, ...]:
-        """The stack, with room for all registers and with what was loose."""
-        capacity = self.capacity
-        if self.stack is None or self.loose or len(self.stack[0] if self.stack else ()) < capacity:
-            self.stack = tuple(self._loaded(position, capacity) for position in range(len(self.avals)))
-            self.loose.clear()
-        return self.stack
+    def copied(self) -> tuple[jax.Array, ...]:
+        """A copy of the stack that its owner may overwrite, with room for all registers and with what is loose."""
+        return tuple(self._copied(position) for position in range(len(self.avals)))
 
-    def _loaded(self, position: int, capacity: int) -> jax.Array:
+    def _copied(self, position: int) -> jax.Array:
+        if self.stack is not None and not self.loose and len(self.stack[position]) == self.capacity:
+            return self.stack[position].copy()
         aval = self.avals[position]
-        leaf = np.zeros((capacity, *aval.shape), jnp.dtype(aval.dtype))
+        leaf = np.zeros((self.capacity, *aval.shape), jnp.dtype(aval.dtype))
         if self.stack is not None:
             old = self.stack[position]
             leaf[: old.shape[0]] = old
         for register, arrays in self.loose.items():
             leaf[index_of(register)] = arrays[position]
         return jnp.asarray(leaf)
+
+    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, tuple[Any, ...]]) -> list[Callable[[], None]]:
+        """What is to be called, so that these are the numbers."""
+        return [partial(setattr, self, "stack", stack), partial(setattr, self, "loose", loose)]
 
     def prune(self) -> None:
         """Forget the numbers of registers that nobody holds; only while no entry is pending."""

@@ -28,6 +28,8 @@ __all__ = ["Machine"]
 
 # Entries in one call of the compiled scan; the last chunk is filled up with entries that do nothing.
 CHUNK = 256
+# Chunks that are given out without waiting for the first of them: so long does Ctrl-C wait at most.
+AHEAD = 8
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
 
@@ -39,19 +41,34 @@ class Machine:
         self._compiled: tuple[tuple[Any, ...], Any, _Layout] | None = None
         self._tables: dict[int, tuple[jax.Array, ...]] = {}
 
-    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> None:
-        """Compute all entries, in order; the results are in the stacks of the files."""
-        if not entries:
-            return
+    def run(
+        self, entries: Sequence[Entry], branches: Sequence[Branch], files: dict[BundleType, RegisterFile], noted: Sequence[Any] = ()
+    ) -> tuple[list[tuple[jax.Array, ...]], int]:
+        """Compute entries in order, on copies of the stacks: the files stay as they are, whatever happens here.
+
+        Args:
+            entries: at least one.
+            branches: the ledger's.
+            files: the ledger's.
+            noted: asks for a stop at the end of a chunk, as soon as there is something in it.
+
+        Returns:
+            The new stacks, one a file, and how many of the entries they are computed from.
+        """
         program, layout = self._program(branches, files)
-        stacks = [file.load() for file in files.values()]
-        for file in files.values():
-            file.stack = None  # the program works in place: nobody may look at what it was given
         tables = [self._table(branch) for branch in branches]
-        for start in range(0, len(entries), CHUNK):
-            stacks = program(stacks, tables, layout.encode(entries[start : start + CHUNK], files))
-        for file, stack in zip(files.values(), stacks, strict=True):
-            file.stack = stack
+        stacks = [file.copied() for file in files.values()]
+        instructions = layout.encode(entries[:CHUNK], files)
+        done = 0
+        while done < len(entries) and not noted:
+            stacks = program(stacks, tables, instructions)  # works in place: what it was given is lost
+            done = min(done + CHUNK, len(entries))
+            if done < len(entries):
+                instructions = layout.encode(entries[done : done + CHUNK], files)  # while the chunk is being computed
+            if done % (AHEAD * CHUNK) == 0:
+                jax.block_until_ready(stacks)
+        # What fails later than it is called fails here, and not in somebody's hands.
+        return jax.block_until_ready(stacks), done
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:
         table = branch.table

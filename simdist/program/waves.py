@@ -12,7 +12,7 @@ by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from simdist.program.entry import Branch, Entry
 from simdist.program.kernels import Kernel, compiler_options
+from simdist.program.pending import Pending
 from simdist.program.registers import INDEX_BITS, RegisterFile
 
 __all__ = ["LaneFunction", "Waves"]
@@ -34,29 +35,25 @@ class Waves:
     def __init__(self) -> None:
         self._batched: dict[int, LaneFunction] = {}
 
-    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
-        """Compute all entries; the results are loose in the files."""
-        reads, writes, waves = _arranged(entries)
-        left = _readers(reads, writes)
-        values: dict[Version, tuple[Any, ...]] = {}
-        for wave in waves:
-            for code, places in wave.items():
-                branch = branches[code]
-                arguments = [
-                    [
-                        *(array for version in reads[place] for array in _value(version, values, files)),
-                        *branch.arguments(entries[place][4]),
-                    ]
-                    for place in places
-                ]
-                for place, results in zip(places, self._call(branch.site.kernel, arguments), strict=True):
-                    values.update(zip(writes[place], branch.site.split(results), strict=True))
-                    left.subtract(reads[place])
-                    for version in (*reads[place], *writes[place]):
-                        if not left[version]:
-                            values.pop(version, None)
-        for (register, _), arrays in values.items():
-            files[register >> INDEX_BITS].loose[register] = arrays
+    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], pending: Pending, noted: Sequence[Any] = ()) -> None:
+        """Compute entries; the results are loose in the files.
+
+        Args:
+            entries: the first ones of the queue.
+            branches: the ledger's.
+            pending: the queue, which those that are done leave, also where an error ends this early.
+            noted: asks for a stop at the end of a call, as soon as there is something in it.
+        """
+        lanes = _Lanes(entries, branches, pending.files)
+        try:
+            for code, places in lanes.calls():
+                if noted:
+                    break
+                results = self._call(branches[code].site.kernel, [lanes.arguments(place) for place in places])
+                for place, result in zip(places, results, strict=True):
+                    lanes.put(place, result)
+        finally:
+            pending.put_loose(lanes.done, lanes.results())
 
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
         if len(arguments) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
@@ -102,6 +99,52 @@ def _of_used(kernel: Kernel) -> LaneFunction:
     return run
 
 
+class _Lanes:
+    """The entries of a stretch, what they read and write, and what is known by now.
+
+    Attributes:
+        done: for each entry, whether its results are known.
+    """
+
+    def __init__(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
+        self.entries = entries
+        self.branches = branches
+        self.files = files
+        self.done = [False] * len(entries)
+        self._reads, self._writes, self._waves = _arranged(entries)
+        self._left = _readers(self._reads, self._writes)
+        self._values: dict[Version, tuple[Any, ...]] = {}
+
+    def calls(self) -> Iterator[tuple[int, list[int]]]:
+        """(branch, places of its entries) of each batched call, wave by wave."""
+        for wave in self._waves:
+            yield from wave.items()
+
+    def arguments(self, place: int) -> list[Any]:
+        """What an entry's kernel is called with."""
+        read = [array for version in self._reads[place] for array in self._value(version)]
+        return [*read, *self.branches[self.entries[place][1]].arguments(self.entries[place][4])]
+
+    def put(self, place: int, results: tuple[Any, ...]) -> None:
+        """Keep the results of an entry, and forget what nobody reads again."""
+        writes = self._writes[place]
+        self._values.update(zip(writes, self.branches[self.entries[place][1]].site.split(results), strict=True))
+        # From here on it is not computed again, so what it has read may go.
+        self.done[place] = True
+        self._left.subtract(self._reads[place])
+        for version in (*self._reads[place], *writes):
+            if not self._left[version]:
+                self._values.pop(version, None)
+
+    def results(self) -> list[list[tuple[Any, ...] | None]]:
+        """For each entry that is done, its results, as far as anybody needs them."""
+        return [list(map(self._values.get, writes)) for writes, done in zip(self._writes, self.done, strict=True) if done]
+
+    def _value(self, version: Version) -> tuple[Any, ...]:
+        found = self._values.get(version)
+        return found if found is not None else self.files[version[0] >> INDEX_BITS].get(version[0])
+
+
 def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:
     """What each entry reads and writes, with registers told apart by their writers; and the waves: places by branch."""
     count: dict[int, int] = {}
@@ -128,8 +171,3 @@ def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter
     """How often each version is still to be read; the last one of a register once more, by whoever looks at it afterwards."""
     last = {register: (register, count) for made in writes for register, count in made}
     return Counter([*(version for read in reads for version in read), *last.values()])
-
-
-def _value(version: Version, values: dict[Version, tuple[Any, ...]], files: Sequence[RegisterFile]) -> tuple[Any, ...]:
-    found = values.get(version)
-    return found if found is not None else files[version[0] >> INDEX_BITS].get(version[0])

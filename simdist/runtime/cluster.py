@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from simdist import debugging
 from simdist import hardware as models
-from simdist.arguments import whole_number
+from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.hardware import Device, Network, device_for
+from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.run import Run
 from simdist.runtime.simulated import SimulatedRuntime
 from simdist.runtime.task import Task
@@ -67,6 +68,10 @@ class Cluster:
         ...     print(cluster.tasks)
         ['chief:0', 'worker:0', 'worker:1', 'worker:2', 'ps:0', 'ps:1']
     """
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Cluster:
+        spare_the_collector()  # before there is anything of a cluster
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -168,6 +173,9 @@ class Cluster:
             FailedPreconditionError: the cluster is closed.
         """
         self.runtime.clock.require_open("launch was called")
+        if not callable(main):
+            raise TypeError(f"launch takes a function; got {type(main).__name__}.")
+        require_arguments(args, None, "launch")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
         tasks = [self.runtime.tasks[f"{job}:{index}"] for index in self.spec.task_indices(job)]

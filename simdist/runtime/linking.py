@@ -220,6 +220,9 @@ class _Linker:
         for consumer in later:
             for pieces in self._consumed(consumer):
                 mine = [piece for piece in pieces if piece[0] in made]
+                if len(mine) < len(pieces):
+                    # The rest comes from elsewhere; who packs them together cuts them then.
+                    mine = [(register, None) for register, _ in mine]
                 if mine:
                     bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
         self._run(function, inputs, outputs, bundles)

@@ -1,4 +1,4 @@
-"""Ctrl-C while virtual time runs: noted between events, and raised in the driver only.
+"""Ctrl-C while virtual time runs: noted between events, and raised in the driver only. While numbers are computed: put off.
 
 Python delivers the signal to whatever code runs at that moment, which may be any task of the cluster.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["noted_interrupts"]
+__all__ = ["delayed_interrupts", "noted_interrupts"]
 
 
 @contextmanager
@@ -31,3 +31,18 @@ def noted_interrupts(noted: list[BaseException]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def delayed_interrupts() -> Iterator[list[BaseException]]:
+    """Put Ctrl-C off until the end of the block, which may look into the list that it gets and end early; a second one raises at once."""
+    noted: list[BaseException] = []
+    try:
+        with noted_interrupts(noted):
+            yield noted
+    except KeyboardInterrupt:
+        noted.clear()
+        raise
+    finally:
+        if noted:
+            signal.raise_signal(signal.SIGINT)

@@ -24,10 +24,11 @@ from simdist.program import tracing
 from simdist.program.values import snapshot
 from simdist.simulation.task_context import current_seed
 from simdist.strategies import context
+from simdist.variables import slots
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Variable
 
-__all__ = ["AdoptedVariable", "install"]
+__all__ = ["AdoptedVariable", "StepScope", "install"]
 
 
 class AdoptedVariable(keras.Variable):
@@ -66,7 +67,7 @@ class AdoptedVariable(keras.Variable):
     @property
     def value(self) -> Any:
         scope = stateless_scope.get_stateless_scope()
-        if scope is not None and not isinstance(scope, _StepScope):
+        if scope is not None and not isinstance(scope, StepScope):
             value = scope.get_current_value(self)
             if value is not None:
                 return self._maybe_autocast(value)
@@ -91,7 +92,7 @@ class AdoptedVariable(keras.Variable):
         """Replace the value; in a step, an operation of the program."""
         scope = stateless_scope.get_stateless_scope()
         tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
-        if own is None or tracer is None or (scope is not None and not isinstance(scope, _StepScope)):
+        if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign(value)
         value = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(value.shape) != tuple(self.shape):
@@ -106,7 +107,7 @@ class AdoptedVariable(keras.Variable):
         """Add to the value, where it lives."""
         scope = stateless_scope.get_stateless_scope()
         tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
-        if own is None or tracer is None or (scope is not None and not isinstance(scope, _StepScope)):
+        if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign_add(value)
         tracer.update("add", [own], [jnp.broadcast_to(jnp.asarray(value, own.dtype), own.shape)])
         return None
@@ -136,11 +137,14 @@ def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, Vari
             return (on_read, VariableAggregation.MEAN) if floating else (auto, VariableAggregation.ONLY_FIRST_REPLICA)
 
 
-class _StepScope(stateless_scope.StatelessScope):
-    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word."""
+class StepScope(stateless_scope.StatelessScope):
+    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word.
+
+    It keeps what layers add to the loss, for `model.losses`.
+    """
 
     def __init__(self) -> None:
-        super().__init__(initialize_variables=False)
+        super().__init__(collect_losses=True, initialize_variables=False)
 
     def get_current_value(self, variable: Any) -> Any:
         if not isinstance(variable, AdoptedVariable):
@@ -186,6 +190,15 @@ def _adopting(strategy: Any) -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
+def _adopt_for(variable: Any, own: Variable) -> None:
+    """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
+    variable.__dict__.pop("_value", None)
+    variable.__class__ = AdoptedVariable
+    variable._strategy = own.placement.store.strategy
+    own.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
+    variable.simdist_variable = own
+
+
 def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:
     """An unseeded initialiser draws from the stream of its task; outside of tasks, from the strategy in scope."""
     seed = current_seed()
@@ -199,7 +212,8 @@ def install() -> None:
     if _adopting in context.scope_hooks:
         return
     context.scope_hooks.append(_adopting)
-    tracing.guards.append(_StepScope)
+    tracing.guards.append(StepScope)
+    slots.adopters.append(_adopt_for)
     from keras.src.backend.jax import random as jax_random
 
     seed_generator.make_default_seed = _seed_of_task

@@ -17,6 +17,7 @@ from simdist.training.callbacks import callback_list, usable, watch_for_nan
 from simdist.training.evaluation import Validation, metric_values
 from simdist.training.runners import runner_of
 from simdist.training.sources import count_steps, split_arrays, training_source
+from simdist.training.step import finish
 
 __all__ = ["fit"]
 
@@ -68,6 +69,7 @@ def fit(
         hooks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
+    finish(model)
     hooks.on_train_end(logs)
     return model.history
 

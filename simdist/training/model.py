@@ -18,7 +18,7 @@ from simdist.strategies.context import get_strategy, has_strategy
 from simdist.training import evaluation, saving
 from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside
 from simdist.training.fit import fit
-from simdist.training.step import forget_steps
+from simdist.training.step import forget_steps, prepare_optimizer
 
 __all__ = ["Functional", "Model", "Sequential"]
 
@@ -50,8 +50,18 @@ class _Distributed(keras.Model):
             super().compile_from_config(config)
             return
         self.compile(**cast(Any, keras.saving.deserialize_keras_object(config)))
-        if self.simdist_strategy is None and self.built and self.optimizer is not None:
+        if not self.built or self.optimizer is None:
+            return
+        if self.simdist_strategy is None:
             self.optimizer.build(self.trainable_variables)
+        else:
+            prepare_optimizer(self)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **options: Any) -> None:
+        """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""
+        if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
+            prepare_optimizer(self)
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **options: Any) -> Any:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.

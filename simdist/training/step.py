@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
-from simdist.errors import InvalidArgumentError
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
+from simdist.training.global_denominators import exchanges_denominators, of_global_batch
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["build", "forget_steps", "train_step_of"]
+__all__ = ["build", "finish", "forget_steps", "prepare_optimizer", "train_step_of"]
 
 
 def build(model: Any, batch: Any) -> None:
@@ -47,7 +47,7 @@ def train_step_of(model: Any) -> StepFunction:
     known = model.__dict__.get("_simdist_train_step")
     if known is not None:
         return known
-    optimizer, strategy = _optimizer_of(model), model.simdist_strategy
+    optimizer, strategy = prepare_optimizer(model), model.simdist_strategy
 
     def replica_step(data: Any) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
@@ -59,11 +59,10 @@ def train_step_of(model: Any) -> StepFunction:
         def compute_loss() -> tuple[Any, Any]:
             y_pred = model(x, training=True)
             if not rows:
-                # A replica without rows meets the others all the same; the mean over no rows would be no number.
-                return sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred)), (0.0, y_pred)
-            loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
-            share, loss = _share(model, loss, weight)
-            return model.optimizer.scale_loss(share), (loss, y_pred)
+                return _loss_of_no_rows(model, x, y, y_pred, sample_weight), (0.0, y_pred)
+            with of_global_batch(weight):
+                loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+            return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
         with _only_finite(not rows):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
@@ -90,44 +89,30 @@ def forget_steps(model: Any) -> None:
         model.__dict__.pop(name, None)
 
 
-def _optimizer_of(model: Any) -> Optimizer:
-    """The model's optimizer, with the slots that it has by now where it has trained before."""
+def prepare_optimizer(model: Any) -> Optimizer:
+    """The model's optimizer, with its slots beside the trainable variables."""
     known = model.__dict__.get("_simdist_optimizer")
     if known is None or known.wrapped is not model.optimizer:
         known = model.__dict__["_simdist_optimizer"] = Optimizer(model.optimizer)
+    if model.trainable_variables:
+        known.build(model.trainable_variables)
     return known
 
 
-def _share(model: Any, loss: Any, weight: float) -> tuple[Any, Any]:
-    """What a replica's loss adds to that of the global batch, and what the global batch's would be if all were like this one.
-
-    Args:
-        model: whose loss.
-        loss: of this replica's rows.
-        weight: the part of all rows that it has.
-    """
-    if weight == 1.0:
-        return loss, loss
-    if not _is_summed(model.loss):
-        return loss * weight, loss
-    # A sum over rows adds up by itself; only what every replica has alike is shared out.
-    regularization = sum((jnp.sum(term) for term in model.losses), jnp.zeros((), loss.dtype))
-    share = loss - regularization * (1.0 - weight)
-    return share, share / weight
+def finish(model: Any) -> None:
+    """Give the variables the values that the optimizer has in mind for the end of training: moving averages, if it keeps them."""
+    model.optimizer.finalize_variable_values(model.trainable_variables)
 
 
-def _is_summed(loss: Any) -> bool:
-    """Whether a compiled loss is a sum over the rows.
-
-    Raises:
-        InvalidArgumentError: some outputs have a sum and others a mean.
-    """
-    kinds = {getattr(part, "reduction", None) == "sum" for part in jax.tree_util.tree_leaves(loss)}
-    if len(kinds) > 1:
-        raise InvalidArgumentError(
-            "Some losses of the model have reduction='sum' and others a mean, which several replicas cannot add up. Use one reduction."
-        )
-    return kinds == {True}
+def _loss_of_no_rows(model: Any, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+    """A replica without rows meets the others all the same; the mean over no rows would be no number."""
+    nothing = sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred))
+    tracer = active_tracer()
+    if tracer is None or tracer.num_replicas == 1 or not exchanges_denominators(model, y_pred, sample_weight):
+        return nothing
+    with of_global_batch(0.0), tracer.overlay({}):
+        loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+    return nothing + 0.0 * jnp.sum(loss)
 
 
 @contextmanager

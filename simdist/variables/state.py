@@ -204,6 +204,14 @@ class Layout:
         group.lie_at(first.places)
         return group
 
+    def drop(self, cells: Sequence[Cell]) -> None:
+        """Forget cells that have groups of their own, and give their memory back."""
+        alone = [cell for cell in cells if cell.group in self.groups and len(cell.group.cells) == 1]
+        self.release(alone)
+        for cell in alone:
+            self.groups.remove(cell.group)
+        self.version += 1
+
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""
         for group in self.groups[first:]:

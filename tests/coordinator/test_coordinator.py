@@ -70,7 +70,7 @@ def test_nothing_is_accepted_after_the_cluster_was_closed() -> None:
 
 
 def test_schedule_from_another_thread_is_refused() -> None:
-    cluster, coordinator = coordinated()
+    _cluster, coordinator = coordinated()
     caught: list[str] = []
 
     def elsewhere() -> None:

@@ -158,6 +158,18 @@ def test_results_that_nobody_holds_are_never_computed() -> None:
     assert story.ledger.computed == 1
 
 
+def test_results_that_nobody_holds_are_not_computed_because_their_register_was_given_away() -> None:
+    story = Story("deferred")
+    story.step("split", 0, 0)
+    story.step("mix", 0, 2)
+    del story.ones[2:]
+    story.step("split", 1, 0)  # writes the registers of the first one, which still waits
+    story.check(*story.ones[-1])
+    del story.pairs[2:]
+    story.ledger.flush()
+    assert story.ledger.computed == 1
+
+
 def test_full_ledger_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simdist.program.ledger.FULL", 4)
     story = Story("deferred")

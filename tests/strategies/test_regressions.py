@@ -61,15 +61,6 @@ def test_a_summed_loss_is_the_sum_over_all_replicas() -> None:
     require_those_of_keras(lambda: keras.optimizers.SGD(0.001), lambda: keras.losses.MeanSquaredError(reduction="sum"))
 
 
-def test_sums_and_means_among_losses_are_refused() -> None:
-    with sd.MirroredStrategy(2).scope():
-        inputs = keras.Input((4,))
-        model = distributed_keras.Model(inputs, [keras.layers.Dense(1)(inputs), keras.layers.Dense(1)(inputs)])
-        model.compile("sgd", [keras.losses.MeanSquaredError(reduction="sum"), "mse"])
-    with pytest.raises(sd.errors.InvalidArgumentError, match="one reduction"):
-        model.fit(sd.Dataset.from_tensor_slices((x, (y, y))).batch(8), verbose=0)
-
-
 def test_a_model_that_was_compiled_anew_is_evaluated_with_its_new_loss() -> None:
     strategy = sd.MirroredStrategy(2)
     with strategy.scope():

@@ -1,0 +1,112 @@
+"""The queue of calls that are still to be made, and what holds at every moment of computing them.
+
+Invariant: the registers hold what the entries that have left the queue gave, and the queue, computed in order, gives all the
+rest. Whatever ends a computation early (Ctrl-C, a full memory, an error of a kernel) costs time at most: the next look goes
+on from here. Two rules keep it:
+
+- An entry leaves the queue after its results are in their registers. It may be computed again instead, because no entry
+  writes a register that it reads.
+- Where entries have overwritten what others of them read (a scan, waves), none can be computed again. So nothing is written
+  before there is something to show, and then all results are put in their places, and their entries taken out, in one go.
+
+What may live in this file: the order of entries. Not: how they are computed (plans.py), nor when (ledger.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import call
+from typing import Any
+
+from simdist.program.entry import Entry
+from simdist.program.registers import INDEX_BITS, RegisterFile
+from simdist.program.slicing import separate
+from simdist.program.values import Bundle
+
+__all__ = ["Pending"]
+
+
+class Pending:
+    """Entries that are not yet computed.
+
+    Args:
+        files: the ledger's register files, in the order of their numbers, which grow.
+
+    Attributes:
+        entries: the queue; always the same list.
+        computed: how many entries have been computed.
+    """
+
+    def __init__(self, files: list[RegisterFile]) -> None:
+        self.files = files
+        self.entries: list[Entry] = []
+        self.computed = 0
+        self._renamed: list[Bundle] = []
+
+    def bring_forward(self, needed: Sequence[bool]) -> int:
+        """Put the entries that are needed now before the others.
+
+        Args:
+            needed: for each entry; closed under "needs".
+
+        Returns:
+            How many there are.
+        """
+        if not all(needed):
+            first, rest, copies = separate(self.entries, needed, self._rename)
+            self._copy(copies)
+            self.entries[: len(needed)] = [*first, *rest]
+        return sum(needed)
+
+    def pop(self) -> None:
+        """Take out the first entry: its results are in their registers."""
+        self.computed += 1
+        del self.entries[0]
+
+    def put_stacks(self, stacks: Sequence[tuple[Any, ...]], count: int) -> None:
+        """Take out the first entries: their results, and all that was loose, are in these stacks, one a file."""
+        changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
+        self._take_out(count, [], count, changes)
+
+    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[tuple[Any, ...] | None]]) -> None:
+        """Take out those of the first entries that are done.
+
+        Args:
+            done: for each of them; closed under "needs".
+            results: for each that is done, its results, bundle by bundle; None where nobody needs them any more.
+        """
+        first, rest, copies = separate(self.entries[: len(done)], done, self._rename)
+        self._copy(copies)
+        loose = [dict(file.loose) for file in self.files]
+        for (_, _, _, writes, _, _), parts in zip(first, results, strict=True):
+            for register, arrays in zip(writes, parts, strict=True):
+                if arrays is not None:
+                    loose[register >> INDEX_BITS][register] = arrays
+        changes = [change for file, arrays in zip(self.files, loose, strict=True) for change in file.replaced(file.stack, arrays)]
+        self._take_out(len(done), rest, len(first), changes)
+
+    @property
+    def moved(self) -> set[int]:
+        """The registers that moved entries got instead of their own: nobody outside of the queue knows them."""
+        return {bundle.register for bundle in self._renamed}
+
+    def forget(self) -> None:
+        """Give back the registers of moved entries; only while nothing is pending."""
+        self._renamed.clear()
+
+    def _take_out(self, count: int, left: list[Entry], computed: int, changes: Sequence[Callable[[], Any]]) -> None:
+        counted = partial(setattr, self, "computed", self.computed + computed)
+        # One call into C, so that no handler of a signal, which may raise, runs in between; and what needs memory comes first.
+        deque(map(call, [partial(self.entries.__setitem__, slice(count), left), counted, *changes]), maxlen=0)
+
+    def _copy(self, copies: Sequence[tuple[int, int]]) -> None:
+        for old, new in copies:
+            self.files[new >> INDEX_BITS].loose[new] = self.files[old >> INDEX_BITS].get(old)
+
+    def _rename(self, register: int) -> int:
+        file = self.files[register >> INDEX_BITS]
+        # Held until nothing is pending, so that nobody else gets it.
+        self._renamed.append(Bundle(file.avals, None, file, file.new()))
+        return self._renamed[-1].register

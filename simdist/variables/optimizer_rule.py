@@ -1,0 +1,145 @@
+"""How an update by an optimizer changes the cells of each task.
+
+An update is applied to each group of cells by itself, on the task that holds them, with the optimizer's slots, its count of
+steps and its learning rate beside the cells. That gives the unsharded result exactly when the update is element-wise, which
+is read from its jaxpr: an update that reduces over a whole variable (LAMB, Adafactor, a global norm in an Optax chain) is
+refused for sharded variables.
+
+The count of steps of a group is the number of updates that were applied to it: it cannot disagree with the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Aval
+from simdist.variables.shadow import Shadow, keras_shadow, optax_shadow
+from simdist.variables.slots import OptimizerSlots, unplaced
+from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
+from simdist.variables.variable import Placement, Variable
+
+__all__ = ["OptimizerRule"]
+
+REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
+
+
+class OptimizerRule:
+    """How an `Update` by an optimizer changes a group; one object for each set of variables.
+
+    The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
+    """
+
+    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+        self.optimizer = optimizer
+        self.variables = list(variables)
+        self.shadows: dict[Owner, Shadow] = {}
+        self.shadowed: dict[Owner, list[tuple[int, Cell]]] = {}
+        self.slots: OptimizerSlots | None = None
+
+    def __repr__(self) -> str:
+        return f"OptimizerRule({type(self.optimizer).__name__})"
+
+    def join(
+        self,
+        owner: Owner,
+        variables: Sequence[Any],
+        cells: list[tuple[int, Cell]],
+        layout: Layout,
+        arrays_of: Callable[..., Any],
+    ) -> None:
+        """Give the cells of one owner the optimizer's state, in one group with them."""
+        cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
+        own = [cell for _, cell in cells]
+        if owner in self.shadows:
+            layout.join([*own, *self.shadows[owner].cells], arrays_of)
+            return
+        shadow = self._shadow(cells)
+        if any(cell.rows is not None for cell in own) and not _is_elementwise(shadow, [cell.aval for cell in own]):
+            raise InvalidArgumentError(
+                f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
+                "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
+            )
+        self.shadows[owner], self.shadowed[owner] = shadow, cells
+        for cell, array in zip(shadow.cells, shadow.initial, strict=True):
+            layout.add(cell, array)
+        layout.join([*own, *shadow.cells], arrays_of)
+        if self.slots is not None:
+            self.slots.bind({owner: (shadow, self.shadowed[owner]) for owner, shadow in self.shadows.items()}, layout)
+
+    def _shadow(self, cells: Sequence[tuple[int, Cell]]) -> Shadow:
+        pairs = [(self.variables[number], cell) for number, cell in cells]
+        if not hasattr(self.optimizer, "update_step"):
+            return optax_shadow(self.optimizer, pairs)
+        slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
+        return keras_shadow(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
+
+    def build(self) -> None:
+        """Make the optimizer's state beside all variables, before a step asks for it."""
+        store = self.variables[0].placement.store
+        for owner in dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.cells):
+            self.join(owner, self.variables, [], store.layout, store.ledger.arrays)
+
+    def count(self) -> Any:
+        """How many updates an Optax transformation has made.
+
+        Raises:
+            FailedPreconditionError: a step asks before there is a count.
+        """
+        tracer, store = active_tracer(), self.variables[0].placement.store
+        if not self.shadows:
+            if tracer is not None:
+                raise FailedPreconditionError(
+                    "The optimizer has no count of steps yet. Call its build() with the variables before the step."
+                )
+            return 0
+        cells = [shadow.cells[-1] for shadow in self.shadows.values()]
+        counter = unplaced("optimizer/iterations", (), Placement(cells, store, "copies"))
+        return int(counter.numpy()) if tracer is None else counter.traced_value(tracer)
+
+    def kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval]) -> Kernel:
+        """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays.
+
+        Args:
+            group: of the variables' cells and of the optimizer's state; perhaps with others, which it leaves alone.
+            positions: in the group, of the cells that the gradients belong to.
+            operand_avals: of the gradients.
+        """
+        owner, size = owner_of(group.cells[0]), len(group.cells)
+        shadow = self.shadows[owner]
+        own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
+        kept = [cell.position for cell in shadow.cells]
+
+        def run(*arrays: Any) -> list[Any]:
+            changed = list(arrays[:size])
+            given = dict(zip(positions, arrays[size:], strict=True))
+            values, state = [changed[place] for place in own], [changed[place] for place in kept]
+            for places, new in zip((own, kept), shadow.apply(values, state, [given.get(place) for place in own]), strict=True):
+                for place, array in zip(places, new, strict=True):
+                    changed[place] = array
+            return changed
+
+        return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
+
+
+def _is_elementwise(shadow: Shadow, avals: Sequence[Aval]) -> bool:
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in shadow.cells]
+    jaxpr = jax.make_jaxpr(shadow.apply)(specs, state, specs)
+    return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of all operations of a jaxpr, those inside calls and loops included."""
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for value in eqn.params.values():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(item, "jaxpr", item)
+                if hasattr(inner, "eqns"):
+                    yield from _primitives(inner)

@@ -1,0 +1,136 @@
+"""The variables of a Keras optimizer, where its user sees them: those that lie beside the variables that it changes.
+
+The optimizer that a user holds takes no steps itself; its shadows do (`simdist.variables.shadow`). But its learning rate, its count
+of steps and its slots are bound to the shadows' cells, so that what the user reads, assigns, saves and loads is what training uses,
+wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
+
+Invariant: a variable of the optimizer is bound when every cell of its trained variable has a shadow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
+from simdist.variables.shadow import Shadow
+from simdist.variables.state import Cell, Layout, Owner, owner_of
+from simdist.variables.variable import Placement, Variable
+
+__all__ = ["OptimizerSlots", "adopters", "unplaced"]
+
+# What makes a Keras variable one of ours; the room that knows Keras variables registers it here.
+adopters: list[Callable[[Any, Variable], None]] = []
+
+
+class OptimizerSlots:
+    """Binds the variables of one Keras optimizer.
+
+    Args:
+        optimizer: the user's; it is built here if it is not yet.
+        variables: that it changes, in the order in which it was built.
+
+    Raises:
+        FailedPreconditionError: Keras variables cannot be bound, as `simdist.keras` is not loaded.
+    """
+
+    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+        if not adopters:
+            raise FailedPreconditionError(
+                f"A Keras optimizer ({type(optimizer).__name__}) needs simdist's Keras. Write `from simdist import keras` first."
+            )
+        self.variables = list(variables)
+        was_built = optimizer.built
+        with jax.ensure_compile_time_eval():
+            roles = apart(lambda: self._roles(optimizer))
+        self.holders = list(zip(roles, optimizer.variables, strict=True))
+        kept = [(role, v) for role, v in self.holders if was_built and role.kind in ("slot", "shared")]
+        self.first_values = {role: np.array(_value_of(variable)) for role, variable in kept}
+
+    def _roles(self, optimizer: Any) -> list[Role]:
+        if optimizer.built:
+            _, roles = copy_for(optimizer, [(v, Cell(v.name, v.aval, "")) for v in self.variables])
+            # The copy of an optimizer with a schedule has a learning rate of its own, which the user's has not.
+            roles = roles if len(roles) == len(optimizer.variables) else [role for role in roles if role.kind != "unused"]
+            if len(roles) != len(optimizer.variables):
+                raise InvalidArgumentError(
+                    f"{type(optimizer).__name__} was built with {len(optimizer.variables)} variables of its own, where {len(roles)} were "
+                    "expected for the variables that it changes. Make a new optimizer."
+                )
+            return roles
+        trained = [getattr(variable, "keras_variable", None) for variable in self.variables]
+        pairs = zip(trained, self.variables, strict=True)
+        return built_roles(optimizer, [stand_in_for(own) if known is None else known for known, own in pairs])
+
+    def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Any:
+        """What the user's optimizer had for a variable of a shadow; None if nothing.
+
+        Args:
+            role: whose owner is a number among the cells.
+            cells: that are shadowed, with the numbers of their variables.
+        """
+        if role.kind in ("iteration", "learning_rate"):
+            return next((_value_of(variable) for known, variable in self.holders if known == role), None)
+        if role.kind != "slot":
+            return self.first_values.get(role)
+        number, cell = cells[role.owner]
+        whole = self.first_values.get(role._replace(owner=number))
+        return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
+
+    def bind(self, shadows: Mapping[Owner, tuple[Shadow, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
+        """Let the user's optimizer show the cells of its shadows, as far as they are there."""
+        of_cell: dict[tuple[int, int], Cell] = {}
+        of_role: dict[Role, list[Cell]] = {}
+        for shadow, shadowed in shadows.values():
+            for role, cell in zip(shadow.roles, shadow.cells, strict=True):
+                if role.kind == "slot":
+                    of_cell[id(shadowed[role.owner][1]), role.number] = cell
+                else:
+                    of_role.setdefault(role, []).append(cell)
+        for role, holder in self.holders:
+            trained = self.variables[role.owner].placement if role.kind == "slot" else self.variables[0].placement
+            if role.kind == "slot":
+                cells = [of_cell.get((id(cell), role.number)) for cell in trained.cells]
+                if None not in cells:
+                    _show(holder, Placement(cells, trained.store, _spread(trained, cells), trained.combine), layout)  # pyright: ignore[reportArgumentType]
+            elif role in of_role:
+                _show(holder, Placement(of_role[role], trained.store, "copies"), layout)
+        if all(owner_of(cell) in shadows for variable in self.variables for cell in variable.placement.cells):
+            self.first_values.clear()
+
+
+def _spread(trained: Placement, cells: Sequence[Any]) -> str:
+    """How the cells of a slot make up its value."""
+    return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].rows is None else trained.spread
+
+
+def _show(holder: Any, placement: Placement, layout: Layout) -> None:
+    """Let a variable of the user's optimizer be what lies in these cells."""
+    own: Variable | None = getattr(holder, "simdist_variable", None)
+    if own is None:
+        own = unplaced(holder.path, tuple(holder.shape), placement)
+        adopters[-1](holder, own)
+    elif own.shape and own.placement.cells[0] not in placement.cells:
+        # Made in a scope before anybody trained: what it held has been taken over.
+        layout.drop(own.placement.cells)
+    own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.ONLY_FIRST_REPLICA
+    own.placement = placement
+
+
+def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variable:
+    """A variable of cells that are there already, which no strategy has to place."""
+    own = Variable.__new__(Variable)
+    own.name, own.shape, own.dtype, own.trainable = name, shape, placement.cells[0].aval.dtype, False
+    own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.ONLY_FIRST_REPLICA
+    own.placement = placement
+    return own
+
+
+def _value_of(variable: Any) -> Any:
+    own = getattr(variable, "simdist_variable", None)
+    return own.numpy() if own is not None else variable.value

@@ -1,0 +1,134 @@
+"""Losses of `fit` and of a step of one's own are those of plain Keras on one device with the global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+rng = np.random.default_rng(0)
+X = rng.random((10, 6), np.float32)
+Y = (X @ rng.random((6, 1))).astype(np.float32)
+TEXT = np.array([[1, 2, 3], [2, 0, 0], [3, 3, 0], [1, 0, 0], [2, 1, 3], [3, 0, 0], [1, 1, 0], [2, 2, 2], [3, 1, 0], [0, 0, 0]], np.int32)
+TAGS = rng.random((10, 3, 1)).astype(np.float32)
+WEIGHTS = rng.random(10).astype(np.float32)
+
+
+def servers() -> Any:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}))
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "two replicas": lambda: sd.MirroredStrategy(2),
+    "three replicas": lambda: sd.MirroredStrategy(3),
+    "parameter servers": servers,
+}
+REPLICAS = ("two replicas", "three replicas")
+
+
+def require_those_of_keras(make: Callable[[Any], Any], strategy: str, *data: Any, **options: Any) -> None:
+    """Two epochs of three batches, the last of two rows: of three replicas one has none."""
+    dataset = sd.Dataset.from_tensor_slices(data).batch(4)
+    expected = make(plain)
+    history = expected.fit(*data[:2], batch_size=4, epochs=2, shuffle=False, verbose=0, **options).history
+    with STRATEGIES[strategy]().scope():
+        model = make(keras)
+    found = model.fit(dataset, epochs=2, steps_per_epoch=3, verbose=0).history
+    assert set(found) == set(history)
+    for name, values in history.items():
+        np.testing.assert_allclose(found[name], values, rtol=2e-5, err_msg=name)
+    for own, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(own.value, other.value, rtol=1e-4, atol=1e-6)
+
+
+class Divergence(plain.layers.Layer):
+    def call(self, x: Any) -> Any:
+        self.add_loss(plain.ops.mean(x**2))
+        return x
+
+
+def with_added_losses(namespace: Any) -> Any:
+    layers = plain.layers
+    first = layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1), activity_regularizer="l2", kernel_regularizer="l2")
+    last = layers.Dense(1, kernel_initializer=keras.initializers.GlorotUniform(2))
+    model = namespace.Sequential([plain.Input((6,)), first, Divergence(), layers.ActivityRegularization(0.1), last])
+    model.compile(plain.optimizers.SGD(0.1), "mse")
+    return model
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_losses_that_layers_add_are_trained_on(strategy: str) -> None:
+    require_those_of_keras(with_added_losses, strategy, X, Y)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_step_of_ones_own_sees_the_losses_that_layers_add(replicas: int) -> None:
+    strategy = sd.MirroredStrategy(replicas)
+    with strategy.scope():
+        model = with_added_losses(keras)
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        def replica(data: Any) -> Any:
+            def loss() -> Any:
+                model(data[0])
+                return jnp.asarray(sum(model.losses)) / replicas
+
+            return sd.value_and_grad(loss, model.trainable_variables)()[0]
+
+        return strategy.reduce("sum", strategy.run(replica, (next(iterator),)), axis=None)
+
+    found = step(iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices((X, Y)).batch(10))))
+    expected = with_added_losses(plain)
+    expected(X)
+    assert float(found) == pytest.approx(float(sum(expected.losses)), rel=1e-5)
+
+
+def tagger(namespace: Any) -> Any:
+    start = keras.initializers.GlorotUniform
+    words = plain.layers.Embedding(4, 2, mask_zero=True, embeddings_initializer=start(1))
+    lstm = plain.layers.LSTM(2, return_sequences=True, kernel_initializer=start(2), recurrent_initializer=start(3))
+    model = namespace.Sequential([plain.Input((3,), dtype="int32"), words, lstm, plain.layers.Dense(1, kernel_initializer=start(4))])
+    model.compile(plain.optimizers.SGD(0.1), "mse")
+    return model
+
+
+@pytest.mark.parametrize("strategy", REPLICAS)
+def test_a_loss_with_a_mask_is_the_mean_over_the_valid_steps_of_the_global_batch(strategy: str) -> None:
+    require_those_of_keras(tagger, strategy, TEXT, TAGS)
+
+
+def weighted(namespace: Any) -> Any:
+    model = namespace.Sequential([plain.Input((6,)), plain.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(plain.optimizers.SGD(0.1), plain.losses.MeanSquaredError(reduction="mean_with_sample_weight"))
+    return model
+
+
+@pytest.mark.parametrize("strategy", REPLICAS)
+def test_a_mean_by_sample_weight_divides_by_the_weights_of_the_global_batch(strategy: str) -> None:
+    require_those_of_keras(weighted, strategy, X, Y, WEIGHTS, sample_weight=WEIGHTS)
+
+
+def mixed(namespace: Any) -> Any:
+    """Two outputs, of which one has a mask and the other adds up its rows."""
+    words = plain.Input((3,), dtype="int32")
+    vectors = plain.layers.Embedding(4, 2, mask_zero=True, embeddings_initializer=keras.initializers.GlorotUniform(1))(words)
+    tags = plain.layers.Dense(1, kernel_initializer="ones", name="tags")(vectors)
+    first = plain.layers.Flatten()(plain.layers.Embedding(4, 2, embeddings_initializer="ones")(words))
+    start = plain.layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2", name="start")(first)
+    model = namespace.Model(words, [tags, start])
+    model.compile(plain.optimizers.SGD(0.01), ["mse", plain.losses.MeanSquaredError(reduction="sum")], loss_weights=[2.0, 0.5])
+    return model
+
+
+@pytest.mark.parametrize("strategy", REPLICAS)
+def test_sums_and_masked_means_stand_side_by_side(strategy: str) -> None:
+    require_those_of_keras(mixed, strategy, TEXT, (TAGS, TAGS[:, 0]))

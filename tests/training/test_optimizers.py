@@ -1,0 +1,212 @@
+"""Optimizers in training: wherever they were made, however they are applied, they do what plain Keras does on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax.numpy as jnp
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+# Plain Keras turns its variables into numpy arrays in a way that numpy 2 warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
+rng = np.random.default_rng(0)
+X = rng.random((12, 4), np.float32)
+Y = (X @ rng.random((4, 1))).astype(np.float32)
+
+
+def servers(partitioner: Any = None) -> Any:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), partitioner)
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "replicas": lambda: sd.MirroredStrategy(2),
+    "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})),
+    "parameter servers": servers,
+    "shards": lambda: servers(sd.FixedShardsPartitioner(3)),
+}
+
+
+def model_of(namespace: Any, optimizer: Any, loss: Any = "mse") -> Any:
+    first, last = (plain.layers.Dense(n, kernel_initializer=keras.initializers.GlorotUniform(n)) for n in (3, 1))
+    model = namespace.Sequential([plain.Input((4,)), first, last])
+    model.compile(optimizer, loss)
+    return model
+
+
+def fitted(model: Any, epochs: int = 3, callbacks: Sequence[Any] = ()) -> list[float]:
+    """Epochs of three batches."""
+    if getattr(model, "simdist_strategy", None) is None:
+        return model.fit(X, Y, batch_size=4, shuffle=False, epochs=epochs, callbacks=list(callbacks), verbose=0).history["loss"]
+    dataset = sd.Dataset.from_tensor_slices((X, Y)).batch(4)
+    return model.fit(dataset, steps_per_epoch=3, epochs=epochs, callbacks=list(callbacks), verbose=0).history["loss"]
+
+
+def require_same(model: Any, expected: Any) -> None:
+    for own, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(own.value, other.value, rtol=1e-4, atol=1e-6)
+
+
+def falling(epoch: int, rate: float) -> float:
+    return 0.1 if epoch == 0 else 0.01
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_optimizer_made_outside_the_scope_has_its_learning_rate_and_count_of_steps(strategy: str) -> None:
+    optimizer = plain.optimizers.SGD(0.5)
+    with STRATEGIES[strategy]().scope():
+        model = model_of(keras, optimizer)
+    expected = model_of(plain, plain.optimizers.SGD(0.5))
+    callback = plain.callbacks.LearningRateScheduler
+    assert fitted(model, callbacks=[callback(falling)]) == pytest.approx(fitted(expected, callbacks=[callback(falling)]), rel=1e-5)
+    require_same(model, expected)
+    assert int(optimizer.iterations) == 9
+    assert float(np.asarray(optimizer.learning_rate)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_wrapped_optimizer_made_outside_the_scope_obeys_its_user(replicas: int) -> None:
+    strategy, inner = sd.MirroredStrategy(replicas), plain.optimizers.SGD(0.5)
+    optimizer = sd.Optimizer(inner)
+    with strategy.scope():
+        v = sd.Variable([1.0, 2.0])
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(2) / replicas, v)])))
+    step()
+    inner.learning_rate = 0.25
+    step()
+    np.testing.assert_allclose(v.numpy(), [0.25, 1.25])
+    assert int(optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("strategy", ["replicas", "workers", "one device"])
+def test_an_optimizer_of_keras_applied_as_it_is_adds_up_the_gradients_of_all_replicas(strategy: str, built: bool) -> None:
+    chosen = STRATEGIES[strategy]()
+    with chosen.scope():
+        model = model_of(keras, "sgd")
+        optimizer = plain.optimizers.Adam(0.1)
+        if built:
+            optimizer.build(model.trainable_variables)
+
+    @sd.function
+    def step(iterator: Any) -> None:
+        def replica(data: Any) -> None:
+            def loss() -> Any:
+                return sd.compute_average_loss(((model(data[0]) - data[1]) ** 2)[:, 0], global_batch_size=12)
+
+            _, gradients = sd.value_and_grad(loss, model.trainable_variables)()
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+        chosen.run(replica, (next(iterator),))
+
+    iterator = iter(chosen.distribute_dataset(sd.Dataset.from_tensor_slices((X, Y)).batch(12).repeat()))
+    for _ in range(3):
+        step(iterator)
+    expected = model_of(plain, plain.optimizers.Adam(0.1))
+    expected.fit(X, Y, batch_size=12, epochs=3, shuffle=False, verbose=0)
+    require_same(model, expected)
+    for own, other in zip(optimizer.variables, expected.optimizer.variables, strict=True):
+        np.testing.assert_allclose(own.value, other.value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_moving_averages_become_the_weights_when_training_ends(strategy: str) -> None:
+    with STRATEGIES[strategy]().scope():
+        model = model_of(keras, plain.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9))
+    expected = model_of(plain, plain.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9))
+    assert fitted(model) == pytest.approx(fitted(expected), rel=1e-5)
+    require_same(model, expected)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_saved_weights_have_the_slots_and_training_goes_on_from_them(strategy: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    chosen = STRATEGIES[strategy]()
+    with chosen.scope():
+        model, loaded = (model_of(keras, plain.optimizers.Adam(0.1)) for _ in range(2))
+    fitted(model, epochs=1)
+    model.save_weights(path)
+    expected = model_of(plain, plain.optimizers.Adam(0.1))
+    fitted(expected, epochs=1)
+    with h5py.File(path) as file:
+        group: Any = file["optimizer/vars"]
+        saved = [np.asarray(group[str(number)]) for number in range(len(group))]
+    for own, other in zip(saved, expected.optimizer.variables, strict=True):
+        np.testing.assert_allclose(own, other.value, rtol=1e-4, atol=1e-6)
+    loaded.load_weights(path)
+    assert int(loaded.optimizer.iterations) == 3
+    fitted(loaded, epochs=1)
+    fitted(model, epochs=1)
+    require_same(loaded, model)
+
+
+def test_slots_that_were_loaded_by_plain_keras_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    expected = model_of(plain, plain.optimizers.Adam(0.1))
+    fitted(expected, epochs=1)
+    expected.save_weights(path)
+    with servers(sd.FixedShardsPartitioner(2)).scope():
+        model = model_of(keras, plain.optimizers.Adam(0.1))
+        model.optimizer.build(model.trainable_variables)
+        plain.Sequential.load_weights(model, path)
+    assert fitted(model, epochs=1) == pytest.approx(fitted(expected, epochs=1), rel=1e-5)
+    require_same(model, expected)
+
+
+def scaled(**options: Any) -> Any:
+    return plain.optimizers.LossScaleOptimizer(plain.optimizers.Adam(0.1, **options), initial_scale=2.0**127, dynamic_growth_steps=3)
+
+
+@pytest.mark.parametrize("strategy", ["replicas", "shards"])
+def test_steps_with_infinite_gradients_are_skipped_and_the_loss_scale_moves(strategy: str) -> None:
+    with STRATEGIES[strategy]().scope():
+        model = model_of(keras, scaled(global_clipnorm=0.5))
+    expected = model_of(plain, scaled(global_clipnorm=0.5))
+    fitted(model)
+    fitted(expected)
+    assert float(model.optimizer.dynamic_scale.value) == float(expected.optimizer.dynamic_scale.value)
+    assert int(model.optimizer.step_counter.value) == int(expected.optimizer.step_counter.value)
+    assert int(model.optimizer.iterations) == int(expected.optimizer.iterations) < 9
+    require_same(model, expected)
+
+
+def test_a_model_of_mixed_precision_trains_with_a_scaled_loss() -> None:
+    before = plain.config.dtype_policy()
+    plain.config.set_dtype_policy("mixed_float16")
+    try:
+        with sd.MirroredStrategy(2).scope():
+            model = model_of(keras, "adam")
+        expected = model_of(plain, "adam")
+        assert fitted(model) == pytest.approx(fitted(expected), rel=1e-2)
+    finally:
+        plain.config.set_dtype_policy(before)
+    assert type(model.optimizer).__name__ == "LossScaleOptimizer"
+    assert 0 < int(model.optimizer.iterations) == int(expected.optimizer.iterations)
+
+
+def test_a_loss_scale_that_is_not_there_yet_is_asked_for() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable([1.0])
+        optimizer = sd.Optimizer(scaled())
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v)])))
+    with pytest.raises(sd.errors.FailedPreconditionError, match="build"):
+        step()
+
+
+def test_an_optimizer_refuses_variables_that_it_was_not_built_for() -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v, w = sd.Variable([1.0]), sd.Variable([2.0])
+        optimizer = sd.Optimizer(plain.optimizers.SGD(0.5))
+    sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v)])))()
+    with pytest.raises(sd.errors.InvalidArgumentError, match="was built for"):
+        sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v), (jnp.ones(1), w)])))()

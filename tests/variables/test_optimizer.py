@@ -1,0 +1,71 @@
+"""`sd.Optimizer` on variables: its count of steps, its slots, and gradients that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+
+def servers() -> Any:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda: sd.MirroredStrategy(2), servers], ids=["device", "replicas", "shards"])
+@pytest.mark.parametrize("transformation", [lambda: optax.sgd(0.25), lambda: optax.adam(0.25)], ids=["sgd", "adam"])
+def test_updates_of_an_optax_transformation_are_counted(make: Callable[[], Any], transformation: Callable[[], Any]) -> None:
+    strategy = make()
+    with strategy.scope():
+        v, w = sd.Variable([1.0, 2.0, 3.0]), sd.Variable(1.0)
+        optimizer = sd.Optimizer(transformation())
+    assert optimizer.iterations == 0
+
+    def replica() -> None:
+        optimizer.apply_gradients([(jnp.ones(3), v), (1.0, w)])
+
+    step = sd.function(lambda: strategy.run(replica))
+    coordinator = sd.ClusterCoordinator(strategy) if isinstance(strategy, sd.ParameterServerStrategy) else None
+    for _ in range(3):
+        step() if coordinator is None else coordinator.schedule(step)
+    if coordinator is not None:
+        coordinator.join()
+    assert optimizer.iterations == 3
+
+
+def test_a_step_that_asks_for_the_count_of_an_optax_transformation_gets_that_of_the_moment() -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v, optimizer = sd.Variable(1.0), sd.Optimizer(optax.sgd(0.5))
+
+    @sd.function
+    def step() -> Any:
+        strategy.run(lambda: optimizer.apply_gradients([(1.0, v)]))
+        return optimizer.iterations
+
+    with pytest.raises(sd.errors.FailedPreconditionError, match="build"):
+        step()
+    optimizer.build([v])
+    assert [int(step()) for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_variable_without_a_gradient_in_the_first_step_gets_its_slots_with_the_others() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v, w = sd.Variable([1.0]), sd.Variable([1.0])
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.5, momentum=0.5))
+    half = jnp.ones(1) / 2
+    first = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(half, v), (None, w)])))
+    second = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(half, v), (half, w)])))
+    first()
+    second()
+    np.testing.assert_allclose([v.numpy()[0], w.numpy()[0]], [1.0 - 0.5 - 0.75, 1.0 - 0.5])
+    assert int(optimizer.iterations) == 2
+    momenta = [np.asarray(variable.value).tolist() for variable in optimizer.wrapped.variables[2:]]
+    assert momenta == [[-0.75], [-0.5]]
