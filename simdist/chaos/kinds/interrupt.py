@@ -25,12 +25,12 @@ class Interrupt(Kind):
     """A look that ends early, at the k-th kernel that it calls."""
 
     name = "interrupt"
-    share = 0.4
+    share = 0.6
     needs_numbers = True
 
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:
         looks = max(1, ground.looks)
-        figures = {"look": looks if dice.chance(0.5) else dice.whole(1, looks), "call": int(dice.log_real(1, 40))}
+        figures = {"look": looks if dice.chance(0.5) else dice.whole(1, looks), "call": int(dice.log_real(1, 12))}
         return [Disturbance(self.name, "chief:0", figures=figures)]
 
     def plan(self, stage: Stage, disturbance: Disturbance) -> Callable[[], bool]:
