@@ -1,4 +1,4 @@
-"""The command line: ``python -m simdist run | lessons | bench | doctor``."""
+"""The command line: ``python -m simdist run | lessons | bench | doctor | chaos``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def main(arguments: list[str] | None = None) -> int:
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
     bench.add_argument("names", nargs="*", help="which benchmarks (default: all)")
     commands.add_parser("doctor", help="say what was found here and what will be used")
+    _add_chaos(commands)
     options, options_of_lab = parser.parse_known_args(arguments)
     if options_of_lab and options.command != "lessons":
         parser.error(f"unknown: {' '.join(options_of_lab)}; see python -m simdist {options.command} --help")
     options.of_lab = options_of_lab
     try:
-        return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor}[options.command](options) or 0)
+        return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
     except SimdistError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -82,6 +83,38 @@ def _doctor(options: argparse.Namespace) -> int:
     for line in examine():
         print(line)
     return 0 if not missing() else 1
+
+
+def _add_chaos(commands: Any) -> None:
+    chaos = commands.add_parser(
+        "chaos", help="search for failures: random clusters, workloads and faults, and what must hold in all of them"
+    )
+    chaos.add_argument("--scenarios", type=int, default=500, help="how many (default 500)")
+    chaos.add_argument("--seed", type=int, default=0, help="of everything (default 0)")
+    chaos.add_argument("--first", type=int, default=0, help="number of the first scenario (default 0)")
+    chaos.add_argument("--workload", help="only this one (default: all)")
+    chaos.add_argument("--timing-only", type=float, default=0.875, metavar="SHARE", help="of scenarios without numbers (default 0.875)")
+    chaos.add_argument("--time-limit", type=float, default=90.0, metavar="SECONDS", help="for one scenario (default 90)")
+    chaos.add_argument(
+        "--shrink", type=float, default=20.0, metavar="SECONDS", help="for making each failure smaller; 0: not at all (default 20)"
+    )
+
+
+def _chaos(options: argparse.Namespace) -> int:
+    from simdist.chaos.campaign import Campaign, reproductions
+    from simdist.chaos.workloads import WORKLOADS
+
+    if options.workload is not None and options.workload not in WORKLOADS:
+        print(f"No workload {options.workload}; there are: {', '.join(WORKLOADS)}.", file=sys.stderr)
+        return 2
+    compilation_cache.switch_on()  # the children that examine scenarios inherit it
+    campaign = Campaign(options.seed, options.scenarios, options.first, options.workload, options.timing_only, options.time_limit)
+    report = campaign.run(tell=lambda line: print(line, flush=True))
+    for line in report.lines():
+        print(line)
+    for source in reproductions(report, options.shrink):
+        print(f"\n{source}")
+    return 0 if report.ok else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,17 @@
+"""What must hold in every scenario. To add an invariant: an entry in one of the lists, or a file with a list of its own here."""
+
+from __future__ import annotations
+
+from simdist.chaos.evidence import Evidence, Invariant
+from simdist.chaos.invariants.ends import ENDS
+from simdist.chaos.invariants.engine import ENGINE
+from simdist.chaos.invariants.faults import FAULTS
+from simdist.chaos.invariants.numbers import NUMBERS
+from simdist.chaos.invariants.tasks import TASKS
+
+__all__ = ["COLLECTED", "INVARIANTS", "Evidence", "Invariant"]
+
+COLLECTED = "closed-is-collected"
+"""A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone."""
+
+INVARIANTS: dict[str, Invariant] = {invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE)}

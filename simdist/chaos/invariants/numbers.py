@@ -1,0 +1,77 @@
+"""What numbers a scenario gives, whoever computes them, however often somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from simdist.chaos.evidence import Evidence, Invariant, Print
+
+__all__ = ["NUMBERS"]
+
+SAME_RTOL = 1e-5  # float32, other orders of addition
+PLAIN_RTOL = 2e-4  # float32 against float64
+
+
+def _same(found: Print | None, expected: Print, where: str) -> Iterator[str]:
+    if found is not None and found != expected:
+        what = "digest" if found.digest != expected.digest else "bits"
+        yield f"another {what} {where}: {found}, not {expected}"
+
+
+def _same_digest(evidence: Evidence) -> Iterator[str]:
+    if evidence.again is None and evidence.elsewhere is None:
+        return
+    own = Print.of(evidence.run)
+    yield from _same(evidence.again, own, "when it runs again")
+    yield from _same(evidence.elsewhere, own, "in another process")
+
+
+def _same_bits_by_plan(evidence: Evidence) -> Iterator[str]:
+    for plan, found in evidence.plans.items():
+        yield from _same(found, Print.of(evidence.run), f"with numerics={plan!r} and without looks")
+
+
+def _close(found: np.ndarray, expected: np.ndarray, rtol: float) -> bool:
+    scale = float(np.max(np.abs(expected), initial=1.0))
+    return found.shape == expected.shape and bool(np.all(np.abs(found - expected) <= rtol * scale))
+
+
+def _told(name: str, found: np.ndarray, expected: np.ndarray) -> str:
+    return f"{name} = {np.ravel(found).tolist()}, expected {np.ravel(expected).tolist()}"
+
+
+def _sync_equals_undisturbed(evidence: Evidence) -> Iterator[str]:
+    run = evidence.run
+    if not run.workload.same_result or not evidence.ended_well or evidence.calm.error is not None:
+        return
+    kept = set(run.workload.expected(run.scenario)) or set(run.stage.values)
+    for name, value in run.stage.values.items():
+        expected = evidence.calm.stage.values.get(name)
+        if name in kept and expected is not None and not _close(value, expected, SAME_RTOL):
+            yield _told(name, value, expected)
+
+
+def _equals_plain(evidence: Evidence) -> Iterator[str]:
+    if not evidence.ended_well:
+        return
+    for name, expected in evidence.run.workload.expected(evidence.scenario).items():
+        found = evidence.run.stage.values.get(name)
+        if found is not None and not _close(found, expected, PLAIN_RTOL):
+            yield _told(name, found, expected)
+
+
+def _replicas_agree(evidence: Evidence) -> Iterator[str]:
+    for name, copies in evidence.run.stage.copies.items():
+        if len({copy.tobytes() for copy in copies}) > 1:
+            yield f"the copies of {name} differ: {[np.ravel(copy).tolist() for copy in copies]}"
+
+
+NUMBERS = [
+    Invariant("same-digest", "The same scenario has the same digest and the same bits, in every process.", _same_digest),
+    Invariant("same-bits-by-plan", "All plans give the same bits, and looks change none.", _same_bits_by_plan),
+    Invariant("sync-equals-undisturbed", "Where a run recovers, its numbers are those of the undisturbed run.", _sync_equals_undisturbed),
+    Invariant("equals-plain", "Numbers are those of plain numpy.", _equals_plain),
+    Invariant("replicas-agree", "Copies of a mirrored variable are identical.", _replicas_agree),
+]

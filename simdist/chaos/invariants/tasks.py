@@ -1,0 +1,77 @@
+"""What a task does while it is up, and that it does nothing while it is down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from simdist.chaos.evidence import Evidence, Invariant
+from simdist.trace.records import task_of
+
+__all__ = ["TASKS"]
+
+
+def _dead_is_silent(evidence: Evidence) -> Iterator[str]:
+    run = evidence.run
+    spans = run.cluster.trace.spans
+    for down in run.lives.downs:
+        for span in spans:
+            if task_of(span.lane) == down.task and span.category != "down" and span.end_s > down.from_s and span.start_s < down.until_s:
+                yield f"{down.task} was down from {down.from_s} to {down.until_s} s, but has {span}"
+    yield from _dead_holds_nothing(evidence)
+    yield from _dead_applies_nothing(evidence)
+
+
+def _dead_holds_nothing(evidence: Evidence) -> Iterator[str]:
+    for time_s, place, size_bytes in evidence.run.probe.held_while_down[:3]:
+        yield f"{place} held {size_bytes} B at {time_s} s, when its task was down"
+
+
+def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
+    """An update counts only in the life of the worker that computed it: its last computing before lies in the same life."""
+    run = evidence.run
+    for span in run.cluster.trace.spans.where(category="apply"):
+        worker = span.facts.get("worker")
+        if worker is None or task_of(span.lane) == worker:
+            continue
+        if run.lives.died_between(str(worker), span.start_s, span.end_s):
+            yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
+
+
+def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:
+    lanes: dict[str, list[tuple[float, float, str]]] = {}
+    for span in evidence.run.cluster.trace.spans:
+        if span.category in ("compute", "apply") and span.end_s > span.start_s:
+            lanes.setdefault(span.lane, []).append((span.start_s, span.end_s, span.name))
+    for lane, work in lanes.items():
+        work.sort()
+        for (_, end_s, name), (start_s, _, other) in pairwise(work):
+            if start_s < end_s - 1e-12 * max(1.0, end_s):
+                yield f"{lane} began {other} at {start_s} s, while {name} ran until {end_s} s"
+
+
+def _detect_once(evidence: Evidence) -> Iterator[str]:
+    told = Counter((mark.lane, mark.time_s) for mark in evidence.run.cluster.trace.instants.where(category="detect"))
+    for (task, time_s), count in told.items():
+        if count > 1:
+            yield f"{task} was found to be down {count} times at {time_s} s"
+
+
+def _belief_exact(evidence: Evidence) -> Iterator[str]:
+    run = evidence.run
+    if run.lives.crashed(["chief:0"]):
+        return
+    runtime = run.cluster.runtime
+    for name, belief in runtime.detection.membership.beliefs.items():
+        task = runtime.tasks[name]
+        if belief.up != task.alive or (task.alive and belief.incarnation != task.incarnation):
+            yield f"the chief believes {belief}, but {task}"
+
+
+TASKS = [
+    Invariant("dead-task-is-silent", "A task that is down has no span, holds no bytes and changes nothing.", _dead_is_silent),
+    Invariant("one-thing-at-a-time", "No processor computes two things at once.", _one_thing_at_a_time),
+    Invariant("detect-once", "A death is found once.", _detect_once),
+    Invariant("belief-exact", "After a quiet time the chief believes what is true.", _belief_exact),
+]

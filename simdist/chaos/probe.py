@@ -1,0 +1,41 @@
+"""Watches a run from inside, whenever a step ends or the chief's beliefs change, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.runtime.cluster import Cluster
+
+__all__ = ["Probe", "held_bytes"]
+
+
+class Probe:
+    """What was seen.
+
+    Attributes:
+        clock_s: the clock, each time.
+        held_while_down: (second, place, bytes) of tasks that are down and hold memory.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.runtime = cluster.runtime
+        self.clock_s: list[float] = []
+        self.held_while_down: list[tuple[float, str, int]] = []
+        self.runtime.step_ended.append(self._look)
+        self.runtime.detection.listeners.append(self._look)
+
+    def _look(self, _: Any) -> None:
+        now = self.runtime.now
+        self.clock_s.append(now)
+        for task in self.runtime.tasks.values():
+            if not task.alive:
+                self.held_while_down += [(now, p.place, p.memory.in_use_bytes) for p in task.processors.values() if p.memory.in_use_bytes]
+
+    def final(self) -> None:
+        """Look once more, at the end."""
+        self._look(None)
+
+
+def held_bytes(cluster: Cluster) -> dict[str, int]:
+    """What every processor holds now."""
+    return {p.place: int(p.memory.in_use_bytes) for task in cluster.runtime.tasks.values() for p in task.processors.values()}

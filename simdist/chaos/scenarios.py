@@ -1,0 +1,153 @@
+"""A scenario: everything that one run of a campaign depends on, as data that fits on a few lines of JSON.
+
+A scenario names a workload (`simdist.chaos.workloads`) and its options, a cluster and its figures, what disturbs it
+(`simdist.chaos.kinds`), and where somebody looks at numbers on the way. The same scenario gives the same run in every process.
+
+Invariant: `Scenario.from_json(scenario.to_json()) == scenario`. Figures that have their default are left out of the text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.hardware import Device, Exponential, Jitter, LogNormal, Network, NoJitter, Uniform
+
+__all__ = ["Chips", "Disturbance", "Scenario", "Wires"]
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The network of a scenario: bytes per second and seconds of a port, and hosts per rack (0: one switch)."""
+
+    bandwidth: float = 1.25e9
+    latency_s: float = 50e-6
+    tasks_per_rack: int = 0
+    oversubscription: float = 1.0
+
+    def network(self) -> Network:
+        network = Network(bandwidth=self.bandwidth, latency=self.latency_s)
+        return network.in_racks(self.tasks_per_rack, self.oversubscription) if self.tasks_per_rack else network
+
+
+@dataclass(frozen=True)
+class Chips:
+    """The device of every task: seconds that each program costs, and how they vary."""
+
+    launch_overhead_s: float = 20e-6
+    jitter: str = "none"
+    spread: float = 0.0
+
+    def device(self) -> Device:
+        return Device(launch_overhead=self.launch_overhead_s, jitter=self._jitter())
+
+    def _jitter(self) -> Jitter:
+        match self.jitter:
+            case "none":
+                return NoJitter()
+            case "uniform":
+                return Uniform(1.0 - self.spread, 1.0 + self.spread)
+            case "lognormal":
+                return LogNormal(self.spread)
+            case "exponential":
+                return Exponential()
+            case _:
+                raise InvalidArgumentError(f"jitter={self.jitter!r} is not known; use 'none', 'uniform', 'lognormal' or 'exponential'.")
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """One thing that goes wrong.
+
+    Args:
+        kind: its name in `simdist.chaos.kinds`.
+        task: whom it befalls.
+        at_s: the virtual second; or
+        after_steps: after so many steps of that task; or
+        when: as soon as the trace has so many instants of a category: ``("detect", 1)``.
+        figures: whatever else the kind needs.
+    """
+
+    kind: str
+    task: str
+    at_s: float | None = None
+    after_steps: int | None = None
+    when: tuple[str, int] | None = None
+    figures: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run of a campaign.
+
+    Args:
+        workload: its name in `simdist.chaos.workloads`.
+        options: of the workload.
+        workers, servers: how many tasks of each job the cluster has.
+        wires, chips: network and devices.
+        numerics: the cluster's word: "off" for timing only.
+        disturbances: what goes wrong.
+        reads: at which of the places where the workload offers a look somebody looks at numbers.
+        seed: the cluster's.
+
+    Example:
+        >>> scenario = Scenario("mains", {"naps": 2}, workers=2)
+        >>> scenario.to_json()
+        '{"options": {"naps": 2}, "workers": 2, "workload": "mains"}'
+        >>> Scenario.from_json(scenario.to_json()) == scenario
+        True
+    """
+
+    workload: str
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    workers: int = 1
+    servers: int = 1
+    wires: Wires = Wires()
+    chips: Chips = Chips()
+    numerics: str = "off"
+    disturbances: tuple[Disturbance, ...] = ()
+    reads: tuple[int, ...] = ()
+    seed: int = 0
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.numerics != "off"
+
+    def to_json(self) -> str:
+        return json.dumps(_told(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """The scenario of a text that `to_json` made.
+
+        Raises:
+            InvalidArgumentError: the text is no scenario.
+        """
+        try:
+            given: dict[str, Any] = json.loads(text)
+            disturbances = tuple(_disturbance(item) for item in given.pop("disturbances", ()))
+            wires, chips = Wires(**given.pop("wires", {})), Chips(**given.pop("chips", {}))
+            reads = tuple(given.pop("reads", ()))
+            return cls(**given, reads=reads, wires=wires, chips=chips, disturbances=disturbances)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InvalidArgumentError(f"This is no scenario: {error}. Give the text that Scenario.to_json() made.") from error
+
+
+def _disturbance(given: dict[str, Any]) -> Disturbance:
+    when = given.pop("when", None)
+    return Disturbance(**given, when=None if when is None else (str(when[0]), int(when[1])))
+
+
+def _told(value: Any) -> Any:
+    """A structure of JSON; of a record, the fields that differ from their defaults."""
+    if isinstance(value, (Scenario, Wires, Chips, Disturbance)):
+        told = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: _told(own) for name, own in told.items() if own != _default(value, name)}
+    return [_told(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _default(value: Any, name: str) -> Any:
+    item = next(item for item in fields(value) if item.name == name)
+    return item.default_factory() if callable(item.default_factory) else item.default

@@ -1,0 +1,84 @@
+"""The stage on which a workload runs: its cluster, and where it leaves what it saw."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simdist.chaos.scenarios import Scenario
+from simdist.runtime.cluster import Cluster
+
+__all__ = ["Note", "Stage", "this_task"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that a workload saw: "starts", "ends" and "fails" of a main, "scheduled", "raised", and the like."""
+
+    what: str
+    task: str
+    time_s: float
+    fact: Any = None
+
+
+class Stage:
+    """What a workload gets, and what it leaves.
+
+    Attributes:
+        notes: what it saw, in order.
+        values: numbers at its end, by name; those of one name under several tasks are copies.
+        closures: remote values, each with the letter of its script.
+        looks: how many places for a look there were.
+        before_looks: called with the number of a look and the function that reads.
+    """
+
+    def __init__(self, scenario: Scenario, cluster: Cluster) -> None:
+        self.scenario = scenario
+        self.cluster = cluster
+        self.options = scenario.options
+        self.notes: list[Note] = []
+        self.values: dict[str, np.ndarray] = {}
+        self.copies: dict[str, list[np.ndarray]] = {}
+        self.closures: list[tuple[str, Any]] = []
+        self.results: dict[str, Any] = {}
+        self.looks = 0
+        self.before_looks: list[Callable[[int, Callable[[], Any]], None]] = []
+
+    def note(self, what: str, task: str = "chief:0", fact: Any = None) -> None:
+        self.notes.append(Note(what, task, self.cluster.now, fact))
+
+    def look(self, read: Callable[[], Any]) -> None:
+        """A place where somebody may look at numbers: `read` is called if the scenario says so."""
+        self.looks += 1
+        if self.scenario.has_numbers and (self.looks in self.scenario.reads or self._disturbed()):
+            self._look(read)
+
+    def _disturbed(self) -> bool:
+        return any(d.figures.get("look") == self.looks for d in self.scenario.disturbances)
+
+    def _look(self, read: Callable[[], Any]) -> Any:
+        for before in self.before_looks:
+            before(self.looks, read)
+        return read()
+
+    def keep(self, name: str, read: Callable[[], Any]) -> None:
+        """Look at a number for good; with timing only there is none."""
+        self.looks += 1
+        if self.scenario.has_numbers:
+            self.values[name] = np.array(self._look(read))
+
+    def keep_copies(self, name: str, read: Callable[[], Any]) -> None:
+        """The copies of a value that are to agree."""
+        if self.scenario.has_numbers:
+            self.copies[name] = [np.array(value) for value in read()]
+
+
+def this_task() -> str:
+    """The task of the launched main that asks, as its TF_CONFIG says it."""
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    return f"{task['type']}:{task['index']}"

@@ -1,0 +1,83 @@
+"""What a workload is: a program that uses the library as people use it, and what it promises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simdist.chaos.dice import Dice
+from simdist.chaos.scenarios import Scenario
+from simdist.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from simdist.chaos.runs import Run
+    from simdist.chaos.stage import Stage
+
+__all__ = ["Excuse", "Workload"]
+
+Excuse = tuple[type[BaseException], str]
+"""A class of errors with which a run may end, and why."""
+
+
+class Workload(ABC):
+    """A workload. To add one: a file here, and an entry in `WORKLOADS`.
+
+    Attributes:
+        name: as scenarios write it.
+        weight: how often it is drawn, among those that fit.
+        needs_numbers: whether it cannot run with timing only.
+        most_workers: how many make sense.
+        same_result: whether a run that was disturbed and ended well ends with the numbers of one that was not.
+        same_costs: whether a kernel of one name costs the same in each step.
+        has_mains: whether it launches mains, and notes when they start and end.
+        scales_s: spans of time that matter to its recovery.
+    """
+
+    name: str
+    weight: float = 1.0
+    needs_numbers: bool = False
+    most_workers: int = 20
+    same_result: bool = True
+    same_costs: bool = True
+    has_mains: bool = False
+    scales_s: tuple[float, ...] = ()
+
+    @abstractmethod
+    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+        """Options, for a cluster that was drawn already."""
+
+    @abstractmethod
+    def run(self, stage: Stage) -> None:
+        """Run it; what it raises is how it ended."""
+
+    def jobs(self, scenario: Scenario) -> dict[str, int]:
+        """The jobs of its cluster."""
+        return {"worker": scenario.workers}
+
+    def roles(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
+        """Who may be hit."""
+        jobs = self.jobs(scenario)
+        roles = {"worker": "worker", "server": "ps"}
+        found = {role: tuple(f"{job}:{index}" for index in range(jobs.get(job, 0))) for role, job in roles.items()}
+        return {**found, "chief": ("chief:0",)}
+
+    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+        """Options that make less of it."""
+        for name, value in scenario.options.items():
+            if value is True:
+                yield {**scenario.options, name: False}
+            elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+                for less in dict.fromkeys((1, value // 2, value - 1)):
+                    yield {**scenario.options, name: less}
+
+    def excuses(self, run: Run) -> Iterator[Excuse]:
+        """The errors with which this run may end, by explicit rules; without any it has to end well."""
+        if run.lives.crashed(["chief:0"], run.end_s):
+            yield UnavailableError, "the chief, whose program this is, died"
+
+    def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
+        """What it must come to, worked out without the engine; empty where nobody can say."""
+        return {}

@@ -1,0 +1,127 @@
+"""Launched mains that sleep, and do nothing else: what is left when no strategy can hide a mistake.
+
+mains           each sleeps a few times and returns
+trained-mains   each makes a strategy and trains, all of them together
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import simdist as sd
+from simdist.chaos.dice import Dice
+from simdist.chaos.scenarios import Scenario
+from simdist.chaos.stage import this_task
+from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
+from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
+
+if TYPE_CHECKING:
+    from simdist.chaos.runs import Run
+    from simdist.chaos.stage import Stage
+
+__all__ = ["Launched", "Mains", "TrainedMains"]
+
+BACK_OFF_S = 1.0
+
+
+class Launched(Workload):
+    """Mains that note when they start, end and fail; with restart="always" they have to come to an end."""
+
+    has_mains = True
+    scales_s = (BACK_OFF_S,)
+
+    def launch(self, stage: Stage, body: Callable[[], Any]) -> None:
+        """Run a body in a main of each worker, and keep what the mains return."""
+
+        def main() -> Any:
+            task = this_task()
+            stage.note("starts", task)
+            try:
+                result = body()
+            except BaseException as error:
+                stage.note("fails", task, type(error).__name__)
+                raise
+            number = sum(note.what == "starts" and note.task == task for note in stage.notes)
+            stage.note("ends", task, number)
+            return number, result
+
+        launched = stage.cluster.launch(main, restart=stage.options.get("restart", "never"))
+        try:
+            launched.join()
+        finally:
+            stage.results = dict(launched.results)
+
+    def excuses(self, run: Run) -> Iterator[Excuse]:
+        yield from super().excuses(run)
+        workers = [task for task in run.cluster.tasks if task.startswith("worker")]
+        ended = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
+        hit = [down for down in run.lives.downs if down.task in workers and down.from_s <= ended.get(down.task, run.end_s)]
+        if run.scenario.options.get("restart", "never") == "never":
+            for down in hit:
+                yield UnavailableError, f"{down.task} died before its main ended, and restart='never'"
+                yield AbortedError, f"{down.task} died before its main ended, and restart='never'"
+        for task in run.lives.lost(workers, run.end_s):
+            if any(down.task == task for down in hit):
+                yield UnavailableError, f"{task} died before its main ended, and never came back"
+                yield DeadlineExceededError, f"{task} died before its main ended, and never came back"
+
+
+class Mains(Launched):
+    """Mains that sleep."""
+
+    name = "mains"
+    weight = 1.5
+
+    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+        return {"naps": dice.whole(1, 5), "nap_s": dice.pick([0.001, 0.1, 1.0]), "restart": dice.pick(["never", "always"], [1, 2])}
+
+    def run(self, stage: Stage) -> None:
+        def body() -> int:
+            for _ in range(stage.options["naps"]):
+                stage.cluster.runtime.clock.sleep(stage.options["nap_s"])
+            return stage.options["naps"]
+
+        self.launch(stage, body)
+
+
+class TrainedMains(Launched):
+    """Mains that train together under MultiWorkerMirroredStrategy."""
+
+    name = "trained-mains"
+    weight = 2.0
+    most_workers = 6
+
+    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+        training = {"steps": dice.whole(2, 6), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5)}
+        return {**training, "restart": dice.pick(["never", "always"], [1, 2])}
+
+    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+        return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
+
+    def run(self, stage: Stage) -> None:
+        def body() -> Any:
+            training = Training(sd.MultiWorkerMirroredStrategy(), stage.options["batch"], stage.options["momentum"])
+            for _ in range(stage.options["steps"]):
+                training.step()
+            return training.value() if stage.scenario.has_numbers else None
+
+        self.launch(stage, body)
+        if stage.scenario.has_numbers:
+            weights = [result for _, result in stage.results.values()]
+            stage.keep("weights", lambda: weights[0])
+            stage.keep_copies("weights", lambda: weights)
+
+    def excuses(self, run: Run) -> Iterator[Excuse]:
+        yield from super().excuses(run)
+        ends = [note.time_s for note in run.stage.notes if note.what == "ends"]
+        if ends and any(down.from_s >= min(ends) and down.from_s <= run.end_s for down in run.lives.downs):
+            for error in (DeadlineExceededError, UnavailableError):
+                yield error, "a main died when another had ended already, with whom it can train no more"
+
+    def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
+        options = scenario.options
+        return {"weights": descend(options["batch"], options["steps"], options["momentum"])}

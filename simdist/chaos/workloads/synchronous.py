@@ -1,0 +1,113 @@
+"""Custom loops under synchronous strategies, driven from one notebook.
+
+mirrored        several devices of one machine
+multi-worker    one replica on each worker; a death ends it
+elastic         on_failure="continue": goes on as long as somebody has the variables
+backup          backup_workers=1: a step does not wait for the slowest
+local-steps     sync_every=3: replicas meet now and then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import simdist as sd
+from simdist.chaos.dice import Dice
+from simdist.chaos.holders import somebody_has_the_variables
+from simdist.chaos.scenarios import Scenario
+from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
+from simdist.errors import AbortedError, UnavailableError
+
+if TYPE_CHECKING:
+    from simdist.chaos.runs import Run
+    from simdist.chaos.stage import Stage
+
+__all__ = ["SYNCHRONOUS", "SynchronousLoop", "excuses_of_deaths"]
+
+
+class SynchronousLoop(Workload):
+    """A loop of steps.
+
+    Args:
+        name, weight: of the workload.
+        strategy: makes it on a cluster.
+        survives: whether it goes on without those that have died.
+        promises: whether its numbers are those of one device.
+    """
+
+    def __init__(
+        self, name: str, weight: float, strategy: Callable[[Stage], Any], survives: bool = False, promises: bool = True, workers: int = 20
+    ) -> None:
+        self.name = name
+        self.weight = weight
+        self.strategy = strategy
+        self.survives = survives
+        self.same_result = self.promises = promises
+        self.same_costs = not survives
+        self.most_workers = workers
+
+    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+        return {"steps": dice.whole(2, 8), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5)}
+
+    def run(self, stage: Stage) -> None:
+        training = Training(self.strategy(stage), stage.options["batch"], stage.options["momentum"])
+        for _ in range(stage.options["steps"]):
+            training.step()
+            stage.note("step")
+            stage.look(training.value)
+        stage.keep("weights", training.value)
+        if self.promises:
+            stage.keep_copies("weights", training.copies)
+
+    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+        return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
+
+    def excuses(self, run: Run) -> Iterator[Excuse]:
+        yield from super().excuses(run)
+        yield from excuses_of_deaths(run, self.survives)
+
+    def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
+        options = scenario.options
+        return {"weights": descend(options["batch"], options["steps"], options["momentum"])} if self.promises else {}
+
+
+def excuses_of_deaths(run: Run, survives: bool) -> Iterator[Excuse]:
+    """A step needs all replicas, or, with survivors, one that has the variables."""
+    workers = [task for task in run.cluster.tasks if task.startswith("worker")]
+    if survives:
+        if not somebody_has_the_variables(run.cluster.trace, run.lives, workers, run.end_s):
+            yield UnavailableError, "there was a moment when nobody had the variables"
+        return
+    for task in run.lives.crashed(workers, run.end_s):
+        yield UnavailableError, f"{task} died, and a step needs all replicas"
+        yield AbortedError, f"{task} died, and its copies with it"
+
+
+def _multi_worker(**options: Any) -> Callable[[Stage], Any]:
+    def strategy(stage: Stage) -> Any:
+        fitting: dict[str, Any] = dict(options)
+        if "backup_workers" in fitting:
+            fitting["backup_workers"] = min(1, stage.scenario.workers - 1)
+        return sd.MultiWorkerMirroredStrategy(stage.cluster, **fitting)
+
+    return strategy
+
+
+class Mirrored(SynchronousLoop):
+    """Several devices of the first worker."""
+
+    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+        return {**super().draw(dice, scenario), "devices": dice.whole(1, 4)}
+
+
+SYNCHRONOUS: list[Workload] = [
+    Mirrored("mirrored", 1.0, lambda stage: sd.MirroredStrategy(devices=stage.options["devices"], cluster=stage.cluster), workers=1),
+    SynchronousLoop("multi-worker", 1.0, _multi_worker()),
+    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True),
+    SynchronousLoop("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
+    SynchronousLoop("local-steps", 0.7, _multi_worker(sync_every=3), promises=False),
+]

@@ -1,0 +1,107 @@
+"""Scenarios are data, and drawn from a seed and a number alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, run
+from simdist.chaos.dice import Dice
+from simdist.chaos.drawing import calm, disturbed
+from simdist.chaos.kinds import KINDS, Ground
+from simdist.chaos.workloads import WORKLOADS
+from simdist.errors import InvalidArgumentError
+
+GROUND = Ground(
+    length_s=2.0,
+    moments_s=(0.5, 1.5),
+    roles={"worker": ("worker:0", "worker:1"), "server": ("ps:0",), "chief": ("chief:0",)},
+    steps={"worker:0": 3, "worker:1": 4},
+    looks=5,
+    scales_s=(1e-4, 2.0),
+)
+
+
+def drawn(number: int, timing_only: float = 0.875) -> Scenario:
+    return disturbed(calm(11, number, timing_only=timing_only), GROUND, 11, number)
+
+
+def test_scenarios_survive_json() -> None:
+    for number in range(200):
+        scenario = drawn(number, timing_only=0.5)
+        assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+def test_everything_that_differs_from_its_default_is_in_the_text() -> None:
+    crash = Disturbance("crash", "worker:1", when=("detect", 2), figures={"restart_after": None})
+    scenario = Scenario("elastic", {"steps": 2}, 3, 2, Wires(1e6), Chips(1e-3, "lognormal", 0.3), "replay", (crash,), (1, 4), 9)
+    assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"workload": "mains", "moons": 3}', "{}"])
+def test_what_is_no_scenario_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="no scenario"):
+        Scenario.from_json(text)
+
+
+def test_an_unknown_jitter_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="uniform"):
+        Chips(jitter="wild").device()
+
+
+def test_the_same_seed_and_number_give_the_same_scenario_and_others_another() -> None:
+    assert [drawn(number) for number in range(20)] == [drawn(number) for number in range(20)]
+    assert len({drawn(number).to_json() for number in range(20)}) == 20
+
+
+def test_draws_of_one_part_do_not_shift_those_of_another() -> None:
+    dice = Dice(3, "a")
+    before = dice.part("b").whole(1, 10**6)
+    dice.part("c").whole(1, 10**6)
+    dice.whole(1, 10**6)
+    assert dice.part("b").whole(1, 10**6) == before
+
+
+def test_scenarios_lie_within_their_ranges_and_reach_the_ends() -> None:
+    scenarios = [drawn(number, timing_only=0.5) for number in range(400)]
+    assert {scenario.workload for scenario in scenarios} == set(WORKLOADS)
+    assert {d.kind for scenario in scenarios for d in scenario.disturbances} == set(KINDS)
+    assert {scenario.numerics for scenario in scenarios} == {"off", "deferred", "eager", "loop", "replay"}
+    assert all(1 <= scenario.workers <= WORKLOADS[scenario.workload].most_workers for scenario in scenarios)
+    assert max(scenario.workers for scenario in scenarios) > 5
+    assert all(scenario.reads == () for scenario in scenarios if not scenario.has_numbers)
+    crashes = [d for scenario in scenarios for d in scenario.disturbances if d.kind == "crash"]
+    assert {d.figures["restart_after"] is None for d in crashes} == {True, False}
+    assert any(d.at_s == 0.0 for d in crashes) and any(d.after_steps for d in crashes) and any(d.when for d in crashes)
+
+
+def test_a_crash_falls_into_the_very_moment_of_a_restart_now_and_then() -> None:
+    def hits(scenario: Scenario) -> bool:
+        crashes = [d for d in scenario.disturbances if d.kind == "crash" and d.at_s is not None]
+        ends = {(d.at_s or 0.0) + d.figures["restart_after"] for d in crashes if d.figures["restart_after"]}
+        return any(d.at_s in ends for d in crashes)
+
+    assert sum(hits(drawn(number)) for number in range(400)) > 5
+
+
+def test_timing_only_says_how_many_compute_numbers() -> None:
+    assert not any(calm(5, number, timing_only=1.0).has_numbers for number in range(100))
+    assert 10 < sum(calm(5, number, timing_only=0.8).has_numbers for number in range(100)) < 35
+
+
+@pytest.mark.parametrize("name", list(WORKLOADS))
+def test_every_workload_runs_to_its_end_when_nothing_goes_wrong(name: str) -> None:
+    scenario = next(
+        s for s in (calm(1, number, name, timing_only=0.0) for number in range(20)) if s.options.get("script", "s").strip("spz") == ""
+    )
+    done = run(scenario)
+    done.close()
+    assert done.error is None and done.end_s > 0.0
+    assert done.stage.looks or done.workload.name == "mains"
+    assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+@pytest.mark.parametrize("name", list(WORKLOADS))
+def test_smaller_options_are_other_options_of_the_same_workload(name: str) -> None:
+    scenario = calm(2, 3, name)
+    for options in WORKLOADS[name].smaller(scenario):
+        assert options != scenario.options and options.keys() == scenario.options.keys()

@@ -1,0 +1,171 @@
+"""Each invariant fails on a run that breaks it: a sabotaged engine where that is easy, a doctored run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simdist.chaos import Disturbance, Scenario
+from simdist.chaos.evidence import Evidence, Print
+from simdist.chaos.examining import broken, evidence_of
+from simdist.chaos.invariants import INVARIANTS
+from simdist.coordinator.queue import ClosureQueue
+from simdist.errors import DeadlineExceededError
+from simdist.runtime.processor import Processor
+from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.simulated_task import SimulatedTask
+
+Doctor = Callable[[Evidence], Any]
+
+MAINS = Scenario("mains", {"naps": 2, "nap_s": 0.5, "restart": "never"}, workers=2)
+CLOSURES = Scenario("coordinator", {"script": "sspssj", "callers": 1}, workers=3)
+STEPS = Scenario("multi-worker", {"steps": 2, "batch": 6, "momentum": False}, workers=2)
+NUMBERS = replace(STEPS, numerics="deferred")
+CRASH = Disturbance("crash", "worker:1", at_s=2e-4, figures={"restart_after": 1e-3})
+CRASHED = replace(CLOSURES, disturbances=(CRASH,))
+SLOWED = replace(STEPS, disturbances=(Disturbance("slow", "worker:1", at_s=1e-6, figures={"factor": 3.0, "until": None}),))
+
+
+def findings(scenario: Scenario, doctor: Doctor = lambda evidence: None) -> set[str]:
+    """The names of the invariants that a scenario breaks, when its evidence has been doctored."""
+    with evidence_of(scenario, again=False) as evidence:
+        doctor(evidence)
+        return {finding.invariant for finding in broken(evidence)}
+
+
+def ends_with(error: BaseException) -> Doctor:
+    return lambda evidence: setattr(evidence.run, "error", error)
+
+
+def change_weights(evidence: Evidence) -> None:
+    evidence.run.stage.values["weights"] = evidence.run.stage.values["weights"] + np.float32(0.01)
+
+
+def change_a_copy(evidence: Evidence) -> None:
+    evidence.run.stage.copies["weights"][1][0] += 1.0
+
+
+def work_while_down(evidence: Evidence) -> None:
+    down = evidence.run.lives.downs[0]
+    evidence.run.cluster.trace.span(down.task, "compute", "ghost", down.from_s, down.until_s)
+
+
+def detect_again(evidence: Evidence) -> None:
+    found = evidence.run.cluster.trace.instants.where(category="detect")[0]
+    evidence.run.cluster.trace.instant(found.lane, "detect", found.name, found.time_s)
+
+
+def start_twice(evidence: Evidence) -> None:
+    notes = evidence.run.stage.notes
+    notes.insert(0, notes[0])
+
+
+def slow_without_effect(evidence: Evidence) -> None:
+    evidence.run.fired = list(evidence.scenario.disturbances)
+    evidence.run.cluster = evidence.calm.cluster
+
+
+def span_backwards(evidence: Evidence) -> None:
+    evidence.run.cluster.trace.span("worker:0", "compute", "step", 2.0, 1.0)
+
+
+def carry_more(evidence: Evidence) -> None:
+    next(link for link in evidence.run.cluster.runtime.fabric.links() if link.name == "worker:0/out").bytes_carried += 100.0
+
+
+def believe_wrongly(evidence: Evidence) -> None:
+    evidence.run.cluster.runtime.detection.membership.beliefs["worker:0"].up = False
+
+
+DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
+    "never-hangs": (MAINS, ends_with(DeadlineExceededError("nobody comes"))),
+    "right-end": (MAINS, ends_with(IndexError("tuple index out of range"))),
+    "restart-runs": (MAINS, start_twice),
+    "same-digest": (STEPS, lambda evidence: setattr(evidence, "again", Print("0", "0"))),
+    "same-bits-by-plan": (NUMBERS, lambda evidence: evidence.plans.update(loop=Print(evidence.run.digest, "0"))),
+    "sync-equals-undisturbed": (NUMBERS, change_weights),
+    "equals-plain": (NUMBERS, change_weights),
+    "replicas-agree": (NUMBERS, change_a_copy),
+    "dead-task-is-silent": (CRASHED, work_while_down),
+    "detect-once": (CRASHED, detect_again),
+    "belief-exact": (CLOSURES, believe_wrongly),
+    "factors-multiply": (SLOWED, slow_without_effect),
+    "time-forward": (STEPS, span_backwards),
+    "bytes-conserved": (STEPS, carry_more),
+    "queues-end-empty": (STEPS, lambda evidence: evidence.run.cluster.runtime.clock.after(1.0, print)),
+    "memory-account": (STEPS, lambda evidence: evidence.run.held.update({"worker:0": 10**6})),
+}
+
+
+@pytest.mark.parametrize("name", list(DOCTORED))
+def test_a_doctored_run_breaks_the_invariant(name: str) -> None:
+    scenario, doctor = DOCTORED[name]
+    assert name in findings(scenario, doctor)
+
+
+def lose_closures(patch: pytest.MonkeyPatch) -> Scenario:
+    """What a worker ran when it died is forgotten."""
+
+    def worker_down(queue: ClosureQueue, worker: str) -> list[Any]:
+        queue.idle.pop(worker, None)
+        queue.running.pop(worker, None)
+        return []
+
+    patch.setattr(ClosureQueue, "worker_down", worker_down)
+    return CRASHED
+
+
+def apply_twice(patch: pytest.MonkeyPatch) -> Scenario:
+    """A push is applied, and applied again."""
+    commit = SimulatedTask.commit
+
+    def twice(task: SimulatedTask, *arguments: Any) -> None:
+        commit(task, *arguments)
+        commit(task, *arguments)
+
+    patch.setattr(SimulatedTask, "commit", twice)
+    return CLOSURES
+
+
+def compute_at_once(patch: pytest.MonkeyPatch) -> Scenario:
+    """A server does not wait until its processor is free."""
+    occupy = Processor.occupy_for
+
+    def at_once(processor: Processor, now: float, seconds: float) -> tuple[float, float]:
+        processor.free_s = now
+        return occupy(processor, now, seconds)
+
+    patch.setattr(Processor, "occupy_for", at_once)
+    return CLOSURES
+
+
+def crash_nobody(patch: pytest.MonkeyPatch) -> Scenario:
+    """A crash does nothing."""
+    patch.setattr(SimulatedRuntime, "crash", lambda *arguments: None)
+    return CRASHED
+
+
+SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
+    "no-closure-lost": lose_closures,
+    "updates-counted": apply_twice,
+    "one-thing-at-a-time": compute_at_once,
+    "crash-takes-effect": crash_nobody,
+}
+
+
+@pytest.mark.parametrize("name", list(SABOTAGED))
+def test_a_sabotaged_engine_breaks_the_invariant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert name in findings(SABOTAGED[name](monkeypatch))
+
+
+def test_every_invariant_is_seen_to_fail() -> None:
+    assert set(DOCTORED) | set(SABOTAGED) == set(INVARIANTS)
+
+
+def test_nothing_is_wrong_with_runs_that_nobody_doctored() -> None:
+    for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED):
+        assert findings(scenario) == set(), scenario
