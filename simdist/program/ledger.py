@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.entry import BatchLike, Branch, Entry, Site
@@ -208,6 +209,12 @@ class Ledger:
             self._compute_for([bundle.register])
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
+
+    def parts(self, bundle: Bundle) -> tuple[Any, ...]:
+        """The arrays of a bundle, to put them together anew; where no numbers are computed, what stands in for them."""
+        if self.numerics == "off" and bundle.arrays is None:
+            return tuple(np.broadcast_to(np.zeros((), jax.numpy.dtype(aval.dtype)), aval.shape) for aval in bundle.avals)
+        return self.arrays(bundle)
 
     def compute(self, bundles: Iterable[Bundle]) -> None:
         """Compute several bundles in one go: much less work than one after the other, where they need the same entries."""

@@ -40,11 +40,13 @@ class Detection:
         self.tasks = tasks
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
+        self._watched: set[str] = set()
         self._began_s: float | None = None
 
     def watch(self, names: Iterable[str]) -> None:
         """Begin heartbeats from these tasks to the chief."""
         for name in names:
+            self._watched.add(name)
             task = self.tasks[name]
             if task.alive:
                 self.heartbeat(name, task.incarnation)
@@ -53,7 +55,9 @@ class Detection:
             self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
     def heartbeat(self, name: str, incarnation: int) -> None:
-        """A sign of life has come."""
+        """A sign of life has come; of a task that nobody watches it says nothing."""
+        if name not in self._watched:
+            return
         self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
 
     def connection_reset(self, name: str, incarnation: int) -> None:

@@ -75,7 +75,7 @@ def prepare(program: Program, layout: Layout, ledger: Ledger, replica: int) -> N
     """Join the groups that the program's updates ask for."""
     for op in program.operations:
         if isinstance(op, Update):
-            join_groups(op, replica, layout, ledger.arrays)
+            join_groups(op, replica, layout, ledger.parts)
 
 
 @dataclass

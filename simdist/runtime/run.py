@@ -48,6 +48,7 @@ class Run:
         self._done = self.runtime.clock.gate()
         for task in tasks:
             self.runtime.mains[task.name].append(self._restarted)
+            self.runtime.ended_mains.discard(task.name)
             self._start(task)
 
     def join(self) -> None:
@@ -94,6 +95,7 @@ class Run:
         error = _as_error(task, fiber.error)
         if error is None:
             self.results[task.name] = fiber.result
+            self.runtime.ended_mains.add(task.name)
             self._finish(task)
             return
         debugging.report(error, "its main", task.name, life.incarnation, 0, self.runtime.now)

@@ -18,6 +18,7 @@ def run_local(fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     try:
         return _value(strategy, fn, args, kwargs)
     except context.TakeOver as other:
+        strategy.forget(fn)
         fn.strategy = other.strategy
     return _value(fn.strategy, fn, args, kwargs)
 

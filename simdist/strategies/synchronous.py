@@ -287,6 +287,10 @@ class SynchronousStrategy(Strategy):
             self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
         return self.editions[id(fn)][1]
 
+    def forget(self, fn: StepFunction) -> None:
+        """Drop what was traced of a step that another strategy runs."""
+        self.editions.pop(id(fn), None)
+
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
         layout, ledger = self.store.layout, self.runtime.ledger
         found = [self.linked.get((id(program), place)) for place, program in enumerate(programs)]

@@ -2,7 +2,7 @@
 
 The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
 its groups break up: whoever waits for it, or comes later, gets an error. Mains that start again make new strategies, which
-find each other in new groups.
+find each other in new groups; one that starts again after others have returned finds nobody.
 
 Taught in lesson 04.
 """
@@ -51,9 +51,22 @@ def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: 
     group = next((group for group in groups if group.admits(task_name, places)), None)
     if group is None:
         group = WorkerGroup(runtime, members, communication)
+        _break_up_without_others(group, runtime, members, task_name)
         groups.append(group)
     group.lives[task_name] = runtime.tasks[task_name].life
     joined = group
     endings: list[Any] = active_context().locals.setdefault("endings", [])
     endings.append(lambda error: joined.leave(task_name, error))
     return group.rendezvous
+
+
+def _break_up_without_others(group: WorkerGroup, runtime: SimulatedRuntime, members: Sequence[Member], task_name: str) -> None:
+    """Where mains have returned, nobody comes to the exchanges of a new group."""
+    ended = [name for name in dict.fromkeys(member.task.name for member in members) if name in runtime.ended_mains]
+    if ended:
+        group.rendezvous.break_up(
+            UnavailableError(
+                f"{task_name} has nobody to train with: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} returned "
+                "before it was started. What they returned is in the results of the run."
+            )
+        )

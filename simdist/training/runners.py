@@ -80,10 +80,7 @@ class CoordinatedSteps:
         distributed = DistributedFromFunction(make)
         workers = len(model.simdist_strategy.workers)
         if isinstance(source, Dataset):
-            # Every worker reads its own part of a dataset that was given whole, again and again.
-            distributed = DistributedFromFunction(
-                lambda context: source.shard(context.num_input_pipelines, context.input_pipeline_id).repeat()
-            )
+            distributed = DistributedFromFunction(lambda context: _part(source, context))
         self.dataset = self.coordinator.create_per_worker_dataset(distributed)
         self.iterator = iter(self.dataset)
         sample = source if isinstance(source, Dataset) else make(InputContext(workers, 0, 1))
@@ -101,3 +98,11 @@ class CoordinatedSteps:
             done += count
         self.coordinator.join()
         return done
+
+
+def _part(source: Dataset, context: InputContext) -> Dataset:
+    """What a worker reads of a dataset that was given whole, again and again: its own part; a part for two where there are few batches."""
+    count, batches = context.num_input_pipelines, source.cardinality()
+    if 0 < batches < count:
+        count = batches
+    return source.shard(count, context.input_pipeline_id % count).repeat()

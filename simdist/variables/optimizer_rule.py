@@ -83,7 +83,7 @@ class OptimizerRule:
         """Make the optimizer's state beside all variables, before a step asks for it."""
         store = self.variables[0].placement.store
         for owner in dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.cells):
-            self.join(owner, self.variables, [], store.layout, store.ledger.arrays)
+            self.join(owner, self.variables, [], store.layout, store.ledger.parts)
 
     def count(self) -> Any:
         """How many updates an Optax transformation has made.

@@ -189,7 +189,7 @@ class Layout:
 
         Args:
             cells: the first of the group, in their order, where it is new.
-            arrays_of: gives the arrays of a bundle (the ledger's method of that name).
+            arrays_of: gives the arrays of a bundle (the ledger's `parts`).
         """
         first = cells[0].group
         if all(cell.group is first for cell in cells):

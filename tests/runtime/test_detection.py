@@ -75,3 +75,12 @@ def test_a_message_that_never_arrives_is_an_error_and_no_hang() -> None:
     coordinator.schedule(sd.function(lambda: variable.assign_add([1.0])))
     with pytest.raises(sd.errors.SimdistError):
         coordinator.join()
+
+
+def test_a_task_that_nobody_watches_is_not_believed_in_because_it_started_again() -> None:
+    cluster = sd.Cluster({"worker": 1})
+    for at in (0.1, 0.3):
+        cluster.faults.crash("worker:0", at=at, restart_after=0.1)
+    sd.sleep(10.0, cluster)
+    assert cluster.runtime.detection.membership.beliefs == {}
+    assert len(cluster.trace.instants.where(category="detect")) == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -265,3 +266,47 @@ def test_gather_of_different_lengths_in_a_step_says_where_it_works() -> None:
         launch(lambda: main(in_a_step))
     run = launch(lambda: main(lambda strategy, value: strategy.gather(strategy.run(lambda x: x, args=(value,)), axis=0)))
     assert run.results["worker:0"] == run.results["worker:1"] == [0.0, 0.0, 1.0]
+
+
+def test_mains_train_without_numbers() -> None:
+    def main() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = sd.Variable(np.ones(3, np.float32))
+            optimizer = sd.Optimizer(optax.sgd(0.1, momentum=0.9))
+
+        @sd.function
+        def step() -> None:
+            def replica() -> None:
+                _, gradients = sd.value_and_grad(lambda: (v.value**2).sum(), [v])()
+                optimizer.apply_gradients(zip(gradients, [v], strict=True))
+
+            strategy.run(replica)
+
+        for _ in range(3):
+            step()
+        return strategy.cluster.now
+
+    found = []
+    for numerics in ("deferred", "off"):
+        run = sd.Cluster({"worker": 2}, numerics=numerics).launch(main)
+        run.join()
+        found.append(run.results)
+    assert found[0] == found[1]
+
+
+def test_a_main_that_starts_again_when_the_others_have_returned_is_told_so() -> None:
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = sd.Variable(np.ones(3, np.float32), aggregation=sd.VariableAggregation.SUM)
+        sd.function(lambda: strategy.run(lambda: v.assign_add(np.ones(3, np.float32))))()
+        if strategy.cluster_resolver.task_id == 1:
+            sd.sleep(1.0)
+
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:1", at=0.5, restart_after=0.1)
+    run = cluster.launch(main, restart="always")
+    with pytest.raises(sd.errors.UnavailableError, match=r"worker:1 has nobody to train with: the main of worker:0 returned"):
+        run.join()
+    assert set(run.results) == {"worker:0"}

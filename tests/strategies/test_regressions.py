@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -132,3 +134,18 @@ def test_steps_with_fewer_gradients_go_on_with_the_same_slots_and_count_of_steps
         both()
     # Velocities of v: 0.5, 0.75, 0.875; those of w: 0.5, 0.75.
     assert (float(v.numpy()[0]), float(w.numpy()[0]), int(wrapped.iterations)) == (1.0 - 2.125, 1.0 - 1.25, 3)
+
+
+def test_a_step_that_is_called_outside_of_its_scope_is_not_kept_for_ever() -> None:
+    def once() -> list[Any]:
+        strategy = sd.MirroredStrategy(2)
+        with strategy.scope():
+            v = sd.Variable(0.0, aggregation=sd.VariableAggregation.SUM)
+        step = sd.function(lambda: strategy.run(lambda: v.assign_add(v.value * 0 + 1.0)))
+        step()
+        assert float(v) == 2.0
+        return [weakref.ref(strategy), weakref.ref(strategy.cluster), weakref.ref(step)]
+
+    found = [reference for _ in range(3) for reference in once()]
+    gc.collect()
+    assert [reference() for reference in found if reference() is not None] == []

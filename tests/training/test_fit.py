@@ -111,3 +111,13 @@ def test_two_mains_side_by_side_give_what_each_gives_alone() -> None:
     assert launched(0)["worker:0"] == together["worker:0"]
     assert launched(1)["worker:1"] == together["worker:1"]
     assert together["worker:0"][1] != together["worker:1"][1]
+
+
+def test_more_workers_than_batches_share_them() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}))
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    x = np.ones((8, 2), np.float32)
+    history = model.fit(sd.Dataset.from_tensor_slices((x, x[:, :1])).batch(4), steps_per_epoch=6, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()

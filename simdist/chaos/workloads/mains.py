@@ -117,10 +117,12 @@ class TrainedMains(Launched):
 
     def excuses(self, run: Run) -> Iterator[Excuse]:
         yield from super().excuses(run)
-        ends = [note.time_s for note in run.stage.notes if note.what == "ends"]
-        if ends and any(down.from_s >= min(ends) and down.from_s <= run.end_s for down in run.lives.downs):
+        ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
+        # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.
+        deaths = [down for down in run.lives.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
+        if any(other != down.task for down in deaths for other in ends):
             for error in (DeadlineExceededError, UnavailableError):
-                yield error, "a main died when another had ended already, with whom it can train no more"
+                yield error, "a main died when another needed it no more, and then found nobody to train with"
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         options = scenario.options
