@@ -172,7 +172,7 @@ class Ledger:
     def _take_up(self, bundle: Bundle) -> None:
         """Give a bundle that exists already a register which no pending entry uses."""
         file = self._file(bundle.avals)
-        register = file.new() if self.entries or not file.free else file.free.pop()
+        register = file.new() if self.entries or self.pending.flight or not file.free else file.free.pop()
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
         bundle.register = register
@@ -225,10 +225,11 @@ class Ledger:
                 bundle.arrays = bundle.file.get(bundle.register)
 
     def _compute_for(self, registers: list[int]) -> None:
-        needed = needed_for(self.entries, registers)
-        if any(needed):
-            with self._alone():
-                self._compute(self.pending.bring_forward(needed))
+        if self.pending.flight is None and not any(needed_for(self.entries, registers)):
+            return
+        with self._alone():
+            self.plans.land()
+            self._compute(self.pending.bring_forward(needed_for(self.entries, registers)))
 
     def flush(self, at_once: bool = True) -> None:
         """Compute everything that somebody can still reach.
@@ -237,6 +238,7 @@ class Ledger:
             at_once: whether a Ctrl-C that somebody else takes note of may not put off the rest.
         """
         with self._alone():
+            self.plans.land()
             unread = Counter(self._unread)
             if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
                 self.entries[:] = without_dead(self.entries, self._held())
@@ -254,11 +256,12 @@ class Ledger:
         while self.computed < end and (at_once or not noted):
             # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
             with delayed_interrupts() as interrupts, jax.ensure_compile_time_eval():
-                self.plans.run(end - self.computed, interrupts)
+                self.plans.run(end - self.computed, interrupts, wait=at_once)
                 noted = bool(interrupts)
         if not self.entries:
             self._unread.clear()
             self._fed_bytes = 0
+        if not self.entries and not self.pending.flight:
             self.pending.forget()
             for file in self._files:
                 file.prune()

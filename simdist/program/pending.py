@@ -8,6 +8,8 @@ on from here. Two rules keep it:
   writes a register that it reads.
 - Where entries have overwritten what others of them read (a scan, waves), none can be computed again. So nothing is written
   before there is something to show, and then all results are put in their places, and their entries taken out, in one go.
+- A scan for which nobody waits goes on while the schedule does (a *flight*): its results are promises until it has landed. What
+  stood in the registers before is kept so long; if the scan fails, that comes back, and the entries stand in the queue again.
 
 What may live in this file: the order of entries. Not: how they are computed (plans.py), nor when (ledger.py).
 """
@@ -16,9 +18,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import call
 from typing import Any
+
+import jax
 
 from simdist.program.entry import Entry
 from simdist.program.registers import INDEX_BITS, RegisterFile
@@ -26,6 +31,15 @@ from simdist.program.slicing import separate
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A scan that goes on: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
+
+    entries: list[Entry]
+    stacks: Sequence[tuple[Any, ...]]
+    before: list[tuple[RegisterFile, tuple[Any, ...] | None, dict[int, tuple[Any, ...]]]]
 
 
 class Pending:
@@ -37,12 +51,14 @@ class Pending:
     Attributes:
         entries: the queue; always the same list.
         computed: how many entries have been computed.
+        flight: the scan that goes on, if one does.
     """
 
     def __init__(self, files: list[RegisterFile]) -> None:
         self.files = files
         self.entries: list[Entry] = []
         self.computed = 0
+        self.flight: Flight | None = None
         self._renamed: list[Bundle] = []
 
     def bring_forward(self, needed: Sequence[bool]) -> int:
@@ -69,6 +85,30 @@ class Pending:
         """Take out the first entries: their results, and all that was loose, are in these stacks, one a file."""
         changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
         self._take_out(count, [], count, changes)
+
+    def let_fly(self, stacks: Sequence[tuple[Any, ...]], count: int) -> None:
+        """As `put_stacks`, with stacks that are promises; `land` waits for them."""
+        flight = Flight(self.entries[:count], stacks, [(file, file.stack, file.loose) for file in self.files])
+        changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
+        self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *changes])
+
+    def land(self) -> list[Entry]:
+        """Wait for the scan that goes on.
+
+        Returns:
+            The entries that stand in the queue again, because it has failed; none if it has not.
+        """
+        flight = self.flight
+        if flight is None:
+            return []
+        try:
+            jax.block_until_ready(flight.stacks)
+        except Exception:
+            changes = [change for file, stack, loose in flight.before for change in file.replaced(stack, {**loose, **file.loose})]
+            self._take_out(0, flight.entries, -len(flight.entries), [partial(setattr, self, "flight", None), *changes])
+            return flight.entries
+        self.flight = None
+        return []
 
     def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[tuple[Any, ...] | None]]) -> None:
         """Take out those of the first entries that are done.

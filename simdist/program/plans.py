@@ -65,16 +65,17 @@ class Plans:
         self.proved: set[int] = set()
         self.refuted: set[int] = set()
 
-    def run(self, count: int, noted: Sequence[Any] = ()) -> None:
+    def run(self, count: int, noted: Sequence[Any] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
 
         Args:
             count: how many.
             noted: asks for a stop, as soon as there is something in it.
+            wait: whether somebody needs the numbers now; a scan may go on otherwise.
         """
         entries = self.pending.entries[:count]
         if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
-            self._replay(entries, noted)
+            self._replay(entries, noted, wait)
         elif self.numerics in ("vmap", "shard_map"):
             self.waves.run(entries, self.branches, self.pending, noted)
         else:
@@ -107,27 +108,33 @@ class Plans:
                 files[register >> INDEX_BITS].loose[register] = part
             self.pending.pop()
 
-    def _replay(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+    def land(self) -> None:
+        """Wait for the scan that goes on; if it fails, its entries stand in the queue again, and its kernels are called from now on."""
+        self.refuted |= self._kernels(self.pending.land())
+
+    def _replay(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> None:
         kernels = self._kernels(entries)
         if kernels & self.refuted:
             self._loop(entries, noted)
         elif kernels <= self.proved:
-            self._scan(entries, noted)
+            self._scan(entries, noted, wait)
         else:
             self._try(entries[:TRIAL], noted)
             if len(entries) > TRIAL and not noted:
-                self._replay(entries[TRIAL:], noted)
+                self._replay(entries[TRIAL:], noted, wait)
 
-    def _scan(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
-        found = self._scanned(entries, noted)
+    def _scan(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> None:
+        found = self._scanned(entries, noted, wait)
         if found is None:
             self._loop(entries, noted)
-        else:
+        elif wait:
             self.pending.put_stacks(*found)
+        else:
+            self.pending.let_fly(*found)
 
     def _try(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
         """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
-        found = self._scanned(entries, noted)
+        found = self._scanned(entries, noted, True)
         self._loop(entries, noted)
         if found is None or noted:
             return
@@ -136,10 +143,10 @@ class Plans:
         same = all(_equal(files[r >> INDEX_BITS].get(r), _row(stacks[r >> INDEX_BITS], r)) for r in registers)
         (self.proved if same else self.refuted).update(self._kernels(entries))
 
-    def _scanned(self, entries: Sequence[Entry], noted: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int] | None:
+    def _scanned(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> tuple[list[tuple[Any, ...]], int] | None:
         """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
         try:
-            return self.machine.run(entries, self.branches, self.files, noted)
+            return self.machine.run(entries, self.branches, self.files, noted, wait)
         except Exception:
             self.refuted |= self._kernels(entries)
             return None

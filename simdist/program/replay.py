@@ -28,7 +28,7 @@ __all__ = ["Machine"]
 
 # Entries in one call of the compiled scan; the last chunk is filled up with entries that do nothing.
 CHUNK = 256
-# Chunks that are given out without waiting for the first of them: so long does Ctrl-C wait at most.
+# Chunks that are given out without waiting for the first of them, where somebody waits for the numbers: so long does Ctrl-C wait.
 AHEAD = 8
 INDEX_MASK = (1 << INDEX_BITS) - 1
 
@@ -42,7 +42,12 @@ class Machine:
         self._tables: dict[int, tuple[jax.Array, ...]] = {}
 
     def run(
-        self, entries: Sequence[Entry], branches: Sequence[Branch], files: dict[BundleType, RegisterFile], noted: Sequence[Any] = ()
+        self,
+        entries: Sequence[Entry],
+        branches: Sequence[Branch],
+        files: dict[BundleType, RegisterFile],
+        noted: Sequence[Any] = (),
+        wait: bool = True,
     ) -> tuple[list[tuple[jax.Array, ...]], int]:
         """Compute entries in order, on copies of the stacks: the files stay as they are, whatever happens here.
 
@@ -51,6 +56,7 @@ class Machine:
             branches: the ledger's.
             files: the ledger's.
             noted: asks for a stop at the end of a chunk, as soon as there is something in it.
+            wait: until all is computed; otherwise the stacks are promises, which may fail later.
 
         Returns:
             The new stacks, one a file, and how many of the entries they are computed from.
@@ -65,10 +71,10 @@ class Machine:
             done = min(done + CHUNK, len(entries))
             if done < len(entries):
                 instructions = layout.encode(entries[done : done + CHUNK], files)  # while the chunk is being computed
-            if done % (AHEAD * CHUNK) == 0:
+            if wait and done % (AHEAD * CHUNK) == 0:
                 jax.block_until_ready(stacks)
         # What fails later than it is called fails here, and not in somebody's hands.
-        return jax.block_until_ready(stacks), done
+        return (jax.block_until_ready(stacks) if wait else stacks), done
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:
         table = branch.table
