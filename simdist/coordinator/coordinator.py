@@ -102,7 +102,6 @@ class ClusterCoordinator:
             UnavailableError: the chief has crashed, and the closures with it.
             Exception: the error of an earlier closure, once.
         """
-        self._require_usable("schedule was called")
         self._raise_stored()
         if not callable(fn):
             raise TypeError(f"schedule takes a function; got {type(fn).__name__}.")
@@ -174,8 +173,9 @@ class ClusterCoordinator:
 
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
-        self.runtime.clock.require_thread()
-        self.runtime.clock.require_open(what)
+        clock = self.runtime.clock
+        clock.require_thread()
+        clock.require_open(what)
         if not self._life.alive:
             raise UnavailableError(
                 f"{what}, but {self.runtime.chief.name}, which held this coordinator and its closures, has crashed. Start again on a new "

@@ -24,10 +24,10 @@ What may live in this file: time, the loop, who runs. Not: networks, tasks, faul
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from threading import get_ident
 from typing import Any
 
 import greenlet
@@ -70,7 +70,7 @@ class Clock:
         self._queue: list[Any] = self.env._queue
         self._sequence: Iterator[Any] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
         self._hub: greenlet.greenlet | None = None
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
         self._driving = False
         self._closed = False
@@ -120,7 +120,8 @@ class Clock:
         """
         fiber = running.fiber
         if fiber is not None and fiber.clock is self:
-            self.require_thread()
+            if get_ident() != self._thread:
+                self.require_thread()
             if fiber.dead:
                 self._refuse(fiber)
             if gate.callbacks is not None:
@@ -148,7 +149,8 @@ class Clock:
             self.after(seconds, gate.open)
             self.wait(gate, "the end of a sleep")
             return
-        self.require_thread()
+        if get_ident() != self._thread:
+            self.require_thread()
         # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
@@ -197,7 +199,7 @@ class Clock:
         Raises:
             FailedPreconditionError: it is one.
         """
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             raise FailedPreconditionError(
                 "A cluster was used from another thread than the one that made it. Virtual time has one thread: "
                 "make the call there, or queue a command for it."
