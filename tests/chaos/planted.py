@@ -52,7 +52,7 @@ def losses_of_layers_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """What a layer adds to the loss does not count in training."""
 
     def __init__(scope: Any) -> None:
-        super(adoption.StepScope, scope).__init__(collect_losses=False, initialize_variables=False)
+        adoption.stateless_scope.StatelessScope.__init__(scope, collect_losses=False, initialize_variables=False)
 
     patch.setattr(adoption.StepScope, "__init__", __init__)
 
