@@ -107,6 +107,14 @@ def test_a_doctored_run_breaks_the_invariant(name: str) -> None:
     assert name in findings(scenario, doctor)
 
 
+def test_the_undisturbed_run_is_compared_with_plain_numpy_where_the_other_ends_with_an_error() -> None:
+    def doctor(evidence: Evidence) -> None:
+        evidence.run.error = IndexError("tuple index out of range")
+        evidence.calm.stage.values["weights"] = evidence.calm.stage.values["weights"] + np.float32(0.01)
+
+    assert findings(NUMBERS, doctor) == {"right-end", "equals-plain"}
+
+
 def lose_closures(patch: pytest.MonkeyPatch) -> Scenario:
     """What a worker ran when it died is forgotten."""
 

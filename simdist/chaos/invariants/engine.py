@@ -53,6 +53,7 @@ def _bytes_conserved(evidence: Evidence) -> Iterator[str]:
 def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     runtime = run.cluster.runtime
+    yield from _listeners_leave(evidence)
     if not evidence.ended_well or run.quiet_error is not None or run.lives.crashed(["chief:0"]):
         return
     still = [link.name for link in runtime.fabric.links() if link.flows]
@@ -64,10 +65,18 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     left = len(runtime.clock._queue) - runtime.clock.daemons
     if left > 0:
         yield f"{left} events are still to come, and nobody waits for them"
-    if not run.stage.closures and not run.workload.has_mains and len(runtime.lost) != len(evidence.calm.cluster.runtime.lost):
-        yield f"{len(runtime.lost)} listeners for deaths are left, {len(evidence.calm.cluster.runtime.lost)} in the undisturbed run"
     if not runtime.detection.membership.beliefs and run.waiting:
         yield f"when it had ended, somebody still ran on {run.waiting}"
+
+
+def _listeners_leave(evidence: Evidence) -> Iterator[str]:
+    """Who wants to know of deaths takes that back when it is over, however it ended; mains and workers may be in the midst of it."""
+    run, calm = evidence.run, evidence.calm
+    if run.stage.closures or run.workload.has_mains or calm.error is not None:
+        return
+    found, expected = len(run.cluster.runtime.lost), len(calm.cluster.runtime.lost)
+    if found > expected or (evidence.ended_well and found < expected):
+        yield f"{found} listeners for deaths are left, {expected} in the undisturbed run"
 
 
 def _memory_account(evidence: Evidence) -> Iterator[str]:

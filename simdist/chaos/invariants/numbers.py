@@ -54,12 +54,12 @@ def _sync_equals_undisturbed(evidence: Evidence) -> Iterator[str]:
 
 
 def _equals_plain(evidence: Evidence) -> Iterator[str]:
-    if not evidence.ended_well:
-        return
+    """Of the run and of the undisturbed one, which comes to its end where the other cannot."""
     for name, expected in evidence.run.workload.expected(evidence.scenario).items():
-        found = evidence.run.stage.values.get(name)
-        if found is not None and not _close(found, expected, PLAIN_RTOL):
-            yield _told(name, found, expected)
+        for run, where in ((evidence.run, ""), (evidence.calm, " in the undisturbed run")):
+            found = run.stage.values.get(name)
+            if run.error is None and found is not None and not _close(found, expected, PLAIN_RTOL):
+                yield _told(name, found, expected) + where
 
 
 def _replicas_agree(evidence: Evidence) -> Iterator[str]:

@@ -51,7 +51,7 @@ class Fit(Workload):
         self.same_costs = not survives
 
     def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
-        return {"epochs": dice.whole(1, 3), "penalty": dice.chance(0.25)}
+        return {"epochs": dice.whole(1, 3), "penalty": dice.chance(0.5)}
 
     def jobs(self, scenario: Scenario) -> dict[str, int]:
         return {"worker": scenario.workers, "ps": scenario.servers} if self.servers else super().jobs(scenario)

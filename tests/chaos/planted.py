@@ -1,0 +1,195 @@
+"""Defects that this engine has had, each as a patch of a few lines that puts it back.
+
+A campaign that says nothing is worth what it would have said: these are what it must find by itself, without being told where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from simdist.coordinator import worker
+from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.worker import WorkerLoop
+from simdist.errors import UnavailableError
+from simdist.program.ledger import Ledger
+from simdist.runtime.members import Member
+from simdist.runtime.rendezvous import Rendezvous
+from simdist.runtime.run import Run
+from simdist.runtime.task import Life, Task
+from simdist.simulation.kernel import Fiber
+from simdist.strategies.elastic import Elastic
+from simdist.strategies.step import ReplicaStep
+from simdist.training import adoption
+from simdist.variables.state import Layout
+
+__all__ = ["PLANTED", "Plant"]
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+"""Puts one defect back, until the patch is undone."""
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def interrupted_looks_drop_updates(patch: pytest.MonkeyPatch) -> None:
+    """What ends a computation early takes the calls with it that were still to be made."""
+    compute = Ledger._compute
+
+    def forgetful(ledger: Ledger, count: int, at_once: bool = True) -> None:
+        end = ledger.computed + count
+        try:
+            compute(ledger, count, at_once)
+        except BaseException:
+            del ledger.entries[: end - ledger.computed]
+            raise
+
+    patch.setattr(Ledger, "_compute", forgetful)
+
+
+def losses_of_layers_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """What a layer adds to the loss does not count in training."""
+
+    def __init__(scope: Any) -> None:
+        adoption.stateless_scope.StatelessScope.__init__(scope, collect_losses=False, initialize_variables=False)
+
+    patch.setattr(adoption.StepScope, "__init__", __init__)
+
+
+# -- launched mains ----------------------------------------------------------------------------------------------------
+
+
+def mains_killed_before_their_first_line_count_as_ended(patch: pytest.MonkeyPatch) -> None:
+    """A main that is killed before it ran has succeeded, with None."""
+    ended = Run._ended
+
+    def gullible(run: Run, task: Task, fiber: Fiber, life: Life, context: Any) -> None:
+        if fiber.abandoned and life is task.life:
+            run.results[task.name] = fiber.result
+            run._finish(task)
+        else:
+            ended(run, task, fiber, life, context)
+
+    patch.setattr(Run, "_ended", gullible)
+
+
+def mains_start_again_without_a_look_at_their_task(patch: pytest.MonkeyPatch) -> None:
+    """After its back-off a main starts on a task that is down, or beside another one."""
+
+    def again(run: Run, failed: tuple[Task, Life]) -> None:
+        task, _ = failed
+        run.runtime.trace.instant(task.name, "restart", f"the main of {task.name} starts again", run.runtime.now)
+        run.restarts[task.name] += 1
+        run._start(task)
+
+    patch.setattr(Run, "_again", again)
+
+
+def failed_mains_keep_their_bytes(patch: pytest.MonkeyPatch) -> None:
+    """The variables of a main that has failed stay in the memory of its task."""
+    patch.setattr(Layout, "release_all", lambda layout: None)
+
+
+# -- synchronous steps -------------------------------------------------------------------------------------------------
+
+
+def members_are_known_by_their_task_not_by_their_life(patch: pytest.MonkeyPatch) -> None:
+    """A worker that was started again looks as if it had never gone."""
+    patch.setattr(Member, "alive", property(lambda member: member.task.alive))
+
+
+def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -> None:
+    """The variables come from the first survivor; if one of the two dies on the way, nobody tries again."""
+
+    def bring_back(elastic: Elastic, back: Sequence[Member]) -> list[Member]:
+        try:
+            for member in back:
+                elastic._copy_state(elastic.strategy.members[0].place, member)
+        except UnavailableError:
+            elastic.has_lost_somebody = lambda: False  # so that nobody takes the step again
+            raise
+        return list(back)
+
+    patch.setattr(Elastic, "_bring_back", bring_back)
+
+
+def a_single_replica_runs_in_the_callers_place(patch: pytest.MonkeyPatch) -> None:
+    """Nothing kills it when its task dies."""
+    patch.setattr(ReplicaStep, "_is_callers_own", lambda step, task: True)
+
+
+def steps_that_cannot_begin_leave_a_listener(patch: pytest.MonkeyPatch) -> None:
+    """A step makes its meeting place before it asks whether everybody is there, and does not take it away."""
+    require_alive = ReplicaStep._require_alive
+
+    def untidy(step: ReplicaStep) -> None:
+        try:
+            require_alive(step)
+        except UnavailableError:
+            if step.own_rendezvous:
+                Rendezvous(step.runtime, step.members, step.communication, step._dropped)
+            raise
+
+    patch.setattr(ReplicaStep, "_require_alive", untidy)
+
+
+# -- the coordinator ---------------------------------------------------------------------------------------------------
+
+
+def closures_that_exit_end_the_loop_of_their_worker(patch: pytest.MonkeyPatch) -> None:
+    """The worker is up, and nobody is there who would take a closure; nobody hears of it."""
+
+    def only_exceptions(failure: BaseException, number: int, task_name: str) -> Exception:
+        if not isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    patch.setattr(worker, "_as_error", only_exceptions)
+    patch.setattr(WorkerLoop, "_ended", lambda loop, fiber: None)
+
+
+def only_the_last_who_joins_is_woken(patch: pytest.MonkeyPatch) -> None:
+    """Who joins second takes the place of the first, who waits for ever."""
+
+    def join(coordinator: ClusterCoordinator) -> None:
+        while coordinator.queue.pending:
+            gate = coordinator.runtime.clock.gate()
+            coordinator._joining = [gate]
+            coordinator.runtime.clock.wait(gate, "closures (join)")
+        coordinator._raise_stored()
+
+    patch.setattr(ClusterCoordinator, "join", join)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def slow_faults_take_each_others_place(patch: pytest.MonkeyPatch) -> None:
+    """The last factor holds alone, and the first end is the end of all."""
+
+    def slow_by(task: Task, factor: float) -> Callable[[], None]:
+        task.slowness = factor
+        return lambda: setattr(task, "slowness", 1.0)
+
+    patch.setattr(Task, "slow_by", slow_by)
+
+
+PLANTED: dict[str, Plant] = {
+    plant.__name__: plant
+    for plant in (
+        slow_faults_take_each_others_place,
+        members_are_known_by_their_task_not_by_their_life,
+        a_single_replica_runs_in_the_callers_place,
+        mains_start_again_without_a_look_at_their_task,
+        mains_killed_before_their_first_line_count_as_ended,
+        failed_mains_keep_their_bytes,
+        closures_that_exit_end_the_loop_of_their_worker,
+        only_the_last_who_joins_is_woken,
+        another_death_while_a_worker_joins_ends_the_run,
+        interrupted_looks_drop_updates,
+        losses_of_layers_are_dropped,
+        steps_that_cannot_begin_leave_a_listener,
+    )
+}
+"""By name; those that show most often first."""
