@@ -42,6 +42,7 @@ class Run:
         self.restart = restart
         self.results: dict[str, Any] = {}
         self.restarts = {task.name: 0 for task in tasks}
+        self._started: set[str] = set()  # those whose mains have started, if not all tasks were up at once
         self.tasks = tasks
         self._error: BaseException | None = None
         self._left = {task.name for task in tasks}
@@ -49,7 +50,12 @@ class Run:
         for task in tasks:
             self.runtime.mains[task.name].append(self._restarted)
             self.runtime.ended_mains.discard(task.name)
-            self._start(task)
+            if task.alive:
+                self._start(task)
+            elif restart == "never":
+                self._give_up(
+                    task, UnavailableError(f"{task.name} is down, so its main cannot start. Launch it when the task is up again.")
+                )
 
     def join(self) -> None:
         """Wait for all mains; raise the first error that was not followed by a restart.
@@ -78,6 +84,7 @@ class Run:
     def _start(self, task: Task) -> None:
         context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
         context.locals["here"] = (self.cluster, task)
+        self._started.add(task.name)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         life = task.life
         fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
@@ -121,7 +128,7 @@ class Run:
 
     def _restarted(self, task: Task) -> None:
         if self.restart == "always" and task.name in self._left:
-            self.restarts[task.name] += 1
+            self.restarts[task.name] += task.name in self._started
             self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:
