@@ -49,7 +49,6 @@ class Run:
         self._done = self.runtime.clock.gate()
         for task in tasks:
             self.runtime.mains[task.name].append(self._restarted)
-            self.runtime.ended_mains.discard(task.name)
             if task.alive:
                 self._start(task)
             elif restart == "never":
@@ -84,25 +83,25 @@ class Run:
     def _start(self, task: Task) -> None:
         context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
         context.locals["here"] = (self.cluster, task)
+        context.locals["returned"] = self.results
         self._started.add(task.name)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         life = task.life
         fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
 
     def _ended(self, task: Task, fiber: Fiber, life: Life, context: TaskContext) -> None:
+        error = None if fiber.killed else _as_error(task, fiber.error)
         if not fiber.killed:
             for ending in context.locals.get("endings", ()):
-                ending(fiber.error)
+                ending(error)
         if life is not task.life:
             return
         if fiber.killed:
             if self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
             return  # otherwise the runtime restarts the task, or join() says that nobody does
-        error = _as_error(task, fiber.error)
         if error is None:
             self.results[task.name] = fiber.result
-            self.runtime.ended_mains.add(task.name)
             self._finish(task)
             return
         debugging.report(error, "its main", task.name, life.incarnation, 0, self.runtime.now)

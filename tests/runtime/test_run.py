@@ -220,3 +220,24 @@ def test_a_main_on_a_task_that_is_down_and_stays_so_never_runs() -> None:
     assert seen == ["ran"]
     with pytest.raises(sd.errors.UnavailableError, match="worker:0 crashed and does not start again"):
         cluster.launch(lambda: None, restart="always").join()
+
+
+def test_mains_of_another_run_that_have_returned_leave_nobody_alone() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    first = cluster.launch(lambda: "done")
+    second = cluster.launch(lambda: sd.sleep(1.0) or train(3))
+    first.join()
+    second.join()
+    assert second.results == {"worker:0": 6.0, "worker:1": 6.0}
+
+
+def test_a_main_that_exits_with_status_0_has_not_failed_for_the_others() -> None:
+    def main() -> None:
+        index = sd.TFConfigClusterResolver().task_id
+        train(1 if index == 0 else 2)
+        sys.exit(0)
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    with pytest.raises(sd.errors.UnavailableError, match="The main of worker:0 has ended"):
+        run.join()
+    assert run.results == {"worker:0": None}
