@@ -87,6 +87,7 @@ def raised_at(number: int, code: CodeType) -> Callable[[FrameType, str, Any], An
 
 
 def test_ctrl_c_while_a_step_is_made_to_count_leaves_all_of_it_or_nothing() -> None:
+    number = -1
     for number in itertools.count():
         versions, groups = StepVersions(), [SimpleNamespace(version=0, bundle="old") for _ in range(3)]
         for group in groups:
