@@ -72,7 +72,8 @@ class ClusterCoordinator:
         self.runtime.detection.listeners.append(self._membership_changed)
         for name, worker in self.workers.items():
             self.runtime.mains[name].append(lambda task, worker=worker: worker.start())
-            worker.start()
+            if worker.task.alive:
+                worker.start()
         self.runtime.detection.watch(strategy.workers)
         self.runtime.detection.watch(strategy.servers)
         for name in strategy.workers:
@@ -194,7 +195,11 @@ class ClusterCoordinator:
             self._carry_out(self.queue.raised(reply.worker, reply.closure, reply.error))
             return
         if self.queue.running.get(reply.worker) == reply.closure:
-            reply.commit(self._chief)
+            try:
+                reply.commit(self._chief)
+            except Exception as error:
+                self._carry_out(self.queue.raised(reply.worker, reply.closure, error))
+                return
             result = self.closures[reply.closure].result
             result.bundle, result.rebuild, result.plain = reply.bundle, reply.rebuild, reply.plain
         self._carry_out(self.queue.completed(reply.worker, reply.closure))

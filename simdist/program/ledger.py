@@ -18,6 +18,7 @@ What may live in this file: noting, and when to compute what. Not: how (plans.py
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,6 +80,7 @@ class Ledger:
         self._sites: dict[tuple[Any, ...], Site] = {}
         self._unread: list[int] = []
         self._noted = 0
+        self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
         self._fed_bytes = 0
         self._computing = False
 
@@ -150,8 +152,8 @@ class Ledger:
                 host = (batch.rows, *host)
         entries = self.pending.entries
         entries.append((number, branch, reads, writes, host, where))
-        if (len(entries) >= FULL or self._fed_bytes >= FULL_BYTES) and not self._computing:
-            self.flush(at_once=False)
+        if (len(entries) >= FULL or self._fed_bytes >= FULL_BYTES) and number >= self._full_again_at and not self._computing:
+            self._make_room()
         return outputs
 
     def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None, host: tuple[Any, ...], where: Any) -> list[Bundle]:
@@ -243,6 +245,15 @@ class Ledger:
             if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
                 self.entries[:] = without_dead(self.entries, self._held())
             self._compute(len(self.entries), at_once)
+
+    def _make_room(self) -> None:
+        """Flush a full ledger. Whoever notes a call has to get its outputs: what goes wrong here comes again for whoever looks."""
+        try:
+            self.flush(at_once=False)
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+        except Exception:
+            self._full_again_at = self._noted + FULL
 
     def _held(self) -> Iterable[int]:
         moved = self.pending.moved  # read by entries alone

@@ -214,7 +214,11 @@ class Pushing(Call):
         part, life = arrived
         if self.open and life.alive:
             now = self.clock.env._now
-            start, end = part.server.occupy(now, part.update.cost)  # pyright: ignore[reportOptionalMemberAccess]
+            try:
+                start, end = part.server.occupy(now, part.update.cost)  # pyright: ignore[reportOptionalMemberAccess]
+            except Exception as error:
+                self.fail(error)  # to whoever waits; nobody can catch it here
+                return
             self.clock.after(end - now, self._apply, (part, life, start, end))
 
     def _apply(self, done: tuple[Part, Life, float, float]) -> None:
@@ -227,7 +231,11 @@ class Pushing(Call):
         if update.group.bundle is None:
             self.clock.after(part.reply_s, self.fail, update.group.lost_error())
             return
-        self.task.commit(part.server, update, self.operands[part.place], start, end)
+        try:
+            self.task.commit(part.server, update, self.operands[part.place], start, end)
+        except Exception as error:
+            self.fail(error)
+            return
         part.server.calls.pop(self, None)
         confirmed_s = end + part.reply_s
         if confirmed_s > self.confirmed_s:

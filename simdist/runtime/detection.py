@@ -3,7 +3,8 @@
 The chief believes what the machine in `simdist.runtime.membership` says; here are its clock and its listeners. Heartbeats that
 could change no belief are passed over by arithmetic, so that a long idle time costs nothing.
 
-Not simulated: heartbeats take no time on the network, and no bytes.
+Not simulated: heartbeats need no bytes, and those of a life that the chief knows take no time on the network. Of a new life it
+learns no earlier than a message could have come.
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ class Detection:
     Args:
         clock, trace: the cluster's.
         tasks: all of them, by name.
+        latency_s: seconds that a message from a task to the chief takes.
 
     Attributes:
         membership: the beliefs.
         listeners: are told each change.
     """
 
-    def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task]) -> None:
+    def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task], latency_s: Callable[[Task], float]) -> None:
         self.clock = clock
         self.trace = trace
         self.tasks = tasks
+        self.latency_s = latency_s
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
         self._watched: set[str] = set()
@@ -65,10 +68,11 @@ class Detection:
         self._decide(self.membership.connection_reset(name, incarnation))
 
     def _beat(self) -> None:
-        for name in self.membership.beliefs:
-            task = self.tasks[name]
-            if task.alive:
-                self.heartbeat(name, task.incarnation)
+        for name, belief in self.membership.beliefs.items():
+            life = self.tasks[name].life
+            is_new = life.incarnation > belief.incarnation and self.clock.now < life.began_s + self.latency_s(self.tasks[name])
+            if life.alive and not is_new:
+                self.heartbeat(name, life.incarnation)
         self._decide(self.membership.time_passed(self.clock.now))
         self.clock.after_daemon(self._next_beat_s() - self.clock.now, self._beat)
 

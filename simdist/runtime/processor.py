@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from simdist.hardware import Device, MemoryAccount
 from simdist.program.cost import Cost
+from simdist.simulation.endless import END_S, no_time_to_compute
 from simdist.simulation.streams import generator
 
 if TYPE_CHECKING:
@@ -54,7 +55,14 @@ class Processor:
         return self.occupy_for(now, seconds)
 
     def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
-        """Like `occupy`, for work that takes so long where the task is not slowed down."""
+        """Like `occupy`, for work that takes so long where the task is not slowed down.
+
+        Raises:
+            InvalidArgumentError: a device, its jitter or its slowness gives no time.
+        """
         start = self.free_s if self.free_s > now else now
-        self.free_s = end = start + self.factors.apply(seconds) * self.task.slowness
+        busy_s = self.factors.apply(seconds) * self.task.slowness
+        if not 0.0 <= busy_s < END_S:
+            raise no_time_to_compute(self.place, busy_s)
+        self.free_s = end = start + busy_s
         return start, end

@@ -7,7 +7,10 @@ that fails leaves no mark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import call
 from typing import Any
 
 import numpy as np
@@ -44,10 +47,13 @@ class StepVersions:
         self.made.setdefault(id(group), (group, []))[1].append(version)
 
     def commit(self) -> None:
-        """The step is over: its last versions become the present ones."""
+        """The step is over: its last versions become the present ones, all of them or, where Ctrl-C comes first, none."""
+        changes: list[Callable[[], None]] = []
         for group, versions in self.made.values():
-            group.bundle = versions[-1]
-            group.version += len(versions)
+            changes.append(partial(setattr, group, "bundle", versions[-1]))
+            changes.append(partial(setattr, group, "version", group.version + len(versions)))
+        # One call into C, so that no handler of a signal, which may raise, runs in between.
+        deque(map(call, changes), maxlen=0)
 
 
 class SimulatedReplica(SimulatedTask):

@@ -42,14 +42,19 @@ class Run:
         self.restart = restart
         self.results: dict[str, Any] = {}
         self.restarts = {task.name: 0 for task in tasks}
+        self._started: set[str] = set()  # those whose mains have started, if not all tasks were up at once
         self.tasks = tasks
         self._error: BaseException | None = None
         self._left = {task.name for task in tasks}
         self._done = self.runtime.clock.gate()
         for task in tasks:
             self.runtime.mains[task.name].append(self._restarted)
-            self.runtime.ended_mains.discard(task.name)
-            self._start(task)
+            if task.alive:
+                self._start(task)
+            elif restart == "never":
+                self._give_up(
+                    task, UnavailableError(f"{task.name} is down, so its main cannot start. Launch it when the task is up again.")
+                )
 
     def join(self) -> None:
         """Wait for all mains; raise the first error that was not followed by a restart.
@@ -78,24 +83,25 @@ class Run:
     def _start(self, task: Task) -> None:
         context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
         context.locals["here"] = (self.cluster, task)
+        context.locals["returned"] = self.results
+        self._started.add(task.name)
         fiber = self.runtime.start(task, lambda: self.main(task), context=context)
         life = task.life
         fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
 
     def _ended(self, task: Task, fiber: Fiber, life: Life, context: TaskContext) -> None:
+        error = None if fiber.killed else _as_error(task, fiber.error)
         if not fiber.killed:
             for ending in context.locals.get("endings", ()):
-                ending(fiber.error)
+                ending(error)
         if life is not task.life:
             return
         if fiber.killed:
             if self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
             return  # otherwise the runtime restarts the task, or join() says that nobody does
-        error = _as_error(task, fiber.error)
         if error is None:
             self.results[task.name] = fiber.result
-            self.runtime.ended_mains.add(task.name)
             self._finish(task)
             return
         debugging.report(error, "its main", task.name, life.incarnation, 0, self.runtime.now)
@@ -121,7 +127,7 @@ class Run:
 
     def _restarted(self, task: Task) -> None:
         if self.restart == "always" and task.name in self._left:
-            self.restarts[task.name] += 1
+            self.restarts[task.name] += task.name in self._started
             self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:

@@ -55,9 +55,8 @@ class SimulatedRuntime:
             task.begin(self.seed, 0)
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
-        self.detection = Detection(self.clock, self.trace, self.tasks)
+        self.detection = Detection(self.clock, self.trace, self.tasks, lambda task: self.latency(task, self.chief))
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.ended_mains: set[str] = set()  # of tasks whose launched main has returned
         self.step_ended: list[Callable[[Task], None]] = []  # are told whose steps, or updates of whose variables, are one more
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own

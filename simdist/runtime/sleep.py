@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster, newest_cluster
@@ -25,6 +26,7 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
             the innermost ``with cluster:``; of the cluster that was made last.
 
     Raises:
+        TypeError: `seconds` is no number.
         InvalidArgumentError: `seconds` is negative, not a number, or endless.
         FailedPreconditionError: there is no cluster, it is closed, or the call stands in a traced step, whose Python runs only once.
 
@@ -40,7 +42,7 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
             "sd.sleep was called in a traced step, whose Python runs once and not in each step. Give the step a duration instead: "
             "@sd.function(seconds=...)."
         )
-    _clock(cluster).sleep(seconds)
+    _clock(cluster).sleep(number(seconds, "seconds"))
 
 
 def _clock(cluster: Any) -> Clock:

@@ -24,13 +24,15 @@ class Life:
     """One incarnation of a task, from its start to its crash.
 
     Attributes:
+        began_s: when it started.
         noticed: whether the trace tells already that those who train with it know of its death.
     """
 
-    __slots__ = ("alive", "incarnation", "noticed")
+    __slots__ = ("alive", "began_s", "incarnation", "noticed")
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, began_s: float = 0.0) -> None:
         self.incarnation = incarnation
+        self.began_s = began_s
         self.alive = True
         self.noticed = False
 
@@ -70,7 +72,7 @@ class Task:
 
     def begin(self, seed: int, incarnation: int, now: float = 0.0) -> None:
         """Start an incarnation, with random streams of its own."""
-        self.life = Life(incarnation)
+        self.life = Life(incarnation, now)
         for processor in self.processors.values():
             processor.begin(seed, incarnation)
             processor.free_s = now

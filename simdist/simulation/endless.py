@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
 from simdist.simulation.fiber import Fiber
 
-__all__ = ["END_S", "beyond_the_end", "livelock", "no_time_to_wait", "stuck"]
+__all__ = ["END_S", "beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck"]
 
 END_S = 1e15
 """Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
@@ -19,6 +19,14 @@ END_S = 1e15
 def no_time_to_wait(seconds: float) -> InvalidArgumentError:
     """A delay that is negative, not a number, or without an end."""
     return InvalidArgumentError(f"{seconds!r} is no time to wait: give virtual seconds from 0 to less than {END_S:g}.")
+
+
+def no_time_to_compute(place: str, seconds: float) -> InvalidArgumentError:
+    """A duration that is negative, not a number, or without an end."""
+    return InvalidArgumentError(
+        f"{place} was to compute for {seconds!r} s; expected 0 to less than {END_S:g}. Look at the figures and the jitter of its device, "
+        "at seconds= of the step, and at the factors of faults.slow."
+    )
 
 
 def beyond_the_end(what: str, now_s: float, due_s: float) -> DeadlineExceededError:

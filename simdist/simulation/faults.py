@@ -21,6 +21,7 @@ from numbers import Real
 from typing import Any, Protocol
 
 from simdist.errors import InvalidArgumentError, SimdistError
+from simdist.simulation.endless import END_S
 
 __all__ = ["Breakable", "Fault", "Faults"]
 
@@ -204,5 +205,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _require_seconds(name: str, value: Any, expected: str) -> None:
-    if not _is_number(value) or not 0 <= value < math.inf:
-        raise InvalidArgumentError(f"{name}={value!r} must be 0 or more, and finite: {expected}.")
+    if not _is_number(value) or not 0 <= value < END_S:
+        raise InvalidArgumentError(f"{name}={value!r} must be 0 or more, and less than {END_S:g}: {expected}.")

@@ -51,7 +51,7 @@ def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: 
     group = next((group for group in groups if group.admits(task_name, places)), None)
     if group is None:
         group = WorkerGroup(runtime, members, communication)
-        _break_up_without_others(group, runtime, members, task_name)
+        _break_up_without_others(group, members, task_name)
         groups.append(group)
     group.lives[task_name] = runtime.tasks[task_name].life
     joined = group
@@ -60,13 +60,14 @@ def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: 
     return group.rendezvous
 
 
-def _break_up_without_others(group: WorkerGroup, runtime: SimulatedRuntime, members: Sequence[Member], task_name: str) -> None:
-    """Where mains have returned, nobody comes to the exchanges of a new group."""
-    ended = [name for name in dict.fromkeys(member.task.name for member in members) if name in runtime.ended_mains]
+def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
+    """Where mains of the same run have returned, nobody comes to the exchanges of a new group."""
+    returned = active_context().locals.get("returned", ())
+    ended = [name for name in dict.fromkeys(member.task.name for member in members) if name in returned]
     if ended:
         group.rendezvous.break_up(
             UnavailableError(
                 f"{task_name} has nobody to train with: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} returned "
-                "before it was started. What they returned is in the results of the run."
+                "before it made this strategy. What they returned is in the results of the run."
             )
         )

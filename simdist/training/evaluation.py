@@ -70,7 +70,7 @@ def predict(
     variables = model.non_trainable_variables
     trained, before = _values(model.trainable_variables), _values(variables)
     state = before
-    step = model.__dict__.setdefault("_simdist_predict_step", jax.jit(lambda state, data: model.predict_step(state, data)))
+    step = _compiled(model, "predict_step")
     outputs: list[Any] = []
     for begin, end, batches in _executions(model, iterator, steps):
         hooks.on_predict_batch_begin(begin)
@@ -156,7 +156,7 @@ def _tested(model: Any, source: Any, steps: int | None, callbacks: Any, verbose:
     model.reset_metrics()
     variables = (model.trainable_variables, model.non_trainable_variables, model.metrics_variables)
     before = state = tuple(_values(part) for part in variables)
-    step = model.__dict__.setdefault("_simdist_test_step", jax.jit(lambda state, data: model.test_step(state, data)))
+    step = _compiled(model, "test_step")
     logs: Any = {}
     for begin, end, batches in _executions(model, iterator, steps):
         hooks.on_test_batch_begin(begin)
@@ -182,6 +182,16 @@ def _make_layers(model: Any, batch: Any) -> None:
     symbols = keras.tree.map_structure(lambda array: keras.KerasTensor(array.shape, backend.standardize_dtype(array.dtype)), x)
     with model.simdist_strategy.scope():
         backend.compute_output_spec(model, symbols, training=False)
+
+
+def _compiled(model: Any, name: str) -> Any:
+    """A step of Keras, compiled for the model as it is: which of its variables are trainable says which value belongs to which."""
+    trainable = [id(variable) for variable in model.trainable_variables]
+    known, step = model.__dict__.get(f"_simdist_{name}", (None, None))
+    if known != trainable:
+        step = jax.jit(lambda state, data: getattr(model, name)(state, data))
+        model.__dict__[f"_simdist_{name}"] = trainable, step
+    return step
 
 
 def _count(source: Any, steps: int | None) -> int | None:

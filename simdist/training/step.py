@@ -85,7 +85,7 @@ def train_step_of(model: Any) -> StepFunction:
 
 def forget_steps(model: Any) -> None:
     """The model was compiled anew: what was traced for its loss, metrics and trainable layers holds no longer."""
-    for name in ("_simdist_train_step", "_simdist_test_step", "_simdist_built"):
+    for name in ("_simdist_train_step", "_simdist_test_step", "_simdist_predict_step", "_simdist_built"):
         model.__dict__.pop(name, None)
 
 

@@ -29,11 +29,13 @@ def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bo
 
     Raises:
         FailedPreconditionError: called outside a step.
-        TypeError: `fn` is no function, or `has_aux` neither True nor False.
+        TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
     """
     if not callable(fn):
         raise TypeError(f"value_and_grad takes a function that returns a scalar; got {type(fn).__name__}.")
     has_aux = flag(has_aux, "has_aux")
+    if hasattr(variables, "assign"):
+        raise TypeError("value_and_grad takes a list of variables, and got a single one. Write value_and_grad(fn, [variable]).")
     handles = [as_variable(variable) for variable in variables]
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:

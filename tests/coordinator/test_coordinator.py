@@ -136,3 +136,16 @@ def test_a_coordinator_keeps_nothing_of_closures_that_are_done() -> None:
     coordinator.join()
     kept = [value for value in vars(coordinator.queue).values() if isinstance(value, (dict, list, set)) and len(value) > 2]
     assert kept == [] and coordinator.closures == {}
+
+
+def test_a_worker_that_is_down_when_the_coordinator_is_made_runs_nothing_until_it_is_back() -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    cluster.faults.crash("worker:0", at=1.0, restart_after=2.0)
+    sd.sleep(2.0, cluster)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    worker = cluster.runtime.tasks["worker:0"]
+    assert worker.fibers == []
+    sd.sleep(2.0, cluster)
+    assert len(worker.fibers) == 1
+    results = [coordinator.schedule(lambda: sd.sleep(1.0) or cluster.now) for _ in range(2)]
+    assert [value.fetch() for value in results] == [pytest.approx(5.0, abs=1e-3)] * 2

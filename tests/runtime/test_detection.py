@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def beats(cluster: sd.Cluster, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def watched(workers: int = 2, **options: float) -> tuple[sd.Cluster, sd.ClusterCoordinator]:
+def watched(workers: int = 2, **options: Any) -> tuple[sd.Cluster, sd.ClusterCoordinator]:
     cluster = sd.Cluster({"worker": workers, "ps": 1}, **options)
     return cluster, sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
 
@@ -84,3 +85,12 @@ def test_a_task_that_nobody_watches_is_not_believed_in_because_it_started_again(
     sd.sleep(10.0, cluster)
     assert cluster.runtime.detection.membership.beliefs == {}
     assert len(cluster.trace.instants.where(category="detect")) == 0
+
+
+def test_a_new_life_is_known_no_earlier_than_a_message_could_have_come() -> None:
+    cluster, _ = watched(1, network=Network(latency=2.0))
+    seen: list[tuple[float, str, int]] = []
+    cluster.runtime.detection.listeners.append(lambda change: seen.append((cluster.now, change.kind, change.incarnation)))
+    cluster.faults.crash("worker:0", at=0.1, restart_after=0.5)
+    sd.sleep(6.0, cluster)
+    assert seen == [(pytest.approx(2.1), "down", 0), (pytest.approx(2.6), "up", 1)]

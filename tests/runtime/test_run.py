@@ -200,3 +200,44 @@ def test_two_runs_on_one_task_both_start_again() -> None:
     for number, run in enumerate(runs):
         run.join()
         assert (run.results, run.restarts) == ({"worker:0": number}, {"worker:0": 1})
+
+
+def test_a_main_on_a_task_that_is_down_starts_once_when_the_task_is_back() -> None:
+    cluster, seen = sd.Cluster({"worker": 1}), list[float]()
+    cluster.faults.crash("worker:0", at=1.0, restart_after=3.0)
+    sd.sleep(2.0, cluster)
+    run = cluster.launch(lambda: seen.append(cluster.now) or sd.sleep(5.0), restart="always")
+    run.join()
+    assert (seen, cluster.now, run.restarts) == ([4.0], 9.0, {"worker:0": 0})
+
+
+def test_a_main_on_a_task_that_is_down_and_stays_so_never_runs() -> None:
+    cluster, seen = sd.Cluster({"worker": 2}), list[str]()
+    cluster.faults.crash("worker:0", at=1.0)
+    sd.sleep(2.0, cluster)
+    with pytest.raises(sd.errors.UnavailableError, match="worker:0 is down"):
+        cluster.launch(lambda: seen.append("ran")).join()
+    assert seen == ["ran"]
+    with pytest.raises(sd.errors.UnavailableError, match="worker:0 crashed and does not start again"):
+        cluster.launch(lambda: None, restart="always").join()
+
+
+def test_mains_of_another_run_that_have_returned_leave_nobody_alone() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    first = cluster.launch(lambda: "done")
+    second = cluster.launch(lambda: sd.sleep(1.0) or train(3))
+    first.join()
+    second.join()
+    assert second.results == {"worker:0": 6.0, "worker:1": 6.0}
+
+
+def test_a_main_that_exits_with_status_0_has_not_failed_for_the_others() -> None:
+    def main() -> None:
+        index = sd.TFConfigClusterResolver().task_id
+        train(1 if index == 0 else 2)
+        sys.exit(0)
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    with pytest.raises(sd.errors.UnavailableError, match="The main of worker:0 has ended"):
+        run.join()
+    assert run.results == {"worker:0": None}

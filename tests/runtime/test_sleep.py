@@ -60,3 +60,9 @@ def test_a_traced_step_cannot_sleep() -> None:
 def test_what_is_no_cluster_is_refused() -> None:
     with pytest.raises(FailedPreconditionError, match="needs a cluster"):
         sd.sleep(1.0, "cluster")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("seconds", ["1", True, None])
+def test_what_is_no_number_of_seconds_is_refused(seconds: object) -> None:
+    with pytest.raises(TypeError, match=r"seconds is .*expected a number"):
+        sd.sleep(seconds, sd.Cluster({"worker": 1}))  # pyright: ignore[reportArgumentType]

@@ -211,3 +211,29 @@ def test_a_look_in_the_notebook_before_a_fault_is_planned_makes_the_run_depend_o
     coordinator.schedule(step)
     coordinator.join()
     assert cluster.trace.value_dependent
+
+
+@pytest.mark.parametrize("figures", [{"at": 1e15}, {"at": 0.0, "restart_after": 1e20}])
+def test_a_crash_beyond_the_end_of_the_clock_is_refused_and_not_planned(figures: dict[str, float]) -> None:
+    cluster = sd.Cluster({"worker": 1})
+    with pytest.raises(InvalidArgumentError, match=r"less than 1e\+15"):
+        cluster.faults.crash("worker:0", **figures)
+    with pytest.raises(InvalidArgumentError, match=r"less than 1e\+15"):
+        cluster.faults.slow("worker:0", 2.0, at=0.0, until=1e300)
+    assert cluster.faults.planned == []
+
+
+@pytest.mark.parametrize("slow", ["worker:0", "ps:0"])
+def test_factors_whose_product_has_no_end_fail_the_step_and_leave_the_device_usable(slow: str) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, hardware=sd.hardware.Device(launch_overhead=1.0))
+    for _ in range(2):
+        cluster.faults.slow(slow, 1e200, at=0.0, until=3.0)
+    coordinator, _, variable = training(cluster)
+    step = sd.function(lambda: variable.assign_add(variable.value * 2.0 + 1.0))
+    coordinator.schedule(step)
+    with pytest.raises(InvalidArgumentError, match=f"{slow} was to compute for inf s"):
+        coordinator.join()
+    sd.sleep(3.0 - cluster.now, cluster)
+    coordinator.schedule(step)
+    coordinator.join()
+    assert variable.numpy().tolist() == [1.0] * 3

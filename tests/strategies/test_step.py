@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import simdist as sd
 from simdist.errors import UnavailableError
+from simdist.runtime.replica import StepVersions
 
 
 def one_second_steps(workers: int = 1, **options: Any) -> tuple[sd.Cluster, Any, sd.Variable]:
@@ -67,3 +72,33 @@ def test_a_worker_that_was_started_again_is_not_the_one_that_joined() -> None:
     sd.sleep(1e-3, cluster)
     with pytest.raises(UnavailableError, match="worker:1 was started again"):
         step()
+
+
+def raised_at(number: int, code: CodeType) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that raises KeyboardInterrupt at the n-th line of this code, as a handler of Ctrl-C would."""
+    lines = iter(range(number + 1))
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line" and frame.f_code is code and next(lines, None) == number:
+            raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_ctrl_c_while_a_step_is_made_to_count_leaves_all_of_it_or_nothing() -> None:
+    number = -1
+    for number in itertools.count():
+        versions, groups = StepVersions(), [SimpleNamespace(version=0, bundle="old") for _ in range(3)]
+        for group in groups:
+            versions.add(cast(Any, group), cast(Any, "new"))
+        before = sys.gettrace()
+        sys.settrace(raised_at(number, StepVersions.commit.__code__))
+        try:
+            versions.commit()
+            break
+        except KeyboardInterrupt:
+            assert len({(group.bundle, group.version) for group in groups}) == 1
+        finally:
+            sys.settrace(before)
+    assert number > 5
