@@ -9,7 +9,10 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["flag", "number", "optional_flag", "require_arguments", "require_shallow", "whole_number"]
+__all__ = ["END_S", "flag", "number", "optional_flag", "require_arguments", "require_shallow", "whole_number"]
+
+END_S = 1e15
+"""Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
 
 MOST_LEVELS = 100
 
@@ -64,12 +67,12 @@ def optional_flag(value: Any, name: str) -> bool | None:
     return None if value is None else flag(value, name)
 
 
-def number(value: Any, name: str, at_least: float = 0.0) -> float:
+def number(value: Any, name: str, at_least: float = 0.0, below: float = math.inf) -> float:
     """`value` as a finite float.
 
     Raises:
         TypeError: it is no number.
-        InvalidArgumentError: it is too small, infinite or NaN.
+        InvalidArgumentError: it is too small, too large, infinite or NaN.
 
     Example:
         >>> number(3, "seconds")
@@ -78,8 +81,9 @@ def number(value: Any, name: str, at_least: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r}; expected a number")
     found = float(value)
-    if not at_least <= found < math.inf:
-        raise InvalidArgumentError(f"{name}={value!r} must be a finite number, {at_least:g} or more")
+    if not at_least <= found < below:
+        limit = "" if below == math.inf else f", and less than {below:g}"
+        raise InvalidArgumentError(f"{name}={value!r} must be a finite number, {at_least:g} or more{limit}")
     return found
 
 

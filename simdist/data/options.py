@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from simdist.arguments import number, whole_number
+from simdist.arguments import END_S, number, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
@@ -100,7 +100,7 @@ class Options:
 
     @seconds_per_element.setter
     def seconds_per_element(self, seconds: float) -> None:
-        self._seconds = number(seconds, "seconds_per_element")
+        self._seconds = number(seconds, "seconds_per_element", below=END_S)
 
     @property
     def auto_shard_policy(self) -> AutoShardPolicy:

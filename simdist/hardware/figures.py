@@ -7,9 +7,9 @@ a hang. Only checks live here.
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 
+from simdist.arguments import END_S
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["check_figure", "check_whole"]
@@ -22,11 +22,11 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
         owner: what the figure belongs to, for the message.
         name: of the figure.
         value: the figure.
-        may_be_zero: whether 0 makes sense, as it does for a waiting time, which then has to be finite.
+        may_be_zero: whether 0 makes sense, as it does for a waiting time, which then has to end.
 
     Raises:
         TypeError: if it is no number.
-        InvalidArgumentError: if it is negative, NaN, 0 where that makes no sense, or infinite where 0 does.
+        InvalidArgumentError: if it is negative, NaN, 0 where that makes no sense, or without an end where 0 does.
 
     Example:
         >>> check_figure("Device", "launch_overhead", 0.0, may_be_zero=True)
@@ -36,8 +36,8 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number; got {value!r}.")
-    if not (float(value) >= 0) or (may_be_zero and math.isinf(value)) or (value == 0 and not may_be_zero):
-        expected = "0 or more, and finite" if may_be_zero else "more than 0"
+    if not (float(value) >= 0) or (may_be_zero and float(value) >= END_S) or (value == 0 and not may_be_zero):
+        expected = f"0 or more, and less than {END_S:g}" if may_be_zero else "more than 0"
         raise InvalidArgumentError(f"{owner}: {name} must be {expected}; got {value!r}.")
 
 

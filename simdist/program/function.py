@@ -17,7 +17,7 @@ import jax
 import jax.core
 import numpy as np
 
-from simdist.arguments import number, require_shallow
+from simdist.arguments import END_S, number, require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.exchange import require_outside_of_inner_programs
@@ -299,7 +299,7 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
         >>> float(double())
         2.0
     """
-    seconds = None if seconds is None else number(seconds, "seconds")
+    seconds = None if seconds is None else number(seconds, "seconds", below=END_S)
     if fn is None:
         return lambda fn: function(fn) if seconds is None else StepFunction(_callable(fn), seconds)
     return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)

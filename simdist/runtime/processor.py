@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simdist.arguments import END_S
 from simdist.hardware import Device, MemoryAccount
 from simdist.program.cost import Cost
-from simdist.simulation.endless import END_S, no_time_to_compute
+from simdist.simulation.endless import no_time_to_compute
 from simdist.simulation.streams import generator
 
 if TYPE_CHECKING:

@@ -149,6 +149,8 @@ class Rendezvous:
         """No exchange of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
         if self.broken is None:
             self.broken = error
+        if not spare_begun:
+            self.close()
         for exchanging in list(self.pending.values()):
             if not (spare_begun and exchanging.ranks):
                 exchanging.fail(error)

@@ -111,6 +111,7 @@ class Run:
         """A main has ended with an error."""
         if not isinstance(error, (UnavailableError, AbortedError)):
             self._done.fail(error)
+            self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
             self.runtime.clock.after(delay_s, self._again, (task, life))
@@ -135,10 +136,14 @@ class Run:
         self._error = self._error or error
         self._finish(task)
 
-    def _finish(self, task: Task) -> None:
+    def _forget(self, task: Task) -> None:
+        """This main does not run again."""
         self._left.discard(task.name)
         if self._restarted in self.runtime.mains[task.name]:
             self.runtime.mains[task.name].remove(self._restarted)
+
+    def _finish(self, task: Task) -> None:
+        self._forget(task)
         if self._left:
             return
         if self._error is None:

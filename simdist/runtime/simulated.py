@@ -231,9 +231,18 @@ class SimulatedRuntime:
         return self.tasks[place.partition("/")[0]].processors[place]
 
     def hold(self, place: str, name: str, size_bytes: int) -> None:
-        """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone."""
+        """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone.
+
+        Raises:
+            UnavailableError: its task is down.
+        """
         memory = self.processor(place).memory
         if size_bytes >= 0:
+            if not self.task(task_of(place)).alive:
+                raise UnavailableError(
+                    f"{task_of(place)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; after a "
+                    "death under on_failure='continue', after the next step."
+                )
             memory.allocate(name, size_bytes)
         else:
             memory.release(name, -size_bytes)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simdist.arguments import END_S
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
 from simdist.simulation.fiber import Fiber
 
-__all__ = ["END_S", "beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck"]
-
-END_S = 1e15
-"""Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
+__all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck"]
 
 
 def no_time_to_wait(seconds: float) -> InvalidArgumentError:

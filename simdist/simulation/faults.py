@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
 
+from simdist.arguments import END_S
 from simdist.errors import InvalidArgumentError, SimdistError
-from simdist.simulation.endless import END_S
 
 __all__ = ["Breakable", "Fault", "Faults"]
 

@@ -34,8 +34,9 @@ import greenlet
 import simpy
 from simpy.events import NORMAL
 
+from simdist.arguments import END_S
 from simdist.errors import FailedPreconditionError
-from simdist.simulation.endless import END_S, beyond_the_end, livelock, no_time_to_wait, stuck
+from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
 from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
 from simdist.simulation.interrupts import noted_interrupts
 from simdist.simulation.streams import generator

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from simdist.data import Dataset, InputContext, seeds
-from simdist.errors import FailedPreconditionError, ResourceExhaustedError
+from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
 from simdist.program.per_replica import PerReplica
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
@@ -72,17 +72,22 @@ class Strategy(ReplicaOperations):
         self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
         self.runtime.lost.append(self._lost)
+        self._main: Task | None = None
         if "here" in active_context().locals:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
+            self._main = active_context().locals["here"][1]
             active_context().locals.setdefault("endings", []).append(self._main_ended)
 
     def _lost(self, task: Task) -> None:
         self.store.layout.lose(task.name)
+        if task is self._main:
+            self.runtime.lost.remove(self._lost)  # nobody uses this strategy any more
 
     def _main_ended(self, error: BaseException | None) -> None:
         if error is not None:
             self.store.layout.release_all()
-            self.runtime.lost.remove(self._lost)
+            if self._lost in self.runtime.lost:
+                self.runtime.lost.remove(self._lost)
 
     def own_cluster(self) -> Cluster:
         """A cluster of this machine alone, for a strategy that was given none."""
@@ -134,7 +139,7 @@ class Strategy(ReplicaOperations):
         before = len(layout.groups)
         try:
             variable.placement = self.place(variable, value)
-        except ResourceExhaustedError:
+        except (ResourceExhaustedError, UnavailableError):
             layout.take_back(before)
             raise
         self.variables.append(variable)
@@ -213,6 +218,8 @@ class Strategy(ReplicaOperations):
             >>> sd.MirroredStrategy(2).distribute_values_from_function(lambda context: 10 * context.replica_id_in_sync_group)
             PerReplica(0, 10)
         """
+        if not callable(value_fn):
+            raise TypeError(f"distribute_values_from_function takes a function of a ValueContext; got {type(value_fn).__name__}.")
         context.require_cross_replica("distribute_values_from_function")
         ranks, total = self.ranks, self.num_replicas_in_sync
         values = [value_fn(ValueContext(rank, total)) for rank in ranks]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from simdist.arguments import number, whole_number
+from simdist.arguments import END_S, number, whole_number
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import choose
@@ -68,7 +68,7 @@ class CommunicationOptions:
     def __post_init__(self) -> None:
         whole_number(self.bytes_per_pack, "bytes_per_pack", 0)
         whole_number(self.num_packs, "num_packs", 1)
-        if self.timeout_seconds is not None and not number(self.timeout_seconds, "timeout_seconds") > 0:
+        if self.timeout_seconds is not None and not number(self.timeout_seconds, "timeout_seconds", below=END_S) > 0:
             raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
         ways = [name for name, wanted in self.of_gradients().items() if wanted]
         if len(ways) > 1:

@@ -53,9 +53,12 @@ class ReplicaOperations:
             What the replicas returned: `PerReplica` values, or with one replica the value itself.
 
         Raises:
+            TypeError: `fn` is not a function.
             InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
             FailedPreconditionError: called inside another `run`.
         """
+        if not callable(fn):
+            raise TypeError(f"strategy.run takes a function; got {type(fn).__name__}.")
         require_arguments(args, kwargs, "strategy.run")
         if options is not None:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")

@@ -48,6 +48,7 @@ def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: 
     """The meeting place of this task's strategy with those of the other tasks."""
     places = tuple(member.place for member in members)
     groups: list[WorkerGroup] = runtime.groups
+    groups[:] = [group for group in groups if group.rendezvous.broken is None]
     group = next((group for group in groups if group.admits(task_name, places)), None)
     if group is None:
         group = WorkerGroup(runtime, members, communication)

@@ -159,9 +159,17 @@ class Layout:
 
         Raises:
             ResourceExhaustedError: its task has not enough memory.
+            UnavailableError: its task is down.
         """
-        for place in cell.places:
-            self.hold(place, cell.name, cell.aval.size_bytes)
+        held: list[str] = []
+        try:
+            for place in cell.places:
+                self.hold(place, cell.name, cell.aval.size_bytes)
+                held.append(place)
+        except Exception:
+            for place in held:
+                self.hold(place, cell.name, -cell.aval.size_bytes)
+            raise
         self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
         self.version += 1
 

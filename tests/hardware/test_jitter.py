@@ -146,7 +146,7 @@ def test_quantised_is_the_nearest_nanosecond(seconds: float, expected: float) ->
         (Uniform, ("a", 1.0), TypeError, "low must be a number"),
         (LogNormal, (-0.1,), InvalidArgumentError, "LogNormal: sigma must be 0 or more"),
         (LogNormal, (math.nan,), InvalidArgumentError, "sigma"),
-        (LogNormal, (math.inf,), InvalidArgumentError, "sigma must be 0 or more, and finite"),
+        (LogNormal, (math.inf,), InvalidArgumentError, "sigma must be 0 or more, and less than"),
         (LogNormal, (True,), TypeError, "sigma must be a number"),
         (Exponential, (0.0,), InvalidArgumentError, "Exponential: mean must be more than 0"),
         (Exponential, (math.inf,), InvalidArgumentError, "mean must be finite"),

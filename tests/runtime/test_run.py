@@ -241,3 +241,29 @@ def test_a_main_that_exits_with_status_0_has_not_failed_for_the_others() -> None
     with pytest.raises(sd.errors.UnavailableError, match="The main of worker:0 has ended"):
         run.join()
     assert run.results == {"worker:0": None}
+
+
+def test_mains_that_were_killed_leave_no_listener_behind() -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+        for number in range(1, 4):
+            cluster.faults.crash("worker:0", after_steps=5 * number, restart_after=0.01)
+        run = cluster.launch(train, restart="always")
+        run.join()
+        assert run.restarts["worker:0"] == 3
+        assert len(cluster.runtime.lost) <= 2 * len(run.results)
+
+
+def test_a_main_that_failed_by_itself_does_not_run_again_after_a_crash() -> None:
+    tries: list[float] = []
+    cluster = sd.Cluster({"worker": 1})
+
+    def main() -> None:
+        tries.append(cluster.now)
+        raise ValueError("my own")
+
+    run = cluster.launch(main, restart="always")
+    with pytest.raises(ValueError, match="my own"):
+        run.join()
+    cluster.faults.crash("worker:0", at=cluster.now + 1.0, restart_after=0.1)
+    sd.sleep(5.0, cluster)
+    assert tries == [0.0]

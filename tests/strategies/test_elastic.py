@@ -214,3 +214,19 @@ def test_parts_that_were_cut_before_cannot_be_cut_again() -> None:
     step = sd.function(lambda x: strategy.run(lambda part: part * 2.0, args=(x,)))
     with pytest.raises(sd.errors.InvalidArgumentError, match="iterator"):
         step(sd.PerReplica([np.float32(1.0), np.float32(2.0)]))
+
+
+def test_a_variable_that_is_made_between_a_death_and_the_next_step_is_refused() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
+    with strategy.scope():
+        first = sd.Variable([1.0], aggregation=sd.VariableAggregation.MEAN)
+    step = sd.function(lambda: strategy.run(lambda: first.assign_add(first.value * 0 + 1.0)))
+    step()
+    cluster.faults.crash("worker:1", at=cluster.now + 1e-6)
+    sd.sleep(1e-3, cluster)
+    with strategy.scope(), pytest.raises(sd.errors.UnavailableError, match="worker:1 is down"):
+        sd.Variable([1.0])
+    step()
+    with strategy.scope():
+        assert sd.Variable([1.0]).device == "worker:0"
