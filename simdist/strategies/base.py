@@ -73,15 +73,29 @@ class Strategy(ReplicaOperations):
         self._seeds_drawn = 0
         self.runtime.lost.append(self._lost)
         self._main: Task | None = None
+        self._program = self.runtime.chief.life  # of the process whose program this is
         if "here" in active_context().locals:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
             self._main = active_context().locals["here"][1]
+            self._program = self._main.life
             active_context().locals.setdefault("endings", []).append(self._main_ended)
 
     def _lost(self, task: Task) -> None:
         self.store.layout.lose(task.name)
         if task is self._main:
             self.runtime.lost.remove(self._lost)  # nobody uses this strategy any more
+
+    def require_program(self) -> None:
+        """Refuse to go on for a program whose process has crashed.
+
+        Raises:
+            UnavailableError: it has.
+        """
+        if not self._program.alive:
+            raise UnavailableError(
+                f"{self.runtime.chief.name}, whose process this program is, has crashed. Start again on a new cluster, cluster.fresh(), or "
+                "with a new strategy once the chief has been started again."
+            )
 
     def _main_ended(self, error: BaseException | None) -> None:
         if error is not None:

@@ -255,6 +255,7 @@ class SynchronousStrategy(Strategy):
         return self._run(fn, calls, programs)
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
+        self.require_program()
         linked = self._link(programs)
         for program, member in zip(linked, self.local_members, strict=True):
             program.require_memory(member.task.processors[member.place].memory)

@@ -102,3 +102,21 @@ def test_ctrl_c_while_a_step_is_made_to_count_leaves_all_of_it_or_nothing() -> N
         finally:
             sys.settrace(before)
     assert number > 5
+
+
+@pytest.mark.parametrize("restart_after", [None, 0.1])
+def test_a_program_whose_chief_has_crashed_takes_no_step_any_more(restart_after: float | None) -> None:
+    cluster, step, _ = one_second_steps(workers=2)
+    step()
+    cluster.faults.crash("chief", at=cluster.now + 0.5, restart_after=restart_after)
+    with pytest.raises(UnavailableError, match="this program with it"):
+        step()
+    sd.sleep(5.0, cluster)
+    with pytest.raises(UnavailableError, match="whose process this program is"):
+        step()
+    if restart_after is not None:
+        strategy = sd.MultiWorkerMirroredStrategy(cluster)
+        with strategy.scope():
+            again = sd.Variable([0.0], aggregation=sd.VariableAggregation.MEAN)
+        sd.function(lambda: strategy.run(lambda: again.assign_add(again.value * 0 + 1.0)))()
+        assert float(again.numpy()[0]) == 1.0
