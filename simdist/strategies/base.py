@@ -76,8 +76,8 @@ class Strategy(ReplicaOperations):
         self._program = self.runtime.chief.life  # of the process whose program this is
         if "here" in active_context().locals:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
-            self._main = active_context().locals["here"][1]
-            self._program = self._main.life
+            task: Task = active_context().locals["here"][1]
+            self._main, self._program = task, task.life
             active_context().locals.setdefault("endings", []).append(self._main_ended)
 
     def _lost(self, task: Task) -> None:
