@@ -121,8 +121,6 @@ class Clock:
         """
         fiber = running.fiber
         if fiber is not None and fiber.clock is self:
-            if get_ident() != self._thread:
-                self.require_thread()
             if fiber.dead:
                 self._refuse(fiber)
             if gate.callbacks is not None:
@@ -150,14 +148,10 @@ class Clock:
             self.after(seconds, gate.open)
             self.wait(gate, "the end of a sleep")
             return
-        if get_ident() != self._thread:
-            self.require_thread()
         # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
-        self._hub.switch()  # pyright: ignore[reportOptionalMemberAccess]
-        if fiber.dead:
-            self._refuse(fiber)
+        self._give_way(fiber)
 
     def join(self, fiber: Fiber) -> Any:
         """Block until `fiber` has ended; return its result or raise its error."""
@@ -175,7 +169,15 @@ class Clock:
             gate.fiber = fiber
         else:
             gate.then(lambda gate: self.wake(fiber, gate))
-        self._hub.switch()
+        self._give_way(fiber)
+
+    def _give_way(self, fiber: Fiber) -> None:
+        try:
+            self._hub.switch()  # pyright: ignore[reportOptionalMemberAccess]
+        except greenlet.error:
+            fiber.waiting = None  # a thread that the fiber has started cannot wait in its place
+            self.require_thread()
+            raise
         if fiber.dead:
             self._refuse(fiber)
 
