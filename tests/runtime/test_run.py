@@ -251,6 +251,7 @@ def test_mains_that_were_killed_leave_no_listener_behind() -> None:
         run.join()
         assert run.restarts["worker:0"] == 3
         assert len(cluster.runtime.lost) <= 2 * len(run.results)
+        assert len(cluster.runtime.groups) == 1
 
 
 def test_a_main_that_failed_by_itself_does_not_run_again_after_a_crash() -> None:

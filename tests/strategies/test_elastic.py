@@ -225,8 +225,10 @@ def test_a_variable_that_is_made_between_a_death_and_the_next_step_is_refused() 
     step()
     cluster.faults.crash("worker:1", at=cluster.now + 1e-6)
     sd.sleep(1e-3, cluster)
+    held = cluster.runtime.tasks["worker:0"].memory.in_use_bytes
     with strategy.scope(), pytest.raises(sd.errors.UnavailableError, match="worker:1 is down"):
         sd.Variable([1.0])
+    assert cluster.runtime.tasks["worker:0"].memory.in_use_bytes == held
     step()
     with strategy.scope():
         assert sd.Variable([1.0]).device == "worker:0"

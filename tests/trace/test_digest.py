@@ -167,6 +167,19 @@ def test_looking_changes_nothing() -> None:
     assert trace.digest() == before
 
 
+@pytest.mark.parametrize("kind", ["span", "instant", "look"])
+def test_a_run_depends_on_values_if_anything_but_a_look_comes_after_one(kind: str) -> None:
+    trace = record()
+    assert not trace.value_dependent
+    trace.observed()
+    assert not trace.value_dependent
+    if kind == "span":
+        trace.span("worker:0", "compute", "step", 8.0, 9.0)
+    else:
+        trace.instant("worker:0", "crash" if kind == "instant" else "observe", "what happened", 9.0)
+    assert trace.value_dependent == (kind != "look")
+
+
 def test_facts_belong_to_their_row() -> None:
     first, second = Trace(), Trace()
     for trace, facts in ((first, ({"n": 1}, {})), (second, ({}, {"n": 1}))):
