@@ -137,6 +137,7 @@ class SimulatedRuntime:
 
         def leave(_: Any) -> None:
             if all(life.alive for life in lives):
+                self.trace.total(source, "bytes_sent", size_bytes)
                 flows.append(self.links.start(route.links, size_bytes, gate.open))
 
         for task in ends:
@@ -144,7 +145,6 @@ class SimulatedRuntime:
                 raise UnavailableError(f"{task.name} is down, so {what} cannot come.")
         self.lost.append(died)
         try:
-            self.trace.total(source, "bytes_sent", size_bytes)
             self.clock.after(route.latency_s, leave)
             self.clock.wait(gate, what)
         finally:

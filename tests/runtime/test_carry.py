@@ -27,6 +27,7 @@ def test_a_death_at_either_end_is_noticed_a_latency_later_and_frees_the_links(di
     with pytest.raises(sd.errors.UnavailableError, match=f"{dies} died while numbers"):
         cluster.runtime.carry("worker:0", "worker:1", 1000.0, "numbers")
     assert cluster.now == pytest.approx(at_s + 0.5)
+    assert cluster.trace.totals.get(("worker:0", "bytes_sent"), 0.0) == (0.0 if at_s < 0.5 else 1000.0)
     assert all(not link.flows for link in cluster.runtime.fabric.links())
     assert cluster.runtime.lost == []
 
