@@ -24,7 +24,7 @@ from simdist.program.narrowing import require_numbers
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_tracing", "is_under_a_trace"]
+__all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_under_a_trace"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
@@ -272,11 +272,6 @@ class Overlay:
 def active_tracer() -> Tracer | None:
     """The tracer of the step that is being traced, or None."""
     return _tracers[-1] if _tracers else None
-
-
-def is_tracing() -> bool:
-    """Whether a step is being traced."""
-    return bool(_tracers)
 
 
 def is_under_a_trace() -> bool:
