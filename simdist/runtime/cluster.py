@@ -20,8 +20,8 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_yo
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.run import Run
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.task import Task
 from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 
