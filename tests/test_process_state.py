@@ -61,7 +61,7 @@ def test_lines_of_a_task_carry_its_name(capsys: pytest.CaptureFixture[str]) -> N
 
         def main() -> None:
             print("one,", end=" ")
-            cluster.runtime.clock.sleep(1.0)
+            cluster.world.clock.sleep(1.0)
             print("two")
 
         cluster.launch(main).join()

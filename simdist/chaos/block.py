@@ -108,7 +108,7 @@ def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref
             findings = broken(evidence)
             own, error = Print.of(evidence.run), evidence.run.error
             kinds = sorted({d.kind for d in evidence.run.fired})
-            remembered = weakref.ref(evidence.run.cluster.runtime)
+            remembered = weakref.ref(evidence.run.cluster.world)
     finally:
         undisturbed.close()
     how = "" if error is None else type(error).__name__

@@ -46,7 +46,7 @@ def examine(scenario: Scenario, again: bool = True, forgotten: bool = True) -> l
     """
     warm_up()
     with evidence_of(scenario, again=again) as evidence:
-        findings, remembered = broken(evidence), weakref.ref(evidence.run.cluster.runtime)
+        findings, remembered = broken(evidence), weakref.ref(evidence.run.cluster.world)
     del evidence
     if not forgotten:
         return findings

@@ -18,7 +18,7 @@ class Probe:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self.runtime = cluster.runtime
+        self.runtime = cluster.world
         self.clock_s: list[float] = []
         self.held_while_down: list[tuple[float, str, int]] = []
         self.runtime.step_ended.append(self._look)
@@ -38,4 +38,4 @@ class Probe:
 
 def held_bytes(cluster: Cluster) -> dict[str, int]:
     """What every processor holds now."""
-    return {p.place: int(p.memory.in_use_bytes) for task in cluster.runtime.tasks.values() for p in task.processors.values()}
+    return {p.place: int(p.memory.in_use_bytes) for task in cluster.world.tasks.values() for p in task.processors.values()}

@@ -54,7 +54,7 @@ class Run:
         self.error = _error_of(lambda: self.workload.run(self.stage))
         self.end_s = self.cluster.now
         self.held = held_bytes(self.cluster)
-        self.waiting = [fiber.lane for fiber in self.cluster.runtime.clock.fibers]
+        self.waiting = [fiber.lane for fiber in self.cluster.world.clock.fibers]
         self.quiet_error = _error_of(self._be_quiet)
         self.quiet_s = self.cluster.now
         self.probe.final()
@@ -65,10 +65,10 @@ class Run:
     def _be_quiet(self) -> None:
         """Wait until nothing that was planned can happen any more, and then until everybody can know."""
         last_s = max((KINDS[d.kind].over_s(d) for d in self.scenario.disturbances), default=0.0)
-        self.cluster.runtime.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S)
+        self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S)
         restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
         if restarts_s:  # of crashes whose moment was not known before
-            self.cluster.runtime.clock.sleep(max(restarts_s) + QUIET_S)
+            self.cluster.world.clock.sleep(max(restarts_s) + QUIET_S)
 
     def close(self) -> None:
         with warnings.catch_warnings():
@@ -92,7 +92,7 @@ class Run:
         spans = self.cluster.trace.spans
         moments = sorted({float(t) for t in (*spans.start, *spans.end) if 0.0 < t < self.end_s})
         roles = self.workload.roles(self.scenario)
-        steps = {name: task.steps for name, task in self.cluster.runtime.tasks.items()}
+        steps = {name: task.steps for name, task in self.cluster.world.tasks.items()}
         scales = (self.scenario.wires.latency_s, max(self.end_s, 1e-6), *self.workload.scales_s)
         return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.looks, scales)
 

@@ -1,6 +1,6 @@
 """`ClusterCoordinator`: schedules closures on workers, and sees to it that each runs.
 
-The decisions are those of `simdist.coordinator.queue`; this file carries them out on the simulated cluster.
+The decisions are those of `simdist.coordinator.queue`; this file carries them out through an engine.
 
 Taught in lessons 00 and 01.
 """
@@ -8,35 +8,23 @@ Taught in lessons 00 and 01.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 
 from simdist.arguments import require_arguments
+from simdist.coordinator.closure import Closure
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
-from simdist.coordinator.worker import Reply, WorkerLoop
 from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
 from simdist.program.values import snapshot
+from simdist.runtime.base import Handle, Promise
 from simdist.runtime.membership import Decision as Seen
-from simdist.runtime.simulated.task_runtime import SimulatedTask
-from simdist.simulation.kernel import Gate
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
-__all__ = ["ClusterCoordinator", "Closure"]
-
-
-@dataclass
-class Closure:
-    """One scheduled call. `repeat` steps of a traced function are one closure."""
-
-    fn: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    result: Result
-    repeat: int = 1
+__all__ = ["ClusterCoordinator"]
 
 
 class ClusterCoordinator:
@@ -61,28 +49,24 @@ class ClusterCoordinator:
 
     def _set_up(self, strategy: ParameterServerStrategy) -> None:
         self.strategy = strategy
-        self.runtime = strategy.runtime
+        self.engine = engine = strategy.engine
         self.queue = ClosureQueue()
         self.closures: dict[int, Closure] = {}
+        self.calls: dict[str, Handle] = {}  # by worker: the one that the queue knows of
         self.scheduled = 0
-        self._joining: list[Gate] = []  # of those who wait until nothing is pending
-        self._chief = SimulatedTask(self.runtime, self.runtime.chief)
-        self._life = self.runtime.chief.life
-        self.workers = {name: WorkerLoop(strategy, self.runtime.tasks[name], self._replied) for name in strategy.workers}
-        self.runtime.detection.listeners.append(self._membership_changed)
-        for name, worker in self.workers.items():
-            self.runtime.mains[name].append(lambda task, worker=worker: worker.start())
-            if worker.task.alive:
-                worker.start()
-        self.runtime.detection.watch(strategy.workers)
-        self.runtime.detection.watch(strategy.servers)
+        self._joining: list[Promise] = []  # of those who wait until nothing is pending
+        self._process = engine.process(engine.chief)
+        engine.start_workers(strategy.workers, strategy)
+        engine.subscribe([*strategy.workers, *strategy.servers], self._membership_changed)
         for name in strategy.workers:
             # Somebody else may have been told before that they are up.
-            if self.runtime.detection.membership.is_up(name):
+            if engine.is_believed_up(name):
                 self._carry_out(self.queue.worker_up(name))
 
     def __repr__(self) -> str:
-        return f"ClusterCoordinator({len(self.workers)} workers, {self.scheduled} closures scheduled, {self.queue.pending} pending)"
+        return (
+            f"ClusterCoordinator({len(self.strategy.workers)} workers, {self.scheduled} closures scheduled, {self.queue.pending} pending)"
+        )
 
     # -- for users ------------------------------------------------------------------------------------------------
 
@@ -117,8 +101,8 @@ class ClusterCoordinator:
         args, kwargs = jax.tree_util.tree_map(snapshot, (args, kwargs))
         number = self.scheduled
         self.scheduled += 1
-        result = Result(self.runtime.clock, self.runtime.ledger, number, self.runtime.trace.observed)
-        self.closures[number] = Closure(fn, args, kwargs, result, repeat)
+        result = Result(self.engine, number)
+        self.closures[number] = Closure(self.strategy, fn, args, kwargs, result, repeat)
         self._carry_out(self.queue.schedule(number))
         return result
 
@@ -130,9 +114,9 @@ class ClusterCoordinator:
         """
         while self.queue.pending:
             self._require_usable("join was called")
-            gate = self.runtime.clock.gate()
-            self._joining.append(gate)
-            self.runtime.clock.wait(gate, f"{self.queue.pending} closures (join)")
+            promise = self.engine.promise()
+            self._joining.append(promise)
+            promise.wait(f"{self.queue.pending} closures (join)")
         self._raise_stored()
 
     def done(self) -> bool:
@@ -174,43 +158,48 @@ class ClusterCoordinator:
 
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
-        clock = self.runtime.clock
-        clock.require_thread()
-        clock.require_open(what)
-        if not self._life.alive:
+        self.engine.require_usable(what)
+        if not self._process.alive:
             raise UnavailableError(
-                f"{what}, but {self.runtime.chief.name}, which held this coordinator and its closures, has crashed. Start again on a new "
+                f"{what}, but {self.engine.chief}, which held this coordinator and its closures, has crashed. Start again on a new "
                 "cluster: cluster.fresh()."
             )
 
     # -- facts and decisions --------------------------------------------------------------------------------------
 
     def _membership_changed(self, seen: Seen) -> None:
-        if self._life.alive and seen.task in self.workers:
+        if self._process.alive and seen.task in self.strategy.workers:
             up = seen.kind == "up"
             self._carry_out(self.queue.worker_up(seen.task) if up else self.queue.worker_down(seen.task))
 
-    def _replied(self, reply: Reply) -> None:
-        if reply.error is not None:
-            self._carry_out(self.queue.raised(reply.worker, reply.closure, reply.error))
+    def _dispatch(self, number: int, worker: str) -> None:
+        closure = self.closures[number]
+        call = self.engine.call(worker, closure, number) if closure.is_traced else self.engine.call_function(worker, closure.run, number)
+        self.calls[worker] = call
+        call.then(partial(self._replied, worker, number, call))
+
+    def _replied(self, worker: str, number: int, call: Handle) -> None:
+        """A reply has come; that of a worker which no longer has the closure does not count."""
+        if self.calls.get(worker) is not call or self.queue.running.get(worker) != number:
             return
-        if self.queue.running.get(reply.worker) == reply.closure:
+        error = call.error
+        if error is None:
             try:
-                reply.commit(self._chief)
-            except Exception as error:
-                self._carry_out(self.queue.raised(reply.worker, reply.closure, error))
-                return
-            result = self.closures[reply.closure].result
-            result.bundle, result.rebuild, result.plain = reply.bundle, reply.rebuild, reply.plain
-        self._carry_out(self.queue.completed(reply.worker, reply.closure))
+                call.accept()
+            except Exception as failure:
+                error = failure
+        if error is not None:
+            self._carry_out(self.queue.raised(worker, number, error))
+            return
+        self.closures[number].result.take(call.value)
+        self._carry_out(self.queue.completed(worker, number))
 
     def _carry_out(self, decisions: list[Decision]) -> None:
-        trace, now, chief = self.runtime.trace, self.runtime.now, self.runtime.chief.name
+        trace, now, chief = self.engine.trace, self.engine.now, self.engine.chief
         for decision in decisions:
-            closure = self.closures[decision.closure]
             match decision.kind:
                 case "dispatch":
-                    self.workers[decision.worker].send(decision.closure, closure)
+                    self._dispatch(decision.closure, decision.worker)
                 case "retry":
                     trace.instant(
                         decision.worker,
@@ -234,8 +223,8 @@ class ClusterCoordinator:
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if not self.queue.pending:
             joining, self._joining = self._joining, []
-            for gate in joining:
-                gate.open()
+            for promise in joining:
+                promise.open()
 
     def _end(self, number: int, error: BaseException | None) -> None:
         result = self.closures.pop(number).result

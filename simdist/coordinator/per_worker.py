@@ -8,7 +8,7 @@ from typing import Any
 
 from simdist.data import Dataset, InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.runtime.simulated.task import Task
+from simdist.runtime.base import Worker
 from simdist.strategies.base import DistributedFromFunction
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource"]
@@ -22,15 +22,15 @@ class PerWorker:
     def __init__(self) -> None:
         self.number = next(_numbers)
 
-    def make(self, task: Task, context: InputContext) -> Any:
+    def make(self, worker: Worker, context: InputContext) -> Any:
         """Make this worker's own."""
-        raise FailedPreconditionError(f"{type(self).__name__} cannot be made on {task.name}.")
+        raise FailedPreconditionError(f"{type(self).__name__} cannot be made on {worker.name}.")
 
-    def on(self, task: Task, context: InputContext) -> Any:
+    def on(self, worker: Worker, context: InputContext) -> Any:
         """This worker's own; made now if this incarnation has none."""
-        if self.number not in task.local:
-            task.local[self.number] = self.make(task, context)
-        return task.local[self.number]
+        if self.number not in worker.local:
+            worker.local[self.number] = self.make(worker, context)
+        return worker.local[self.number]
 
 
 class PerWorkerDataset(PerWorker):
@@ -40,7 +40,7 @@ class PerWorkerDataset(PerWorker):
         super().__init__()
         self.source = source
 
-    def make(self, task: Task, context: InputContext) -> Any:
+    def make(self, worker: Worker, context: InputContext) -> Any:
         made = self.source() if callable(self.source) and not isinstance(self.source, Dataset) else self.source
         if isinstance(made, DistributedFromFunction):
             made = made.dataset_fn(context)
@@ -59,8 +59,8 @@ class PerWorkerIterator(PerWorker):
         super().__init__()
         self.dataset = dataset
 
-    def make(self, task: Task, context: InputContext) -> Any:
-        return iter(self.dataset.on(task, context))
+    def make(self, worker: Worker, context: InputContext) -> Any:
+        return iter(self.dataset.on(worker, context))
 
     def __iter__(self) -> PerWorkerIterator:
         return self
@@ -79,5 +79,5 @@ class PerWorkerResource(PerWorker):
         super().__init__()
         self.fn = fn
 
-    def make(self, task: Task, context: InputContext) -> Any:
+    def make(self, worker: Worker, context: InputContext) -> Any:
         return self.fn()

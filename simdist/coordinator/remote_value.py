@@ -8,43 +8,50 @@ from typing import Any
 import jax
 import numpy as np
 
-from simdist.program.ledger import Ledger
-from simdist.program.values import Bundle
-from simdist.simulation.kernel import Clock
+from simdist.runtime.base import Engine, StepResult
 
 __all__ = ["RemoteValue", "Result"]
 
 
 class Result:
-    """What one closure gives: a bundle of arrays, or a plain value, or an error."""
+    """What one closure gives: arrays, or a plain value, or an error.
 
-    def __init__(self, clock: Clock, ledger: Ledger, number: int, observed: Callable[[], None]) -> None:
-        self.clock = clock
-        self.ledger = ledger
-        self.observed = observed
+    Args:
+        engine: computes the arrays.
+        number: of the closure.
+    """
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.engine = engine
         self.number = number
-        self.ready = clock.gate()
-        self.bundle: Bundle | None = None
-        self.rebuild: Callable[[list[Any]], Any] | None = None
+        self.ready = engine.promise()
+        self.stepped: StepResult | None = None
         self.plain: Any = None
         self.error: BaseException | None = None
+
+    def take(self, value: Any) -> None:
+        """What the worker has replied."""
+        if isinstance(value, StepResult):
+            self.stepped = value
+        else:
+            self.plain = value
 
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""
         if not self.ready.is_open:
-            self.clock.wait(self.ready, f"closure {self.number}")
+            self.ready.wait(f"closure {self.number}")
         if self.error is not None:
             raise self.error
 
     def value(self) -> Any:
         """The whole result, with numpy arrays."""
         self.wait()
-        if self.bundle is None or self.rebuild is None:
+        if self.stepped is None:
             return self.plain
-        arrays = [np.asarray(array) for array in self.ledger.arrays(self.bundle)]
+        arrays = [np.asarray(array) for array in self.engine.arrays([self.stepped.bundle])[0]]
         if arrays:
-            self.observed()
-        return self.rebuild(arrays)
+            self.engine.trace.observed()
+        return self.stepped.linked.rebuild(arrays)
 
 
 class RemoteValue:

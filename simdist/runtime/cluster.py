@@ -18,10 +18,10 @@ from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.hardware import Device, Network, device_for
+from simdist.runtime.base import Engine, LaunchedRun
 from simdist.runtime.collector import spare_the_collector
-from simdist.runtime.run import Run
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.engine import SimulatedEngine
+from simdist.runtime.simulated.world import World
 from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 
@@ -94,27 +94,33 @@ class Cluster:
         # The chief stands first in every picture, wherever the spec has it.
         names = list(dict.fromkeys(["chief:0", *names]))
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
-        self.runtime = SimulatedRuntime(devices, self.network, self.seed, self.numerics, jax_devices)
-        self.faults = Faults(self.runtime, self, self.runtime.step_ended)
+        self.engine: Engine = SimulatedEngine(devices, self.network, self.seed, self.numerics, jax_devices)
+        self.faults = Faults(self.world, self, self.world.step_ended)
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
         _clusters[:1] = [weakref.ref(self)]
 
     @property
+    def world(self) -> World:
+        """What is behind the wall: the simulated machines; for those who watch them or break them."""
+        assert isinstance(self.engine, SimulatedEngine)
+        return self.engine.world
+
+    @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return self.runtime.now
+        return self.engine.now
 
     @property
     def tasks(self) -> list[str]:
         """The names of all tasks, the chief first."""
-        return list(self.runtime.tasks)
+        return list(self.engine.task_names)
 
     @property
     def trace(self) -> Trace:
         """What has happened so far."""
-        return self.runtime.trace
+        return self.engine.trace
 
     def fresh(self, seed: int | None = None) -> Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
@@ -155,7 +161,7 @@ class Cluster:
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
-    def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> Run:
+    def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> LaunchedRun:
         """Start a main on every task of a job, as one would start it on every machine.
 
         Args:
@@ -172,17 +178,17 @@ class Cluster:
             InvalidArgumentError: an unknown job, or another word for restart.
             FailedPreconditionError: the cluster is closed.
         """
-        self.runtime.clock.require_open("launch was called")
+        self.engine.require_usable("launch was called")
         if not callable(main):
             raise TypeError(f"launch takes a function; got {type(main).__name__}.")
         require_arguments(args, None, "launch")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
-        tasks = [self.runtime.tasks[f"{job}:{index}"] for index in self.spec.task_indices(job)]
-        return Run(self, tasks, lambda task: main(*args), lambda task: self._environ(task), restart)
+        tasks = [f"{job}:{index}" for index in self.spec.task_indices(job)]
+        return self.engine.launch(self, lambda: main(*args), tasks, self._environ, restart)
 
-    def _environ(self, task: Task) -> dict[str, str]:
-        job, index = task.name.split(":")
+    def _environ(self, task: str) -> dict[str, str]:
+        job, index = task.split(":")
         config = {"cluster": self.spec.as_dict(), "task": {"type": job, "index": int(index)}}
         return {"TF_CONFIG": json.dumps(config)}
 
@@ -191,7 +197,7 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
-        self.runtime.close()
+        self.engine.close()
         if self._directory is not None:
             self._directory.cleanup()
         self.faults.warn_about_unfired()

@@ -6,67 +6,79 @@ Sums are added in the order of the collective's schedule, all arrays of one dtyp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
 from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs
-from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
-from simdist.program.kernels import kernel_of
-from simdist.program.ledger import Ledger
-from simdist.program.values import Aval, Bundle
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.values import BundleType
 
-__all__ = ["Combiner"]
+__all__ = ["Combination", "Combinations"]
 
 
-class Combiner:
-    """Makes the results of exchanges.
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """How the results of an exchange are made.
 
-    Args:
-        ledger: notes them.
+    Attributes:
+        schedule: in whose order sums are added; None where nothing is added.
+        kernel: of all arrays that are given, rank by rank; None where the first rank's go to all (a broadcast).
+        reads, writes: the types of the bundles that go in and come out.
+        is_shared: whether all ranks get the same bundle.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        # By the identity of the schedule, which is kept with the site: to compare thousands of transfers in each step takes longer.
-        self._sites: dict[tuple[Any, ...], tuple[Schedule | None, Site]] = {}
+    schedule: Schedule | None
+    kernel: Kernel | None
+    reads: tuple[BundleType, ...]
+    writes: tuple[BundleType, ...]
+    is_shared: bool
 
-    def results(self, exchange: Exchange, schedule: Schedule | None, given: Sequence[Bundle], scale: float, where: Any) -> list[Bundle]:
-        """What each replica gets.
+
+class Combinations:
+    """The combinations of a group of replicas, each made once."""
+
+    def __init__(self) -> None:
+        # By the identity of the schedule, which is kept with it: to compare thousands of transfers in each step takes longer.
+        self._known: dict[tuple[Any, ...], Combination] = {}
+
+    def of(self, exchange: Exchange, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+        """How the results of an exchange are made.
 
         Args:
             exchange: what the replicas meet for.
-            schedule: in whose order sums are added; None where nothing is added.
-            given: the bundle of each replica that takes part, by rank.
+            schedule: in whose order sums are added.
+            given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
-            where: task, step and second, for error messages.
         """
-        if exchange.kind == "broadcast":
-            return [given[0]] * len(given)
-        key = (exchange.kind, id(schedule), tuple([bundle.avals for bundle in given]), scale)
-        if key not in self._sites:
-            self._sites[key] = schedule, self._site(exchange, schedule, [bundle.avals for bundle in given], scale)
-        outputs = list(self.ledger.call(self._sites[key][1], given, None, (), where))
-        return outputs if exchange.kind == "reduce_scatter" else outputs * len(given)
+        key = (exchange.kind, id(schedule), given, scale)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _combination(exchange, schedule, given, scale)
+        return known
 
-    def _site(self, exchange: Exchange, schedule: Schedule | None, given: list[tuple[Aval, ...]], scale: float) -> Site:
-        ranks, count = len(given), len(given[0])
 
-        def run(*arrays: Any) -> list[Any]:
-            if exchange.kind == "all_gather":
-                return list(arrays)
-            assert schedule is not None
-            sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
-            return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+def _combination(exchange: Exchange, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+    ranks, count = len(given), len(given[0])
+    if exchange.kind == "broadcast":
+        return Combination(schedule, None, given, given[:1], True)
 
-        kernel = kernel_of(f"{exchange.kind} {exchange.label}".strip(), run, [aval for avals in given for aval in avals])
-        writes = [kernel.out_avals]
-        if exchange.kind == "reduce_scatter":
-            share = len(kernel.out_avals) // ranks
-            writes = [kernel.out_avals[rank * share : (rank + 1) * share] for rank in range(ranks)]
-        return self.ledger.site(kernel, given, writes)
+    def run(*arrays: Any) -> list[Any]:
+        if exchange.kind == "all_gather":
+            return list(arrays)
+        assert schedule is not None
+        sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
+        return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+
+    kernel = kernel_of(f"{exchange.kind} {exchange.label}".strip(), run, [aval for avals in given for aval in avals])
+    if exchange.kind != "reduce_scatter":
+        return Combination(schedule, kernel, given, (kernel.out_avals,), True)
+    share = len(kernel.out_avals) // ranks
+    writes = tuple([kernel.out_avals[rank * share : (rank + 1) * share] for rank in range(ranks)])
+    return Combination(schedule, kernel, given, writes, False)
 
 
 def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:

@@ -1,65 +1,149 @@
-"""Running a linked program on a task: one operation after the other, through the seam."""
+"""Running a linked program on a task: one operation after the other, through the wall.
+
+An operation that takes time returns `PENDING`; the step goes on when its engine calls `go`. A step is no fiber: it holds its slots and
+the place where it stands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.base import TaskRuntime
-from simdist.runtime.linked import ApplyAll, LinkedProgram, MakeKey, Meeting, ReadGroups, Run, TakeBatch
+from simdist.runtime.base import PENDING, TaskRuntime
+from simdist.runtime.linked import ApplyAll, LinkedOperation, LinkedProgram, MakeKey, Meeting, ReadGroups, Run, TakeBatch
 
-__all__ = ["run_step"]
+__all__ = ["Step"]
 
 NOTHING = Bundle((), ())
 
 
-def run_step(linked: LinkedProgram, task: TaskRuntime, iterators: Sequence[Any], arguments: tuple[Any, ...]) -> Bundle:
-    """Run one step of a program on a task.
+class Step:
+    """One step of a program on a task, or several of the same program, one after the other.
 
     Args:
         linked: the program with its places.
         task: what it meets there.
         iterators: the iterator arguments of the call, in order.
         arguments: the array arguments of the call, leaf by leaf.
+        ended: is told of the end of each step, with its result or an error; True: take another one.
 
-    Returns:
-        The bundle of the results.
+    Attributes:
+        result: the bundle of the results of the step that has ended last.
+        error: what the step failed with.
+        over: whether it does nothing any more.
     """
-    slots = [NOTHING] * linked.num_slots
-    for slot, bundle in linked.constants:
-        slots[slot] = bundle
-    batches: list[Any] = []
-    keys: list[Any] = []
-    for op in linked.operations:
+
+    __slots__ = ("arguments", "batches", "ended", "error", "iterators", "keys", "linked", "over", "place", "result", "slots", "task")
+
+    def __init__(
+        self,
+        linked: LinkedProgram,
+        task: TaskRuntime,
+        iterators: Sequence[Any],
+        arguments: tuple[Any, ...],
+        ended: Callable[[Step], bool | None],
+    ) -> None:
+        self.linked = linked
+        self.task = task
+        self.iterators = iterators
+        self.arguments = arguments
+        self.ended = ended
+        self.slots: list[Bundle] = []
+        self.batches: list[Any] = []
+        self.keys: list[Any] = []
+        self.place = -1
+        self.result = NOTHING
+        self.error: BaseException | None = None
+        self.over = False
+        task.step = self
+
+    def go(self, result: Any = None) -> None:
+        """Begin; or go on with the result of the operation that was pending."""
+        while not self.over:
+            try:
+                if self._run(result) is PENDING:
+                    return
+            except Exception as error:
+                self.fail(error)
+                return
+            if self.over or not self.ended(self):
+                self.over = True
+                return
+            result, self.place = None, -1
+
+    def fail(self, error: BaseException) -> None:
+        """The step has failed."""
+        if not self.over:
+            self.over, self.error = True, error
+            self.ended(self)
+
+    def stop(self) -> None:
+        """The step ends here, and nobody is told."""
+        self.over = True
+
+    def _begin(self) -> None:
+        self.slots = [NOTHING] * self.linked.num_slots
+        for slot, bundle in self.linked.constants:
+            self.slots[slot] = bundle
+        self.batches, self.keys = [], []
+
+    def _run(self, result: Any) -> Any:
+        """Take up the result of the pending operation, and run until the next one is pending, or to the end."""
+        operations, place = self.linked.operations, self.place
+        if place < 0:
+            self._begin()
+        slots, end = self.slots, len(operations)
+        while True:
+            if place >= 0:
+                op = operations[place]
+                if isinstance(op, Run):
+                    for slot, bundle in zip(op.outputs, result, strict=True):
+                        slots[slot] = bundle
+                elif isinstance(op, ReadGroups):
+                    for (_, slot, _), bundle in zip(op.groups, result, strict=True):
+                        slots[slot] = bundle
+                elif isinstance(op, Meeting):
+                    slots[op.output] = result
+                elif isinstance(op, TakeBatch):
+                    self.batches.append(result)
+            place += 1
+            if place == end:
+                break
+            result = self._start(operations[place])
+            if result is PENDING:
+                self.place = place
+                return PENDING
+        self.task.step_done()
+        self.result = slots[self.linked.result] if self.linked.result >= 0 else NOTHING
+        return None
+
+    def _start(self, op: LinkedOperation) -> Any:
+        """Begin an operation; what has no result of its own is over at once."""
+        task, slots = self.task, self.slots
         if isinstance(op, Run):
-            batch = None if op.batch is None else batches[op.batch]
-            host = _host_arrays(op, batches, keys, arguments) if op.host else ()
-            outputs = task.run(op, [slots[slot] for slot in op.slots], batch, host)
-            for slot, bundle in zip(op.outputs, outputs, strict=True):
-                slots[slot] = bundle
-        elif isinstance(op, ReadGroups):
-            for (_, slot, _), bundle in zip(op.groups, task.read(op), strict=True):
-                slots[slot] = bundle
-        elif isinstance(op, ApplyAll):
-            task.apply(op, [slots[part.operands] for part in op.parts])
-        elif isinstance(op, Meeting):
-            slots[op.output] = task.meet(op, slots[op.operands])
-        elif isinstance(op, TakeBatch):
-            batches.append(task.next_batch(iterators[op.iterator]))
-        elif isinstance(op, MakeKey):
-            keys.append(task.random_key(op.salt))
+            batch = None if op.batch is None else self.batches[op.batch]
+            host = self._host_arrays(op) if op.host else ()
+            return task.compute(op, [slots[slot] for slot in op.slots], batch, host)
+        if isinstance(op, ReadGroups):
+            return task.read(op)
+        if isinstance(op, ApplyAll):
+            return task.update(op, [slots[part.operands] for part in op.parts])
+        if isinstance(op, Meeting):
+            return task.collective(op, slots[op.operands])
+        if isinstance(op, TakeBatch):
+            return task.next_batch(self.iterators[op.iterator])
+        if isinstance(op, MakeKey):
+            self.keys.append(task.random_key(op.salt))
         else:
             task.check(op, slots[op.slot])
-    task.step_done()
-    return slots[linked.result] if linked.result >= 0 else NOTHING
+        return None
 
-
-def _host_arrays(op: Run, batches: list[Any], keys: list[Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    arrays: list[Any] = []
-    for kind, number in op.host:
-        if kind == "batch":
-            arrays.extend(batches[number].leaves())
-        else:
-            arrays.append(keys[number] if kind == "key" else arguments[number])
-    return tuple(arrays)
+    def _host_arrays(self, op: Run) -> tuple[Any, ...]:
+        arrays: list[Any] = []
+        for kind, number in op.host:
+            if kind == "batch":
+                arrays.extend(self.batches[number].leaves())
+            else:
+                arrays.append(self.keys[number] if kind == "key" else self.arguments[number])
+        return tuple(arrays)

@@ -1,6 +1,7 @@
 """The operations of a linked program: what a task does, step by step, with the places filled in.
 
-Registers travel in *slots*; a slot holds one bundle.
+Registers travel in *slots*; a slot holds one bundle. Groups are numbers (`simdist.variables.state.Group.number`). An operation says
+nothing about time: what it costs is worked out by the engine that carries it out.
 """
 
 from __future__ import annotations
@@ -10,16 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simdist.hardware import MemoryAccount
-from simdist.program.cost import Cost
-from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
+from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
-from simdist.program.values import Bundle
-from simdist.variables.state import Group
+from simdist.program.values import Bundle, BundleType
 
 __all__ = [
-    "Early",
     "Apply",
     "ApplyAll",
     "CheckFinite",
@@ -38,16 +35,16 @@ Slot = int
 
 @dataclass(frozen=True, eq=False)
 class ReadGroups:
-    """Ask for versions of groups: group i goes to slot i. Bytes are those of the cells that are really wanted."""
+    """Ask for versions of groups: (group, slot that it goes to, bytes of the cells that are really wanted) of each."""
 
-    groups: tuple[tuple[Group, Slot, int], ...]
+    groups: tuple[tuple[int, Slot, int], ...]
 
     @cached_property
-    def group_ids(self) -> tuple[int, ...]:
-        return tuple(id(group) for group, _, _ in self.groups)
+    def numbers(self) -> tuple[int, ...]:
+        return tuple([group for group, _, _ in self.groups])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TakeBatch:
     """Take the next batch of an iterator; it becomes batch number `place` of the step."""
 
@@ -55,7 +52,7 @@ class TakeBatch:
     place: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MakeKey:
     """Make a random key; it becomes host array number `place`."""
 
@@ -64,30 +61,25 @@ class MakeKey:
 
 
 @dataclass(frozen=True, eq=False)
-class Early:
-    """An exchange that can begin before the kernel has ended that makes what is exchanged.
+class Run:
+    """Call a kernel: bundles of slots, then leaves of a batch, then host arrays.
 
     Attributes:
-        place: of the bundle among the kernel's outputs.
-        fraction: of the kernel's time after which it is there.
+        number: among the kernels of the step, updates included.
+        reads, writes: the types of the bundles that go in and come out.
+        host: ("batch", n): leaves of a further batch; ("key", n); ("argument", n).
+        moves_only: whether it only lays arrays beside each other in another order, which no device would do.
     """
 
-    meeting: Meeting
-    place: int
-    fraction: float
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """Call a kernel: bundles of slots, then leaves of a batch, then host arrays."""
-
-    site: Site
-    cost: Cost
+    number: int
+    kernel: Kernel
+    reads: tuple[BundleType, ...]
+    writes: tuple[BundleType, ...]
     slots: tuple[Slot, ...]
     batch: int | None
-    host: tuple[tuple[str, int], ...]  # ("batch", n): leaves of a further batch; ("key", n); ("argument", n)
+    host: tuple[tuple[str, int], ...]
     outputs: tuple[Slot, ...]
-    early: tuple[Early, ...] = ()
+    moves_only: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +93,20 @@ class Meeting:
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """Change one group on one task with the bundle of a slot."""
+    """Change one group with the bundle of a slot: a kernel of the group's arrays and the operands gives its next version.
 
-    group: Group
-    site: Site
-    cost: Cost
+    Attributes:
+        number: among the kernels of the step.
+        task: that owns the group.
+        size_bytes: of the operands.
+    """
+
+    number: int
+    group: int
+    task: str
+    kernel: Kernel
+    state: BundleType
+    given: BundleType
     operands: Slot
     size_bytes: int
 
@@ -117,7 +118,7 @@ class ApplyAll:
     parts: tuple[Apply, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CheckFinite:
     """Look at a value; stop when it is not finite."""
 
@@ -134,9 +135,8 @@ class LinkedProgram:
 
     Attributes:
         version: of the layout that it was linked against.
-        peak_bytes: memory that a step needs where it runs: what it reads and makes, its batches, and the intermediate values of
-            its largest kernel.
-        read_bytes: the part of it that it reads from each task: where the step runs on that task, it needs no copy.
+        slots: the type of the bundle in each slot.
+        batches: the types of the batches that it takes.
     """
 
     program: Program
@@ -144,16 +144,10 @@ class LinkedProgram:
     constants: tuple[tuple[Slot, Bundle], ...]
     result: Slot
     rebuild: Callable[[list[Any]], Any]
-    num_slots: int
+    slots: tuple[BundleType, ...]
+    batches: tuple[BundleType, ...]
     version: int
-    peak_bytes: int
-    read_bytes: dict[str, int]
 
-    def require_memory(self, memory: MemoryAccount) -> None:
-        """Make sure that a step fits into a task's memory, beside what is there already.
-
-        Raises:
-            ResourceExhaustedError: it does not.
-        """
-        needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
-        memory.require(f"a step of {self.program.name} (what it reads, its batch and its intermediate values)", needed)
+    @cached_property
+    def num_slots(self) -> int:
+        return len(self.slots)

@@ -17,10 +17,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from simdist.program.cost import Cost, cost_of
-from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.ledger import Ledger
-from simdist.program.memory import temporaries_bytes
+from simdist.program.kernels import kernel_of
 from simdist.program.operations import (
     Argument,
     Check,
@@ -47,35 +44,30 @@ from simdist.runtime.linked import (
     Slot,
     TakeBatch,
 )
-from simdist.runtime.simulated.overlap import with_early_exchanges
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.state import Cell, Layout
 
 __all__ = ["link", "prepare"]
 
 Register = int
-# To lay arrays beside each other in another order is how the engine passes them on, and nothing that a device would do.
-FREE = Cost(0, 0, 0.0)
 
 
-def link(program: Program, layout: Layout, ledger: Ledger, replica: int = 0) -> LinkedProgram:
-    """Link a program against a layout, whose groups are joined where the program's updates ask for it.
+def link(program: Program, layout: Layout, replica: int = 0) -> LinkedProgram:
+    """Link a program against a layout that was prepared for it.
 
     Args:
         program: what was traced.
         layout: the groups of the strategy.
-        ledger: will compute it; gives the arrays of groups that must be joined anew.
         replica: who runs it, by its place among the replicas that are driven here.
     """
-    prepare(program, layout, ledger, replica)
-    return _Linker(program, layout, ledger, replica).link()
+    return _Linker(program, layout, replica).link()
 
 
-def prepare(program: Program, layout: Layout, ledger: Ledger, replica: int) -> None:
+def prepare(program: Program, layout: Layout, replica: int = 0) -> None:
     """Join the groups that the program's updates ask for."""
     for op in program.operations:
         if isinstance(op, Update):
-            join_groups(op, replica, layout, ledger.parts)
+            join_groups(op, replica, layout)
 
 
 @dataclass
@@ -87,15 +79,14 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout, ledger: Ledger, replica: int) -> None:
+    def __init__(self, program: Program, layout: Layout, replica: int) -> None:
         self.program = program
         self.replica = replica
         self.layout = layout
-        self.ledger = ledger
-        self.num_slots = 0
+        self.num_kernels = 0
         self.packed: dict[tuple[Any, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
-        self.slot_avals: dict[Slot, tuple[Aval, ...]] = {}
+        self.slot_avals: list[tuple[Aval, ...]] = []
         self.source: dict[Register, list[tuple[str, int, int]]] = {}
         self.num_batches = self.num_keys = 0
         self.batch_avals: list[tuple[Aval, ...]] = []
@@ -145,49 +136,37 @@ class _Linker:
             place += 1
         return LinkedProgram(
             self.program,
-            with_early_exchanges(self.operations),
+            tuple(self.operations),
             tuple(self.constants),
             result,
             rebuild,
-            self.num_slots,
+            tuple(self.slot_avals),
+            tuple(self.batch_avals),
             self.layout.version,
-            self._peak_bytes(),
-            self._read_bytes(),
         )
 
-    def _peak_bytes(self) -> int:
-        held = num_bytes([aval for avals in (*self.slot_avals.values(), *self.batch_avals) for aval in avals])
-        return held + max((temporaries_bytes(op.site.kernel) for op in self.operations if isinstance(op, Run)), default=0)
-
-    def _read_bytes(self) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        for op in self.operations:
-            if isinstance(op, ReadGroups):
-                for group, slot, _ in op.groups:
-                    for place in group.places:
-                        sizes[place] = sizes.get(place, 0) + num_bytes(self.slot_avals[slot])
-        return sizes
-
     def _slot(self, avals: tuple[Aval, ...]) -> Slot:
-        self.slot_avals[self.num_slots] = avals
-        self.num_slots += 1
-        return self.num_slots - 1
+        self.slot_avals.append(avals)
+        return len(self.slot_avals) - 1
+
+    def _number(self) -> int:
+        self.num_kernels += 1
+        return self.num_kernels - 1
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
     def _read(self, reads: Sequence[Read]) -> None:
-        wanted: dict[int, tuple[Group, Slot, int]] = {}
+        wanted: dict[int, tuple[int, Slot, int]] = {}
         for op in reads:
             placement: Any = op.variable.placement
             cells: list[Cell] = placement.read_by(self.replica)
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
-                group = cell.group
-                if id(group) not in wanted:
-                    avals = tuple(c.aval for c in group.cells)
-                    wanted[id(group)] = (group, self._slot(avals), 0)
-                group, slot, size = wanted[id(group)]
-                wanted[id(group)] = (group, slot, size + cell.aval.size_bytes)
+                group = cell.group.number
+                if group not in wanted:
+                    wanted[group] = (group, self._slot(cell.group.avals), 0)
+                _, slot, size = wanted[group]
+                wanted[group] = (group, slot, size + cell.aval.size_bytes)
                 pieces.append(("slot", slot, cell.position))
             self.source[op.output] = pieces
         self.operations.append(ReadGroups(tuple(wanted.values())))
@@ -265,7 +244,7 @@ class _Linker:
             arrays = [_piece(jnp.asarray(self.program.constants[register]), rows) for register, rows in pieces]
             self.constants.append((slot, Bundle.of(arrays)))
         elif pieces:
-            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], FREE)
+            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
         else:
             self.slot_avals[slot] = ()
         self.packed[tuple(pieces)] = slot
@@ -277,7 +256,7 @@ class _Linker:
         inputs: Sequence[Register],
         results: list[Register],
         bundles: list[_Bundled],
-        cost: Cost | None = None,
+        moves_only: bool = False,
     ) -> None:
         sources = [self.source[register] for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
@@ -300,19 +279,11 @@ class _Linker:
             return [_piece(values[register], rows) for bundle in bundles for register, rows in bundle.pieces]
 
         kernel = kernel_of(self.program.name, run, avals)
-        site = self.ledger.site(kernel, [self.slot_avals[slot] for slot in slots], [self.slot_avals[bundle.slot] for bundle in bundles])
         first = others[0][1] if others and others[0][0] == "batch" else None
+        reads, writes = tuple([self.slot_avals[slot] for slot in slots]), tuple([self.slot_avals[bundle.slot] for bundle in bundles])
         host = tuple(others if first is None else others[1:])
-        outputs = tuple(bundle.slot for bundle in bundles)
-        self.operations.append(
-            Run(site, self._cost(kernel) if cost is None or self.program.seconds is not None else cost, tuple(slots), first, host, outputs)
-        )
-
-    def _cost(self, kernel: Kernel) -> Cost:
-        """What a kernel costs; a declared time is that of the first one, and the others come with it."""
-        if self.program.seconds is None:
-            return cost_of(kernel)
-        return Cost(0, 0, 0.0 if any(isinstance(op, Run) for op in self.operations) else self.program.seconds)
+        outputs = tuple([bundle.slot for bundle in bundles])
+        self.operations.append(Run(self._number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
 
     def _source_avals(self, kind: str, number: int) -> Sequence[Aval]:
         match kind:
@@ -338,9 +309,8 @@ class _Linker:
                 kernel = assigning(op.rule, group, positions, operand_avals)
             else:
                 kernel = op.rule.kernel(group, positions, operand_avals)
-            state = tuple(cell.aval for cell in group.cells)
-            site = self.ledger.site(kernel, [state, operand_avals], [state])
-            parts.append(Apply(group, site, cost_of(kernel), slot, num_bytes(operand_avals)))
+            size_bytes = num_bytes(operand_avals)
+            parts.append(Apply(self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes))
         self.operations.append(ApplyAll(tuple(parts)))
 
 

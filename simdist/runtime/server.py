@@ -7,7 +7,7 @@ from typing import Any
 from simdist.cluster import ClusterSpec
 from simdist.cluster.tasks import server_task
 from simdist.errors import FailedPreconditionError
-from simdist.simulation.kernel import current_fiber
+from simdist.simulation.fiber import current_fiber
 
 __all__ = ["Server"]
 

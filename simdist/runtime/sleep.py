@@ -5,16 +5,22 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import active_context
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster, newest_cluster
-from simdist.simulation.kernel import Clock, current_fiber
+from simdist.simulation.fiber import current_fiber
 
 __all__ = ["sleep"]
+
+
+class Sleeper(Protocol):
+    """What has a time that can pass: the clock of a fiber, or an engine."""
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 def sleep(seconds: float, cluster: Cluster | None = None) -> None:
@@ -42,10 +48,10 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
             "sd.sleep was called in a traced step, whose Python runs once and not in each step. Give the step a duration instead: "
             "@sd.function(seconds=...)."
         )
-    _clock(cluster).sleep(number(seconds, "seconds"))
+    _sleeper(cluster).sleep(number(seconds, "seconds"))
 
 
-def _clock(cluster: Any) -> Clock:
+def _sleeper(cluster: Any) -> Sleeper:
     fiber, context = current_fiber(), active_context()
     if cluster is None and fiber is not None:
         return fiber.clock
@@ -57,4 +63,4 @@ def _clock(cluster: Any) -> Clock:
         raise FailedPreconditionError(
             f"sd.sleep needs a cluster whose time passes; got {cluster!r}. Make one: sd.Cluster({{'worker': 1}})."
         )
-    return cluster.runtime.clock
+    return cluster.engine

@@ -1,7 +1,7 @@
 """Looking at variables, and changing them, from outside of any step.
 
-A look takes no virtual time and is recorded as an observation; an assignment from the notebook happens at once. Both go
-through the ledger, so that they see exactly the version that the schedule has reached.
+A look takes no virtual time and is recorded as an observation; an assignment from the notebook happens at once. Both see exactly
+the version that the schedule has reached.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from simdist.program.kernels import kernel_of
-from simdist.program.ledger import Ledger
 from simdist.program.values import snapshot
+from simdist.runtime.base import Engine
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import Placement
@@ -25,18 +25,15 @@ class Store:
     """The variables of one strategy, seen from outside.
 
     Args:
-        ledger: computes what is looked at.
+        engine: keeps the values.
         observed: called at each look, with the name of what was looked at.
-        hold: called with place, name and bytes of whatever is stored.
         strategy: whose variables they are.
     """
 
-    def __init__(
-        self, ledger: Ledger, observed: Callable[[str], None], hold: Callable[[str, str, int], None], strategy: Any = None
-    ) -> None:
-        self.ledger = ledger
+    def __init__(self, engine: Engine, observed: Callable[[str], None], strategy: Any = None) -> None:
+        self.engine = engine
         self.strategy = strategy
-        self.layout = Layout(hold)
+        self.layout = Layout(engine.versions)
         self.observed = observed
 
     def look(self, variable: Any) -> Any:
@@ -52,8 +49,7 @@ class Store:
             return placement.across(variable)
         if placement.spread == "copies" or len(placement.cells) == 1:
             return self._array(placement.cells[0])
-        self.ledger.compute(cell.group.present() for cell in placement.cells)
-        arrays = [self._array(cell) for cell in placement.cells]
+        arrays = [parts[cell.position] for cell, parts in zip(placement.cells, self._read(placement.cells), strict=True)]
         if placement.spread == "shards":
             return np.concatenate([np.asarray(array) for array in arrays], axis=0)
         if placement.combine == "first":
@@ -65,7 +61,8 @@ class Store:
 
     def compute(self, variables: Sequence[Any]) -> None:
         """Compute the present values of several variables in one go, before somebody looks at one after the other."""
-        self.ledger.compute(cell.group.present() for variable in variables for cell in variable.placement.cells)
+        if self.engine.numerics != "off":
+            self._read([cell for variable in variables for cell in variable.placement.cells])
 
     def cell_value(self, variable: Any, cell: Cell) -> Any:
         """The present value of one cell of a variable."""
@@ -73,7 +70,10 @@ class Store:
         return self._array(cell)
 
     def _array(self, cell: Cell) -> Any:
-        return self.ledger.arrays(cell.group.present())[cell.position]
+        return self._read([cell])[0][cell.position]
+
+    def _read(self, cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
+        return self.engine.read([cell.group.number for cell in cells])
 
     def update(self, rule: str, variables: Sequence[Any], operands: Sequence[Any]) -> None:
         """Assign to variables, or add to them, at once."""
@@ -93,8 +93,7 @@ class Store:
             self.strategy.require_own_run(variable)
 
     def _change(self, rule: str, cell: Cell, operand: Any) -> None:
-        group = cell.group
-        avals = tuple(c.aval for c in group.cells)
+        avals = cell.group.avals
         position, size = cell.position, len(avals)
 
         def run(*arrays: Any) -> list[Any]:
@@ -103,9 +102,7 @@ class Store:
             return state
 
         kernel = kernel_of(rule, run, [*avals, cell.aval])
-        site = self.ledger.site(kernel, [avals], [avals])
-        (group.bundle,) = self.ledger.call(site, (group.present(),), None, (operand,), f"{rule} {cell.name}")
-        group.version += 1
+        self.engine.assign(cell.group.number, kernel, operand, f"{rule} {cell.name}")
 
 
 def _share(value: Any, replica: int, num_replicas: int) -> Any:

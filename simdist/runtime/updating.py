@@ -5,12 +5,11 @@ An optimizer brings rules of its own (`simdist.variables.optimizer`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
-from simdist.program.values import Aval, Bundle
+from simdist.program.values import Aval
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 
 __all__ = ["assigning", "cells_by_owner", "join_groups"]
@@ -25,15 +24,15 @@ def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell
     return cells
 
 
-def join_groups(op: Update, replica: int, layout: Layout, arrays_of: Callable[[Bundle], tuple[Any, ...]]) -> None:
+def join_groups(op: Update, replica: int, layout: Layout) -> None:
     """Make one group of the cells that an update changes together, for each owner."""
     for owner, cells in cells_by_owner(op, replica).items():
         own = [cell for _, cell in cells]
         if isinstance(op.rule, str):
             if len({id(cell.group) for cell in own}) > 1:
-                layout.join(own, arrays_of)
+                layout.join(own)
         else:
-            op.rule.join(owner, op.variables, cells, layout, arrays_of)
+            op.rule.join(owner, op.variables, cells, layout)
 
 
 def assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from simdist.arguments import END_S
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
-from simdist.simulation.fiber import Fiber
+from simdist.simulation.fiber import Waiter, words
 
 __all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck"]
 
@@ -43,9 +43,9 @@ def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
     )
 
 
-def stuck(what: str, now_s: float, fibers: Sequence[Fiber]) -> DeadlineExceededError:
+def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
     """Nothing is to happen any more."""
-    waiting = [f"{fiber.lane} waits for {fiber.waits_for or 'an event'}" for fiber in fibers if fiber.waiting is not None]
+    waiting = [f"{waiter.lane} waits for {words(waiter.waits_for) or 'an event'}" for waiter in waiters if waiter.waiting is not None]
     others = "; ".join(waiting) or "no task is waiting for anything"
     return DeadlineExceededError(
         f"Waiting for {what or 'an event'} at {now_s:.6f} s, but nothing that is still to happen can end this wait. "

@@ -14,16 +14,48 @@ What may live in this file: greenlets and what wakes them. Not: the clock, tasks
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import greenlet
 
 from simdist.process_state import TaskContext
 
-if TYPE_CHECKING:
-    from simdist.simulation.kernel import Clock
+__all__ = ["Fiber", "Gate", "TaskKilled", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
 
-__all__ = ["Fiber", "Gate", "TaskKilled", "current_fiber", "running"]
+
+class VirtualClock(Protocol):
+    """What fibers know of their clock."""
+
+    fibers: list[Fiber]
+
+    @property
+    def now(self) -> float: ...
+    def gate(self) -> Gate: ...
+    def wait(self, gate: Any, what: str | Callable[[], str] = "") -> Any: ...
+    def sleep(self, seconds: float) -> None: ...
+    def wake(self, fiber: Fiber, gate: Any) -> None: ...
+
+
+class Waiter(Protocol):
+    """Whom an error names that says who waits for what: a fiber, or a step that needs none.
+
+    Attributes:
+        lane: whose it is.
+        waiting: at what it stands; None while it runs.
+        waits_for: what for, in words, or a function that finds them.
+    """
+
+    @property
+    def lane(self) -> str: ...
+    @property
+    def waiting(self) -> Any: ...
+    @property
+    def waits_for(self) -> str | Callable[[], str]: ...
+
+
+def words(text: str | Callable[[], str]) -> str:
+    """What somebody waits for, where it was not worth finding the words before anybody asks."""
+    return text if isinstance(text, str) else text()
 
 
 class TaskKilled(BaseException):
@@ -41,7 +73,7 @@ class Gate:
 
     __slots__ = ("_ok", "_value", "callbacks", "clock", "fiber")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.callbacks: list[Callable[[Gate], Any]] | tuple[()] | None = ()
         self.fiber: Fiber | None = None
@@ -105,7 +137,7 @@ class Fiber:
         "waits_for",
     )
 
-    def __init__(self, clock: Clock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
+    def __init__(self, clock: VirtualClock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
         self.clock = clock
         self.lane = lane
         self.context = context
@@ -114,7 +146,7 @@ class Fiber:
         self.abandoned = False
         self.kills = 0
         self.waiting: Any = None
-        self.waits_for = ""
+        self.waits_for: str | Callable[[], str] = ""
         self.result: Any = None
         self.error: BaseException | None = None
         self.finished = Gate(clock)

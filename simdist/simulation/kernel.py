@@ -40,7 +40,7 @@ from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
-from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
+from simdist.simulation.fiber import Fiber, Gate, TaskKilled, Waiter, current_fiber, running, words
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -67,6 +67,7 @@ class Clock:
     def __init__(self, tie_seed: int | None = None) -> None:
         self.env = simpy.Environment()
         self.fibers: list[Fiber] = []
+        self.steps: dict[Waiter, None] = {}  # what goes on by callbacks, and not in the place of a fiber
         self.daemons = 0
         self._queue: list[Any] = self.env._queue
         self._sequence: Iterator[Any] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
@@ -112,7 +113,7 @@ class Clock:
 
     # -- blocking -------------------------------------------------------------------------------------------------
 
-    def wait(self, gate: Any, what: str = "") -> Any:
+    def wait(self, gate: Any, what: str | Callable[[], str] = "") -> Any:
         """Block until a gate (or an event of SimPy's) opens; return its value, or raise its error.
 
         Raises:
@@ -160,7 +161,7 @@ class Clock:
             raise fiber.error
         return fiber.result
 
-    def _block(self, fiber: Fiber, gate: Any, what: str) -> None:
+    def _block(self, fiber: Fiber, gate: Any, what: str | Callable[[], str]) -> None:
         assert self._hub is not None
         fiber.waiting, fiber.waits_for = gate, what
         if type(gate) is not Gate:
@@ -330,10 +331,11 @@ class Clock:
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    def _drive(self, gate: Any, what: str) -> None:
+    def _drive(self, gate: Any, what: str | Callable[[], str]) -> None:
         """Run events until `gate` is open."""
         self.require_thread()
-        self.require_open(f"Waiting for {what or 'an event'}")
+        if self._closed:
+            self.require_open(f"Waiting for {words(what) or 'an event'}")
         if self._driving:
             raise FailedPreconditionError(
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
@@ -348,24 +350,24 @@ class Clock:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, gate: Any, what: str) -> None:
+    def _loop(self, gate: Any, what: str | Callable[[], str]) -> None:
         env, queue, stops, same_moment, moment = self.env, self._queue, self._stops, 0, self.env._now
         while gate.callbacks is not None:
             if len(queue) <= self.daemons:
-                raise stuck(what, self.now, self.fibers)
+                raise stuck(words(what), self.now, [*self.fibers, *self.steps])
             entry = heappop(queue)
             now = entry[0]
             if now != moment:
                 if not moment < now < END_S:
                     heappush(queue, entry)
-                    raise beyond_the_end(what, self.now, now)
+                    raise beyond_the_end(words(what), self.now, now)
                 env._now = moment = now
                 same_moment = 0
             else:
                 same_moment += 1
                 if same_moment > LIVELOCK_EVENTS:
                     heappush(queue, entry)
-                    raise livelock(what, self.now, LIVELOCK_EVENTS)
+                    raise livelock(words(what), self.now, LIVELOCK_EVENTS)
             if len(entry) == 5:
                 entry[3](entry[4])
             else:

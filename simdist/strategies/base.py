@@ -20,7 +20,6 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
-from simdist.runtime.simulated.task import Task
 from simdist.runtime.store import Store
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
@@ -66,24 +65,16 @@ class Strategy(ReplicaOperations):
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):
             raise TypeError(f"cluster is {cluster!r}; expected an sd.Cluster, or None for one of this machine alone")
         self.cluster = cluster if cluster is not None else self.own_cluster()
-        self.runtime = self.cluster.runtime
-        self.store = Store(self.runtime.ledger, self._observed, self.runtime.hold, self)
+        self.engine = self.cluster.engine
+        self.store = Store(self.engine, self._observed, self)
         self.variables: list[Variable] = []
         self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
-        self.runtime.lost.append(self._lost)
-        self._main: Task | None = None
-        self._program = self.runtime.chief.life  # of the process whose program this is
+        self._program = self.engine.process(self.engine.chief)  # whose program this is
         if "here" in active_context().locals:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
-            task: Task = active_context().locals["here"][1]
-            self._main, self._program = task, task.life
+            self._program = self.engine.process(active_context().locals["here"][1])
             active_context().locals.setdefault("endings", []).append(self._main_ended)
-
-    def _lost(self, task: Task) -> None:
-        self.store.layout.lose(task.name)
-        if task is self._main:
-            self.runtime.lost.remove(self._lost)  # nobody uses this strategy any more
 
     def require_program(self) -> None:
         """Refuse to go on for a program whose process has crashed.
@@ -93,23 +84,21 @@ class Strategy(ReplicaOperations):
         """
         if not self._program.alive:
             raise UnavailableError(
-                f"{self.runtime.chief.name}, whose process this program is, has crashed. Start again on a new cluster, cluster.fresh(), or "
+                f"{self.engine.chief}, whose process this program is, has crashed. Start again on a new cluster, cluster.fresh(), or "
                 "with a new strategy once the chief has been started again."
             )
 
     def _main_ended(self, error: BaseException | None) -> None:
         if error is not None:
             self.store.layout.release_all()
-            if self._lost in self.runtime.lost:
-                self.runtime.lost.remove(self._lost)
 
     def own_cluster(self) -> Cluster:
         """A cluster of this machine alone, for a strategy that was given none."""
         return Cluster({"worker": 1})
 
     def _observed(self, name: str) -> None:
-        self.runtime.trace.observed()
-        self.runtime.trace.instant(self.runtime.chief.name, "observe", name, self.runtime.now)
+        self.engine.trace.observed()
+        self.engine.trace.instant(self.engine.chief, "observe", name, self.engine.now)
 
     def next_seed(self) -> int:
         """A seed for something that was made without one, in the order of making."""
@@ -159,7 +148,7 @@ class Strategy(ReplicaOperations):
         self.variables.append(variable)
         for record in variable.placements():
             facts = {"shard": record.shard, "rows": [record.row_start, record.row_stop], "bytes": record.size_bytes}
-            self.runtime.trace.instant(record.task, "place", variable.name, self.runtime.now, **facts)
+            self.engine.trace.instant(record.task, "place", variable.name, self.engine.now, **facts)
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """The cells of a new variable."""
@@ -194,7 +183,7 @@ class Strategy(ReplicaOperations):
     @property
     def home(self) -> str:
         """The task that holds variables which lie in one place."""
-        return "worker:0" if "worker:0" in self.runtime.tasks else self.runtime.chief.name
+        return "worker:0" if "worker:0" in self.engine.task_names else self.engine.chief
 
     def whole(self, variable: Variable, value: Any, task: str, kind: str = "parameter") -> Placement:
         """A placement of one cell."""

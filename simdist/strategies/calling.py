@@ -31,4 +31,4 @@ def _value(strategy: Any, fn: StepFunction, args: Sequence[Any], kwargs: dict[st
         )
     outcome = strategy.step(fn, args, kwargs)
     # Timing only: there are no values to give.
-    return None if strategy.runtime.ledger.numerics == "off" else outcome.value()
+    return None if strategy.engine.numerics == "off" else outcome.value()

@@ -55,7 +55,7 @@ class CentralStorageStrategy(SynchronousStrategy):
     def hub(self) -> str:
         """The device that holds the variables."""
         place = f"{self.home}/{self.parameter_name}"
-        self.runtime.add_device(place)
+        self.engine.add_device(place)
         return place
 
     @property

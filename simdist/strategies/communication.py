@@ -16,10 +16,7 @@ from simdist.collectives.choose import choose
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware import FlatSwitch
 from simdist.program.exchange import Exchange
-from simdist.runtime.combining import Combiner
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.members import Way
-from simdist.runtime.simulated.transfers import Wiring
+from simdist.runtime.base import Engine, Way
 from simdist.variables.compressed_sum import CompressedSum
 
 __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]
@@ -124,24 +121,21 @@ class CommunicationOptions:
 
 
 class GroupCommunication:
-    """What the replicas of one strategy know about each other's links; see `simdist.runtime.simulated.members.Communication`.
+    """What the replicas of one strategy know about each other's links; see `simdist.runtime.base.Communication`.
 
     Args:
-        runtime: where they are.
+        engine: where they are.
         options: of the strategy.
         hub: a device that reduces for all, where it is none of theirs.
         spare: how many replicas a step does not wait for.
     """
 
-    def __init__(self, runtime: SimulatedRuntime, options: CommunicationOptions, hub: str | None = None, spare: int = 0) -> None:
-        self.runtime = runtime
+    def __init__(self, engine: Engine, options: CommunicationOptions, hub: str | None = None, spare: int = 0) -> None:
+        self.engine = engine
         self.options = options
         self.timeout_s = options.timeout_seconds
         self.hub = hub
         self.spare = spare
-        self.wired: dict[Any, Wiring] = {}
-        self.rehearsed: dict[Any, Any] = {}
-        self.combiner = Combiner(runtime.ledger)
         self._ways: dict[Any, Way] = {}
 
     def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
@@ -155,9 +149,9 @@ class GroupCommunication:
 
     def alike(self, places: tuple[str, ...]) -> tuple[str, ...]:
         """Places for which everything takes equally long: on one switch with equal ports, any other tasks will do."""
-        network = self.runtime.network
+        network = self.engine.network
         even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.hub is None
-        return tuple(list(self.runtime.tasks)[: len(places)]) if even and not any("/" in place for place in places) else places
+        return tuple(list(self.engine.task_names)[: len(places)]) if even and not any("/" in place for place in places) else places
 
     def _way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
         options = self.options.merge(exchange.options)
@@ -183,8 +177,8 @@ class GroupCommunication:
             hosts.setdefault(place.partition("/")[0], []).append(place)
         kinds = {place.partition("/")[2].partition(":")[0] or "cpu" for place in places}
         first = next(iter(hosts.values()))
-        inside = self._figures(first[0], first[-1]) if len(first) > 1 else (None, None)
-        between = self._figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
+        inside = self.engine.path_figures(first[0], first[-1]) if len(first) > 1 else (None, None)
+        between = self.engine.path_figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
         nccl = options.implementation is CommunicationImplementation.NCCL
         return choose(
             len(places),
@@ -196,11 +190,6 @@ class GroupCommunication:
             intra_host_latency_s=inside[0],
             intra_host_bandwidth_bytes_per_s=inside[1],
         )
-
-    def _figures(self, source: str, target: str) -> tuple[float, float]:
-        """Latency in seconds and bandwidth in bytes/s between two places."""
-        route = self.runtime.between(source, target)
-        return route.latency_s, min(link.bandwidth_bytes_per_s for link in route.links)
 
 
 USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}

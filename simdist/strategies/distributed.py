@@ -146,7 +146,7 @@ class DistributedIterator:
         source = self.dataset.input.dataset if isinstance(self.dataset.input, DistributedInput) else None
         seconds = 0.0 if source is None else source.options().seconds_per_element
         buffer = max(0 if source is None else source.prefetched, self.dataset.options.experimental_per_replica_buffer_size)
-        return Pace(seconds, buffer, self.strategy.runtime.now)
+        return Pace(seconds, buffer, self.strategy.engine.now)
 
     def view(self, place: int) -> View:
         """The elements' parts of one replica."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.per_replica import PerReplica
-from simdist.runtime.simulated.members import Member
+from simdist.runtime.base import Member
 from simdist.strategies.distributed import DistributedIterator
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
@@ -62,7 +63,7 @@ class Elastic:
         left = [member for member in strategy.members if member.alive]
         for member in strategy.members:
             if not member.alive:
-                strategy.runtime.detection.notice(member.task, member.life, "no answer")
+                strategy.engine.notice(member, "no answer")
         if not left:
             raise UnavailableError(
                 "All replicas have died, and the variables with them. Build the model again, or restore a checkpoint; faults that leave "
@@ -72,9 +73,9 @@ class Elastic:
             self._resize(left, iterators, "leave")
         present = {member.place for member in left}
         back = [
-            Member(member.rank, member.task, member.place, member.task.life)
+            Member(member.rank, member.task, member.place, strategy.engine.process(member.task))
             for member in self.everybody
-            if member.task.alive and member.place not in present
+            if strategy.engine.process(member.task).alive and member.place not in present
         ]
         joined = {member.place: member for member in self._bring_back(back)}
         if joined:
@@ -91,7 +92,7 @@ class Elastic:
         old = [member.place for member in strategy.members]
         own = [variable for variable in strategy.variables if variable.placement.spread == "replicas"]
         firsts = [self._first_cell(variable, old, members) for variable in own]
-        strategy.members = [Member(rank, member.task, member.place, member.life) for rank, member in enumerate(members)]
+        strategy.members = [replace(member, rank=rank) for rank, member in enumerate(members)]
         for variable, first in zip(own, firsts, strict=True):
             self._renumber(variable, old, first)
         strategy.editions.clear()
@@ -99,8 +100,8 @@ class Elastic:
         strategy.store.layout.version += 1
         for iterator, position in iterators:
             iterator.restart(position)
-        runtime = strategy.runtime
-        runtime.trace.instant(strategy.members[0].task.name, "resize", f"{what}: {len(members)} replicas", runtime.now)
+        engine = strategy.engine
+        engine.trace.instant(strategy.members[0].task, "resize", f"{what}: {len(members)} replicas", engine.now)
 
     def _first_cell(self, variable: Variable, old: list[str], members: list[Member]) -> Cell:
         """A cell of one that stays."""
@@ -120,7 +121,7 @@ class Elastic:
         for number, member in enumerate(self.strategy.members):
             cell = known.get(member.place)
             if cell is None:
-                cell = Cell(variable.name, variable.aval, member.task.name, kind=first.kind, places=(member.place,), replica=number)
+                cell = Cell(variable.name, variable.aval, member.task, kind=first.kind, places=(member.place,), replica=number)
                 self.strategy.store.layout.add(cell, self._beginning(variable, first))
             cell.replica = number
             cells.append(cell)
@@ -128,7 +129,7 @@ class Elastic:
 
     def _beginning(self, variable: Variable, first: Cell) -> Any:
         store = self.strategy.store
-        if variable.placement.combine == "sum" or store.ledger.numerics == "off":
+        if variable.placement.combine == "sum" or store.engine.numerics == "off":
             return np.zeros(first.aval.shape, first.aval.dtype)
         return store.cell_value(variable, first)
 
@@ -146,14 +147,16 @@ class Elastic:
         return [member for member in joined if member.alive]
 
     def _copy_state(self, source: str, member: Member) -> None:
-        strategy, runtime = self.strategy, self.strategy.runtime
-        shared = [group for group in strategy.store.layout.groups if source in group.places and group.cells[0].replica is None]
-        groups = [group for group in shared if member.place not in group.places]
+        strategy, engine = self.strategy, self.strategy.engine
+        versions = engine.versions
+        own = [group for group in strategy.store.layout.groups if group.cells[0].replica is None]
+        shared = [group for group in own if source in versions.places_of(group.number)]
+        groups = [group for group in shared if member.place not in versions.places_of(group.number)]
         size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
-        began = runtime.now
-        runtime.carry(source, member.place, size_bytes, f"variables for {member.place}")
-        runtime.trace.span(member.place, "read", "variables of a survivor", began, runtime.now, bytes=size_bytes)
+        began = engine.now
+        engine.copy(source, member.place, size_bytes, f"variables for {member.place}")
+        engine.trace.span(member.place, "read", "variables of a survivor", began, engine.now, bytes=size_bytes)
         for group in groups:
-            group.lie_at((*group.places, member.place))
+            versions.lie_at(group.number, (*versions.places_of(group.number), member.place))
             for cell in group.cells:
-                runtime.hold(member.place, cell.name, cell.aval.size_bytes)
+                versions.hold(member.place, cell.name, cell.aval.size_bytes)

@@ -27,13 +27,8 @@ from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
-from simdist.program.values import Bundle
+from simdist.runtime.base import Member
 from simdist.runtime.cluster import Cluster
-from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.simulated.members import Member
-from simdist.runtime.simulated.rendezvous import Rendezvous
-from simdist.runtime.simulated.replica_step import ReplicaStep
-from simdist.runtime.simulated.worker_group import join_group
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.elastic import Elastic
@@ -85,10 +80,10 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     ) -> None:
         if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
+        self.meets_others = False  # whether other mains drive replicas of the same group
         self.devices_per_worker = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         self.launched = cluster is None and active_context().locals.get("here") is not None
-        self.rendezvous: Rendezvous | None = None
         self.spare = backup_workers = whole_number(backup_workers, "backup_workers", 0)
         self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
         self.goes_alone = self.local_steps.every > 1
@@ -104,9 +99,10 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         self.elastic = self._elastic(on_failure)
         self.shrinks = self.elastic is not None
         self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
-        if self.launched and self.num_replicas_in_sync > 1:
+        self.meets_others = self.launched and self.num_replicas_in_sync > 1
+        if self.meets_others:
             assert self.task_name is not None
-            self.rendezvous = join_group(self.runtime, self.members, self.task_name, self.communication)
+            self.group = self.engine.join_group(self.communication, self.members, self.task_name)
 
     def _check_backups(self, backup_workers: int) -> None:
         if not 0 <= backup_workers < self.num_replicas_in_sync:
@@ -152,7 +148,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     def local_members(self) -> list[Member]:
         if not self.launched:
             return self.members
-        return [member for member in self.members if member.task.name == self.task_name] or self.members
+        return [member for member in self.members if member.task == self.task_name] or self.members
 
     @property
     def worker_index(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -168,7 +164,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         return is_chief(self._spec(), self.cluster_resolver.task_type, self.cluster_resolver.task_id)
 
     def observe(self, look: Callable[[], Any]) -> Any:
-        return self.eagerly(look, "look") if self.rendezvous is not None else look()
+        return self.eagerly(look, "look") if self.meets_others else look()
 
     def _read_across(self, variable: Any) -> Any:
         """Every worker has to ask: an all-reduce brings together what each has for itself."""
@@ -184,7 +180,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
         There a plain value is this worker's, and the workers' values are combined.
         """
-        if self.rendezvous is None:
+        if not self.meets_others:
             return super().reduce(reduce_op, value, axis)
         context.require_cross_replica("strategy.reduce")
         op = reduce_op_of(reduce_op)
@@ -194,7 +190,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     def gather(self, value: Any, axis: int) -> Any:
         """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
-        if self.rendezvous is None or active_tracer() is not None:
+        if not self.meets_others or active_tracer() is not None:
             return super().gather(value, axis)
         context.require_cross_replica("strategy.gather")
         return jax.tree_util.tree_map(lambda leaf: self._gathered(leaf, axis), value, is_leaf=lambda x: isinstance(x, PerReplica))
@@ -236,7 +232,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
-        if self.rendezvous is not None and self._broadcast < len(self.variables):
+        if self.meets_others and self._broadcast < len(self.variables):
             self._share_initial_values()
         if self.elastic is None:
             return super().step(fn, args, kwargs)
@@ -254,9 +250,6 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         outcome = super()._run(fn, calls, programs)
         self.local_steps.after(programs)
         return outcome
-
-    def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
-        return ReplicaStep(self.runtime, self.members, self.local_members, self.communication, self.rendezvous).run(linked, calls)
 
     def _share_initial_values(self) -> None:
         """Variables that were made since the last step begin as the chief has them."""

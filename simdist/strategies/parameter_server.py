@@ -20,6 +20,7 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.linked import LinkedProgram
 from simdist.strategies.base import Strategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.partitioners import checked_partitions, row_ranges
@@ -61,11 +62,12 @@ class ParameterServerStrategy(Strategy):
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
         self._next_server = 0
+        self.linked: dict[int, LinkedProgram] = {}
         self.coordinator: Any = None  # the one of this strategy, once somebody has made it
 
     @property
     def home(self) -> str:
-        return self.runtime.chief.name
+        return self.engine.chief
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""

@@ -1,7 +1,7 @@
 """Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
 
 A step is one program that every replica runs on its own device (`simdist.program.spmd`); where replicas must agree they meet
-in exchanges (`simdist.runtime.simulated.rendezvous`). A variable is a copy on every device; a copy that cannot differ from the others
+in exchanges. A variable is a copy on every device; a copy that cannot differ from the others
 is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
 when it is over for all, so a step that fails leaves no mark.
 
@@ -25,18 +25,17 @@ from simdist.program.per_replica import PerReplica, per_replica, spread
 from simdist.program.spmd import Editions
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
+from simdist.runtime.base import Member
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.simulated.members import Member
-from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.distributed import DistributedDataset
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
-from simdist.variables.state import Cell
+from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["StepOutcome", "SynchronousStrategy"]
@@ -59,11 +58,10 @@ class StepOutcome:
 
     def value(self) -> Any:
         """The values, computed now if nobody has asked before."""
-        ledger = self.strategy.runtime.ledger
-        ledger.compute(self.bundles)
-        results = [linked.rebuild(list(ledger.arrays(bundle))) for linked, bundle in zip(self.linked, self.bundles, strict=True)]
+        engine = self.strategy.engine
+        results = [linked.rebuild(list(arrays)) for linked, arrays in zip(self.linked, engine.arrays(self.bundles), strict=True)]
         if any(bundle.avals for bundle in self.bundles):
-            self.strategy.runtime.trace.observed()
+            engine.trace.observed()
         return per_replica(results)
 
 
@@ -80,11 +78,12 @@ class SynchronousStrategy(Strategy):
 
     def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
         here = active_context().locals.get("here")
-        self.task_name = None if here is None else here[1].name
+        self.task_name: str | None = None if here is None else here[1]
         super().__init__(cluster if cluster is not None else None if here is None else here[0])
         self.options = options or CommunicationOptions()
         self.members = self.found_members()
-        self.communication = GroupCommunication(self.runtime, self.options, self.hub, self.spare)
+        self.communication = GroupCommunication(self.engine, self.options, self.hub, self.spare)
+        self.group = self.engine.replica_group(self.communication)
         self.editions: dict[int, tuple[StepFunction, Editions]] = {}
         self.linked: dict[tuple[int, int], LinkedProgram] = {}
 
@@ -100,9 +99,9 @@ class SynchronousStrategy(Strategy):
 
     def member(self, rank: int, place: str) -> Member:
         """A replica on a device."""
-        self.runtime.add_device(place)
-        task = self.runtime.processor(place).task
-        return Member(rank, task, place, task.life)
+        self.engine.add_device(place)
+        task = task_of(place)
+        return Member(rank, task, place, self.engine.process(task))
 
     @property
     def home(self) -> str:
@@ -125,7 +124,7 @@ class SynchronousStrategy(Strategy):
     @property
     def num_workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Tasks that have replicas."""
-        return len({member.task.name for member in self.members})
+        return len({member.task for member in self.members})
 
     @property
     def ranks(self) -> range:
@@ -175,7 +174,7 @@ class SynchronousStrategy(Strategy):
             for cell in cells:
                 self.store.layout.add(cell, value)
             return Placement(cells, self.store, "replicas", "mean", separate=self._separate)
-        cell = Cell(variable.name, variable.aval, self.local_members[0].task.name, places=self.variable_places(places))
+        cell = Cell(variable.name, variable.aval, self.local_members[0].task, places=self.variable_places(places))
         self.store.layout.add(cell, value)
         return Placement([cell], self.store, separate=self._separate)
 
@@ -188,7 +187,7 @@ class SynchronousStrategy(Strategy):
 
     def _own_cell(self, variable: Variable, place: int, kind: str = "parameter") -> Cell:
         member = self.local_members[place]
-        return Cell(variable.name, variable.aval, member.task.name, kind=kind, places=(member.place,), replica=place)
+        return Cell(variable.name, variable.aval, member.task, kind=kind, places=(member.place,), replica=place)
 
     def _separate(self, variable: Variable) -> None:
         """The copies may differ from now on: a replica changes its own alone."""
@@ -257,13 +256,12 @@ class SynchronousStrategy(Strategy):
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         self.require_program()
         linked = self._link(programs)
-        for program, member in zip(linked, self.local_members, strict=True):
-            program.require_memory(member.task.processors[member.place].memory)
         try:
-            bundles = self.run_replicas(linked, calls)
+            bundles = self.group.run(self.members, self.local_members, linked, calls)
         except Exception as error:
-            task = self.local_members[0].task
-            debugging.report(error, f"step {task.steps} of {fn.name}", task.name, task.incarnation, 0, self.runtime.now)
+            task, engine = self.local_members[0].task, self.engine
+            step = f"step {engine.steps_of(task)} of {fn.name}"
+            debugging.report(error, step, task, engine.process(task).incarnation, 0, engine.now)
             raise
         return StepOutcome(self, linked, bundles)
 
@@ -279,10 +277,6 @@ class SynchronousStrategy(Strategy):
             while len(self.linked) > linked:
                 self.linked.popitem()
 
-    def run_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
-        """Run a linked program on each replica, side by side in virtual time."""
-        return ReplicaStep(self.runtime, self.members, self.local_members, self.communication).run(linked, calls)
-
     def _editions(self, fn: StepFunction) -> Editions:
         if id(fn) not in self.editions:
             self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
@@ -293,14 +287,14 @@ class SynchronousStrategy(Strategy):
         self.editions.pop(id(fn), None)
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
-        layout, ledger = self.store.layout, self.runtime.ledger
+        layout = self.store.layout
         found = [self.linked.get((id(program), place)) for place, program in enumerate(programs)]
         if all(known is not None and known.version == layout.version for known in found):
             return found  # pyright: ignore[reportReturnType]
         for place, program in enumerate(programs):
             self.require_own(program)
-            prepare(program, layout, ledger, place)
-        made = [link(program, layout, ledger, place) for place, program in enumerate(programs)]
+            prepare(program, layout, place)
+        made = [link(program, layout, place) for place, program in enumerate(programs)]
         self.linked.update({(id(program), place): made[place] for place, program in enumerate(programs)})
         return made
 

@@ -90,7 +90,7 @@ def predict(
 def metric_values(model: Any) -> dict[str, Any]:
     """What the metrics show now; nothing where the cluster computes no numbers."""
     strategy = model.simdist_strategy
-    if strategy.runtime.ledger.numerics == "off":
+    if strategy.engine.numerics == "off":
         return {}
     strategy.store.compute([as_variable(variable) for variable in model.metrics_variables])
     return pythonify_logs(strategy.observe(model.get_metrics_result))
@@ -121,7 +121,7 @@ class Validation:
             if steps is not None or own_batch_size is not None:
                 raise InvalidArgumentError("validation_steps or validation_batch_size was given, but no validation_data. Pass it, too.")
             return
-        if model.simdist_strategy.runtime.ledger.numerics == "off":
+        if model.simdist_strategy.engine.numerics == "off":
             raise FailedPreconditionError('numerics="off" computes no losses; leave validation_data out, or use numerics="deferred".')
         require_inherited(model, "evaluate")
         size = own_batch_size if is_dataset(data) else own_batch_size or batch_size

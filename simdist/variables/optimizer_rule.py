@@ -10,7 +10,7 @@ The count of steps of a group is the number of updates that were applied to it: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -51,13 +51,12 @@ class OptimizerRule:
         variables: Sequence[Any],
         cells: list[tuple[int, Cell]],
         layout: Layout,
-        arrays_of: Callable[..., Any],
     ) -> None:
         """Give the cells of one owner the optimizer's state, in one group with them."""
         cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
         own = [cell for _, cell in cells]
         if owner in self.shadows:
-            layout.join([*own, *self.shadows[owner].cells], arrays_of)
+            layout.join([*own, *self.shadows[owner].cells])
             return
         shadow = self._shadow(cells)
         if any(cell.rows is not None for cell in own) and not _is_elementwise(shadow, [cell.aval for cell in own]):
@@ -68,7 +67,7 @@ class OptimizerRule:
         self.shadows[owner], self.shadowed[owner] = shadow, cells
         for cell, array in zip(shadow.cells, shadow.initial, strict=True):
             layout.add(cell, array)
-        layout.join([*own, *shadow.cells], arrays_of)
+        layout.join([*own, *shadow.cells])
         if self.slots is not None:
             self.slots.bind({owner: (shadow, self.shadowed[owner]) for owner, shadow in self.shadows.items()}, layout)
 
@@ -83,7 +82,7 @@ class OptimizerRule:
         """Make the optimizer's state beside all variables, before a step asks for it."""
         store = self.variables[0].placement.store
         for owner in dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.cells):
-            self.join(owner, self.variables, [], store.layout, store.ledger.parts)
+            self.join(owner, self.variables, [], store.layout)
 
     def count(self) -> Any:
         """How many updates an Optax transformation has made.

@@ -1,24 +1,24 @@
 """Where values live: cells in groups, on tasks.
 
 A *cell* is one stored piece of a variable: the whole of it, or one shard. A *group* is the cells on one task that one
-update changes together, with the optimizer's slots beside them; its present value is one bundle, so that an update
-makes one new version, and a read of a group is a reference to a version.
+update changes together, with the optimizer's slots beside them; an update makes one new version of all of it. Here groups are
+identities; their versions are kept behind a protocol, `GroupVersions`, that engines implement.
 
-Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no bundle,
-and whoever reads it gets `UnavailableError`.
+Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no version, and
+whoever reads it gets `UnavailableError`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from simdist.errors import UnavailableError
-from simdist.program.values import Aval, Bundle
+from simdist.program.values import Aval
 
-__all__ = ["Cell", "Group", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
+__all__ = ["Cell", "Group", "GroupVersions", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
 
 
 def task_of(place: str) -> str:
@@ -43,43 +43,30 @@ class PlacementRecord:
 
 
 class Group:
-    """Arrays of one task, or of several that hold equal copies, which change together.
+    """Cells of one task, or of several that hold equal copies, which change together.
 
-    `bundle` is the present version; None after all that held it have died.
+    Only an identity: its versions, and the devices that hold them, are kept by whoever carries out updates (`GroupVersions`).
+
+    Attributes:
+        number: which group it is, among all of a cluster.
+        task: where it lives; of several copies, where the first one does.
     """
 
-    __slots__ = ("bundle", "cells", "places", "task", "version")
+    __slots__ = ("cells", "number", "task")
 
-    def __init__(self, task: str, cells: Sequence[Cell], bundle: Bundle) -> None:
+    def __init__(self, task: str, cells: Sequence[Cell]) -> None:
         self.task = task
-        self.places: tuple[str, ...] = tuple(cells[0].places)
         self.cells = list(cells)
-        self.bundle: Bundle | None = bundle
-        self.version = 0
+        self.number = -1
         for position, cell in enumerate(self.cells):
             cell.group, cell.position = self, position
 
-    def present(self) -> Bundle:
-        """The present version.
-
-        Raises:
-            UnavailableError: the task that held it has died.
-        """
-        if self.bundle is None:
-            raise self.lost_error()
-        return self.bundle
-
-    def lose(self, task: str) -> None:
-        """A task has died, and its copy with it."""
-        left = tuple(place for place in self.places if task_of(place) != task)
-        if left:
-            self.lie_at(left)
-        else:
-            self.places, self.bundle = (), None
+    @property
+    def avals(self) -> tuple[Aval, ...]:
+        return tuple([cell.aval for cell in self.cells])
 
     def lie_at(self, places: tuple[str, ...]) -> None:
-        """These devices hold the group from now on."""
-        self.places = places
+        """These devices hold the cells from now on."""
         for cell in self.cells:
             cell.places = places
 
@@ -90,6 +77,39 @@ class Group:
             f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
             "restore a checkpoint."
         )
+
+
+class GroupVersions(Protocol):
+    """Keeps the versions of groups, and says which devices hold them. An engine has one, for all its strategies."""
+
+    def add(self, group: Group, arrays: Sequence[Any]) -> int:
+        """Take up a new group, on the devices of its cells, with its first version; returns its number."""
+        ...
+
+    def join(self, group: Group, pieces: Sequence[tuple[int, int]]) -> int:
+        """Take up a new group made of pieces of others: for each cell the number of its old group, and its position there."""
+        ...
+
+    def forget(self, number: int) -> None:
+        """Nobody needs this group any more."""
+        ...
+
+    def places_of(self, number: int) -> tuple[str, ...]:
+        """The devices that hold a group now; none after all of them have died."""
+        ...
+
+    def lie_at(self, number: int, places: tuple[str, ...]) -> None:
+        """These devices hold the group from now on."""
+        ...
+
+    def hold(self, place: str, name: str, size_bytes: int) -> None:
+        """A device holds so many bytes more; negative: fewer.
+
+        Raises:
+            ResourceExhaustedError: it has not enough memory.
+            UnavailableError: its task is down.
+        """
+        ...
 
 
 class Cell:
@@ -146,13 +166,13 @@ class Layout:
     """All groups of one strategy. A change of who belongs to which group makes linked programs out of date.
 
     Args:
-        hold: is told of each cell that is stored: (place, name, bytes), with negative bytes when it goes.
+        versions: keeps the values.
     """
 
-    def __init__(self, hold: Callable[[str, str, int], None] = lambda task, name, size_bytes: None) -> None:
+    def __init__(self, versions: GroupVersions) -> None:
         self.groups: list[Group] = []
         self.version = 0
-        self.hold = hold
+        self.versions = versions
 
     def add(self, cell: Cell, array: Any) -> None:
         """Store a new cell, in a group of its own.
@@ -164,40 +184,34 @@ class Layout:
         held: list[str] = []
         try:
             for place in cell.places:
-                self.hold(place, cell.name, cell.aval.size_bytes)
+                self.versions.hold(place, cell.name, cell.aval.size_bytes)
                 held.append(place)
         except Exception:
             for place in held:
-                self.hold(place, cell.name, -cell.aval.size_bytes)
+                self.versions.hold(place, cell.name, -cell.aval.size_bytes)
             raise
-        self.groups.append(Group(cell.task, [cell], Bundle.of([array])))
+        group = Group(cell.task, [cell])
+        group.number = self.versions.add(group, [array])
+        self.groups.append(group)
         self.version += 1
 
     def release(self, cells: Sequence[Cell]) -> None:
         """Give back the memory of cells on the devices that hold them."""
         for cell in cells:
-            for place in cell.group.places:
-                self.hold(place, cell.name, -cell.aval.size_bytes)
+            for place in self.versions.places_of(cell.group.number):
+                self.versions.hold(place, cell.name, -cell.aval.size_bytes)
 
     def release_all(self) -> None:
         """The process that made these variables has ended, and its memory with it."""
         for group in self.groups:
             self.release(group.cells)
-            group.places, group.bundle = (), None
+            self.versions.forget(group.number)
 
-    def add_group(self, task: str, cells: Sequence[Cell], arrays: Sequence[Any]) -> Group:
-        """Store new cells that belong together."""
-        group = Group(task, cells, Bundle.of(arrays))
-        self.groups.append(group)
-        self.version += 1
-        return group
-
-    def join(self, cells: Sequence[Cell], arrays_of: Any) -> Group:
+    def join(self, cells: Sequence[Cell]) -> Group:
         """Make one group of these cells, which lie on one task, and of those that are in groups with them already.
 
         Args:
             cells: the first of the group, in their order, where it is new.
-            arrays_of: gives the arrays of a bundle (the ledger's `parts`).
         """
         first = cells[0].group
         if all(cell.group is first for cell in cells):
@@ -205,11 +219,20 @@ class Layout:
         # Cells that another update has joined with one of these stay with it: both may stand in one step.
         olds = list(dict.fromkeys(cell.group for cell in cells))
         together = list(dict.fromkeys([*cells, *(cell for old in olds for cell in old.cells)]))
-        arrays = [arrays_of(cell.group.present())[cell.position] for cell in together]
+        pieces = [(cell.group.number, cell.position) for cell in together]
+        before = {cell: (cell.group, cell.position) for cell in together}
+        group = Group(first.task, together)
+        try:
+            group.number = self.versions.join(group, pieces)
+        except Exception:
+            for cell, (old, position) in before.items():
+                cell.group, cell.position = old, position
+            raise
         for old in olds:
             self.groups.remove(old)
-        group = self.add_group(first.task, together, arrays)
-        group.lie_at(first.places)
+            self.versions.forget(old.number)
+        self.groups.append(group)
+        self.version += 1
         return group
 
     def drop(self, cells: Sequence[Cell]) -> None:
@@ -218,19 +241,16 @@ class Layout:
         self.release(alone)
         for cell in alone:
             self.groups.remove(cell.group)
+            self.versions.forget(cell.group.number)
         self.version += 1
 
     def take_back(self, first: int) -> None:
         """Drop the groups from number `first` on: what they belong to could not be made."""
         for group in self.groups[first:]:
             self.release(group.cells)
+            self.versions.forget(group.number)
         del self.groups[first:]
         self.version += 1
-
-    def lose(self, task: str) -> None:
-        """The task has died, and its memory with it."""
-        for group in self.groups:
-            group.lose(task)
 
     def cells(self) -> list[Cell]:
         return list(itertools.chain.from_iterable(group.cells for group in self.groups))

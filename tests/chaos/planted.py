@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from simdist.coordinator.worker import WorkerLoop
+from simdist.runtime.run import Run
+from simdist.runtime.simulated.members import Member
 
 from simdist.coordinator import worker
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.coordinator.worker import WorkerLoop
 from simdist.errors import UnavailableError
 from simdist.program.ledger import Ledger
-from simdist.runtime.run import Run
-from simdist.runtime.simulated.members import Member
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.task import Life, Task

@@ -74,11 +74,11 @@ def span_backwards(evidence: Evidence) -> None:
 
 
 def carry_more(evidence: Evidence) -> None:
-    next(link for link in evidence.run.cluster.runtime.fabric.links() if link.name == "worker:0/out").bytes_carried += 100.0
+    next(link for link in evidence.run.cluster.world.fabric.links() if link.name == "worker:0/out").bytes_carried += 100.0
 
 
 def believe_wrongly(evidence: Evidence) -> None:
-    evidence.run.cluster.runtime.detection.membership.beliefs["worker:0"].up = False
+    evidence.run.cluster.world.detection.membership.beliefs["worker:0"].up = False
 
 
 DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
@@ -96,7 +96,7 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "factors-multiply": (SLOWED, slow_without_effect),
     "time-forward": (STEPS, span_backwards),
     "bytes-conserved": (STEPS, carry_more),
-    "queues-end-empty": (STEPS, lambda evidence: evidence.run.cluster.runtime.clock.after(1.0, print)),
+    "queues-end-empty": (STEPS, lambda evidence: evidence.run.cluster.world.clock.after(1.0, print)),
     "memory-account": (STEPS, lambda evidence: evidence.run.held.update({"worker:0": 10**6})),
 }
 

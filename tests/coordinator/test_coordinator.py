@@ -143,7 +143,7 @@ def test_a_worker_that_is_down_when_the_coordinator_is_made_runs_nothing_until_i
     cluster.faults.crash("worker:0", at=1.0, restart_after=2.0)
     sd.sleep(2.0, cluster)
     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
-    worker = cluster.runtime.tasks["worker:0"]
+    worker = cluster.world.tasks["worker:0"]
     assert worker.fibers == []
     sd.sleep(2.0, cluster)
     assert len(worker.fibers) == 1

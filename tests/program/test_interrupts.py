@@ -334,7 +334,7 @@ def test_no_update_is_lost_when_reading_a_variable_is_interrupted(numerics: str,
     for _ in range(30):
         coordinator.schedule(step)
     coordinator.join()
-    ledger = cluster.runtime.ledger
+    ledger = cluster.world.ledger
     compute, calls = ledger.plans.branches[0].site.kernel.jitted, [0]
 
     def interrupted(*arrays: Any) -> Any:

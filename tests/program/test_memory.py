@@ -95,7 +95,7 @@ def test_variable_that_does_not_fit_is_refused_and_leaves_nothing_behind() -> No
                 sd.Variable(np.zeros(1_000, np.float32), name="second")
             sd.Variable(np.zeros(400, np.float32), name="third")
         assert [variable.name for variable in strategy.variables] == ["first", "third"]
-        assert cluster.runtime.tasks["ps:0"].memory.in_use_bytes == 9_600
+        assert cluster.world.tasks["ps:0"].memory.in_use_bytes == 9_600
 
 
 def test_step_that_does_not_fit_on_the_worker_says_so_before_it_runs() -> None:
@@ -118,5 +118,5 @@ def test_crash_empties_the_memory_of_its_task() -> None:
     with cluster_with(1e9) as cluster:
         with sd.ParameterServerStrategy(cluster).scope():
             sd.Variable(np.zeros(1_000, np.float32), name="v")
-        cluster.runtime.crash(cluster.runtime.tasks["ps:0"])
-        assert cluster.runtime.tasks["ps:0"].memory.in_use_bytes == 0
+        cluster.world.crash(cluster.world.tasks["ps:0"])
+        assert cluster.world.tasks["ps:0"].memory.in_use_bytes == 0

@@ -29,7 +29,7 @@ def test_unknown_task_in_a_fault_names_the_nearest(cluster: sd.Cluster) -> None:
 
 
 def test_fault_in_the_past_is_refused(cluster: sd.Cluster) -> None:
-    cluster.runtime.clock.sleep(2.0)
+    cluster.world.clock.sleep(2.0)
     with pytest.raises(ValueError, match="in the past"):
         cluster.faults.crash("worker:1", at=1.0)
 
@@ -112,7 +112,7 @@ def test_join_that_nothing_can_end_says_why() -> None:
     with sd.Cluster({"worker": 1, "ps": 1}) as cluster:
         coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
         cluster.faults.crash("worker:0", at=0.5)
-        coordinator.schedule(lambda: cluster.runtime.clock.sleep(1.0))
+        coordinator.schedule(lambda: cluster.world.clock.sleep(1.0))
         with pytest.raises(sd.errors.DeadlineExceededError, match="1 closures"):
             coordinator.join()
 

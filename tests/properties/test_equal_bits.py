@@ -219,5 +219,5 @@ def test_replay_compiles_once_for_many_stretches() -> None:
                 coordinator.schedule(step)
             coordinator.join()
             v.numpy()
-            compilations.append(cluster.runtime.ledger.compilations)
+            compilations.append(cluster.world.ledger.compilations)
         assert compilations[1:] == [compilations[1]] * 3

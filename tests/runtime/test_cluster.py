@@ -67,7 +67,7 @@ def test_cluster_without_workers_does_not_train_together(jobs: dict[str, int]) -
 @pytest.mark.parametrize("jobs", [["worker", "ps", "chief"], ["chief", "worker", "ps"], ["worker", "ps"]])
 def test_the_chief_is_the_job_of_that_name_wherever_it_stands(jobs: list[str]) -> None:
     cluster = sd.Cluster({job: 2 if job == "worker" else 1 for job in jobs})
-    assert cluster.runtime.chief.name == "chief:0"
+    assert cluster.world.chief.name == "chief:0"
     assert cluster.tasks[0] == cluster.trace.lanes[0] == "chief:0"
     assert cluster.tasks.count("chief:0") == 1
 

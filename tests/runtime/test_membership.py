@@ -53,7 +53,7 @@ def test_facts_of_an_older_incarnation_are_ignored(members: Membership) -> None:
 def test_task_that_stops_sending_heartbeats_is_found_by_time_alone() -> None:
     with sd.Cluster({"worker": 1, "ps": 1}) as cluster:
         sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
-        runtime = cluster.runtime
+        runtime = cluster.world
         runtime.clock.sleep(2.5)
         # A lost host resets no connection: it only falls silent.
         runtime.tasks["worker:0"].life.alive = False
@@ -68,4 +68,4 @@ def test_crash_of_the_chief_raises_in_the_call_that_it_is_in() -> None:
     with sd.Cluster({"worker": 1}) as cluster:
         cluster.faults.crash("chief", at=1.0)
         with pytest.raises(sd.errors.UnavailableError, match="chief:0 crashed"):
-            cluster.runtime.clock.sleep(5.0)
+            cluster.world.clock.sleep(5.0)

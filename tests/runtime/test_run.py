@@ -61,7 +61,7 @@ def test_crash_without_restart_is_raised_though_another_main_waits_for_ever() ->
     def main() -> None:
         if sd.TFConfigClusterResolver().task_id == 0:
             sd.Server({"worker": ["a:1", "b:1"]}, "worker", 0).join()
-        cluster.runtime.clock.sleep(1e-6)
+        cluster.world.clock.sleep(1e-6)
         train(8)
 
     with cluster:
@@ -117,7 +117,7 @@ def test_a_main_that_is_killed_before_its_first_line_starts_again_with_its_task(
 def failing_once(cluster: sd.Cluster, log: list[tuple[int, str, float]]) -> int:
     """A main that fails at 0.1 s the first time, and then takes three seconds."""
     me = 1 + sum(what == "starts" for _, what, _ in log)
-    assert cluster.runtime.tasks["worker:0"].alive
+    assert cluster.world.tasks["worker:0"].alive
     log.append((me, "starts", cluster.now))
     if me == 1:
         sd.sleep(0.1)
@@ -187,7 +187,7 @@ def test_mains_that_start_again_hold_the_memory_of_one() -> None:
         run = cluster.launch(train, restart="always")
         run.join()
     assert run.restarts == dict.fromkeys(run.results, 1)
-    assert {name: task.memory.in_use_bytes for name, task in cluster.runtime.tasks.items()} == {
+    assert {name: task.memory.in_use_bytes for name, task in cluster.world.tasks.items()} == {
         "chief:0": 0,
         **dict.fromkeys(run.results, 12),
     }
@@ -250,8 +250,8 @@ def test_mains_that_were_killed_leave_no_listener_behind() -> None:
         run = cluster.launch(train, restart="always")
         run.join()
         assert run.restarts["worker:0"] == 3
-        assert len(cluster.runtime.lost) <= 2 * len(run.results)
-        assert len(cluster.runtime.groups) == 1
+        assert len(cluster.world.lost) <= 2 * len(run.results)
+        assert len(cluster.world.groups) == 1
 
 
 def test_a_main_that_failed_by_itself_does_not_run_again_after_a_crash() -> None:

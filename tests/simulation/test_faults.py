@@ -17,7 +17,7 @@ def slowness(cluster: sd.Cluster, *times_s: float) -> list[float]:
     found: list[float] = []
     for time_s in times_s:
         sd.sleep(time_s - cluster.now, cluster)
-        found.append(cluster.runtime.tasks["worker:0"].slowness)
+        found.append(cluster.world.tasks["worker:0"].slowness)
     return found
 
 
@@ -70,7 +70,7 @@ def test_what_the_last_crash_says_of_the_restart_holds(
     found = {}
     for time_s in sorted(expected):
         sd.sleep(time_s - cluster.now, cluster)
-        found[time_s] = cluster.runtime.tasks["worker:0"].alive
+        found[time_s] = cluster.world.tasks["worker:0"].alive
     assert found == expected
     assert len(cluster.trace.instants.where(category="crash")) == len(crashes)
     cluster.close()
@@ -129,7 +129,7 @@ def test_a_fault_that_would_end_before_it_begins_never_fired() -> None:
     for _ in range(5):
         coordinator.schedule(step)
     coordinator.join()
-    assert cluster.runtime.tasks["worker:0"].slowness == 1.0
+    assert cluster.world.tasks["worker:0"].slowness == 1.0
     with pytest.warns(UserWarning, match="never fired"):
         cluster.close()
 
@@ -142,7 +142,7 @@ def test_after_steps_of_a_server_counts_its_updates() -> None:
         coordinator.schedule(step)
     with pytest.raises(sd.errors.UnavailableError):
         coordinator.join()
-    assert cluster.runtime.tasks["ps:0"].updates == 10
+    assert cluster.world.tasks["ps:0"].updates == 10
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cluster.close()

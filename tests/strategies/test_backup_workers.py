@@ -66,7 +66,7 @@ def test_a_dropped_gradient_is_never_applied_and_the_others_stand_for_it() -> No
         strategy.run(lambda g: optimizer.apply_gradients([(g, v)]), args=(gradient,))
 
     gradients = sd.PerReplica([np.float32(1.0), np.float32(2.0), np.float32(100.0), np.float32(3.0)])
-    strategy.cluster.runtime.clock.sleep(1e-9)
+    strategy.cluster.world.clock.sleep(1e-9)
     for _ in range(5):
         step(gradients)
     # Three quarters of the replicas speak for all: (1 + 2 + 3) * 4 / 3 in each step.
@@ -117,6 +117,6 @@ def test_mean_without_the_slowest_is_the_mean_of_those_who_came() -> None:
         return means, strategy.reduce("mean", doubled, None)
 
     values = sd.PerReplica([np.float32(1.0), np.float32(2.0), np.float32(100.0), np.float32(3.0)])
-    strategy.cluster.runtime.clock.sleep(1e-9)
+    strategy.cluster.world.clock.sleep(1e-9)
     in_replicas, across = step(values)
     assert [float(found) for found in (strategy.local_results(in_replicas)[0], across, v)] == [2.0, 4.0, 2.0]

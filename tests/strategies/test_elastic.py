@@ -185,7 +185,7 @@ def test_a_worker_that_died_and_came_back_between_two_steps_has_lost_its_variabl
     step()
     assert variable.numpy().tolist() == [2.0]
     assert [mark.name for mark in cluster.trace.instants.where(category="resize")] == ["leave: 2 replicas", "join: 3 replicas"]
-    assert cluster.runtime.tasks["worker:1"].memory.in_use_bytes == cluster.runtime.tasks["worker:0"].memory.in_use_bytes
+    assert cluster.world.tasks["worker:1"].memory.in_use_bytes == cluster.world.tasks["worker:0"].memory.in_use_bytes
 
 
 COPY_BEGINS_S = 2.0  # when worker:1 joins, in `slow_steps`, seconds after the first step
@@ -225,10 +225,10 @@ def test_a_variable_that_is_made_between_a_death_and_the_next_step_is_refused() 
     step()
     cluster.faults.crash("worker:1", at=cluster.now + 1e-6)
     sd.sleep(1e-3, cluster)
-    held = cluster.runtime.tasks["worker:0"].memory.in_use_bytes
+    held = cluster.world.tasks["worker:0"].memory.in_use_bytes
     with strategy.scope(), pytest.raises(sd.errors.UnavailableError, match="worker:1 is down"):
         sd.Variable([1.0])
-    assert cluster.runtime.tasks["worker:0"].memory.in_use_bytes == held
+    assert cluster.world.tasks["worker:0"].memory.in_use_bytes == held
     step()
     with strategy.scope():
         assert sd.Variable([1.0]).device == "worker:0"

@@ -179,7 +179,7 @@ def test_b103_a_time_out_names_who_is_missing_and_is_over_after_so_many_seconds(
     def main() -> None:
         strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=15.0))
         if strategy.cluster_resolver.task_id == 1:
-            cluster.runtime.clock.sleep(100.0)
+            cluster.world.clock.sleep(100.0)
         strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(1.0)))
 
     with pytest.raises(sd.errors.DeadlineExceededError, match="worker:1"):
@@ -195,13 +195,13 @@ def test_b104_an_error_of_one_collective_stays_with_it() -> None:
         late = strategy.cluster_resolver.task_id == 1
         caught = None
         if late:
-            cluster.runtime.clock.sleep(5.0)
+            cluster.world.clock.sleep(5.0)
         try:
             strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(1.0)))
         except sd.errors.DeadlineExceededError as error:
             caught = type(error).__name__
         if not late:
-            cluster.runtime.clock.sleep(5.0 - cluster.now)
+            cluster.world.clock.sleep(5.0 - cluster.now)
         value = strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.float32(2.0)))
         return caught, float(strategy.local_results(value)[0])
 

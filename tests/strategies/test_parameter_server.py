@@ -25,8 +25,8 @@ def test_a_server_that_is_down_holds_no_new_variable() -> None:
     sd.sleep(0.5, cluster)
     with strategy.scope(), pytest.raises(sd.errors.UnavailableError, match="ps:1 is down, and cannot hold table"):
         sd.Variable(np.ones((4, 2), np.float32), name="table")
-    assert (strategy.variables, cluster.runtime.tasks["ps:0"].memory.in_use_bytes) == ([], 0)
+    assert (strategy.variables, cluster.world.tasks["ps:0"].memory.in_use_bytes) == ([], 0)
     sd.sleep(1.0, cluster)
     with strategy.scope():
         sd.Variable(np.ones((4, 2), np.float32), name="table")
-    assert [cluster.runtime.tasks[f"ps:{index}"].memory.in_use_bytes for index in range(2)] == [16, 16]
+    assert [cluster.world.tasks[f"ps:{index}"].memory.in_use_bytes for index in range(2)] == [16, 16]

@@ -31,7 +31,7 @@ def _time_forward(evidence: Evidence) -> Iterator[str]:
 def _bytes_conserved(evidence: Evidence) -> Iterator[str]:
     """What leaves ports enters ports, what goes up to racks comes down; no more is carried than was sent."""
     run = evidence.run
-    carried = {link.name: link.bytes_carried for link in run.cluster.runtime.fabric.links()}
+    carried = {link.name: link.bytes_carried for link in run.cluster.world.fabric.links()}
     sums = {end: sum(size for name, size in carried.items() if name.endswith(end)) for end in ("/out", "/in", "/up", "/down")}
     for one, other in (("/out", "/in"), ("/up", "/down")):
         if abs(sums[one] - sums[other]) > ROUNDING * max(1.0, sums[one]):
@@ -52,7 +52,7 @@ def _bytes_conserved(evidence: Evidence) -> Iterator[str]:
 
 def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
-    runtime = run.cluster.runtime
+    runtime = run.cluster.world
     yield from _listeners_leave(evidence)
     if not evidence.ended_well or run.quiet_error is not None or run.lives.crashed(["chief:0"]):
         return
@@ -74,7 +74,7 @@ def _listeners_leave(evidence: Evidence) -> Iterator[str]:
     run, calm = evidence.run, evidence.calm
     if run.stage.closures or run.workload.has_mains or calm.error is not None:
         return
-    found, expected = len(run.cluster.runtime.lost), len(calm.cluster.runtime.lost)
+    found, expected = len(run.cluster.world.lost), len(calm.cluster.world.lost)
     if found > expected or (evidence.ended_well and found < expected):
         yield f"{found} listeners for deaths are left, {expected} in the undisturbed run"
 

@@ -62,7 +62,7 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     if run.lives.crashed(["chief:0"]):
         return
-    runtime = run.cluster.runtime
+    runtime = run.cluster.world
     for name, belief in runtime.detection.membership.beliefs.items():
         task = runtime.tasks[name]
         if belief.up != task.alive or (task.alive and belief.incarnation != task.incarnation):

@@ -126,7 +126,7 @@ class _Loop:
         self.step = step
 
     def _sleep(self) -> None:
-        self.stage.cluster.runtime.clock.sleep(NAP_S)
+        self.stage.cluster.world.clock.sleep(NAP_S)
 
     def schedule(self, letter: str) -> None:
         # An error of an earlier closure is raised by whatever is called next, once.

@@ -82,7 +82,7 @@ class Mains(Launched):
     def run(self, stage: Stage) -> None:
         def body() -> int:
             for _ in range(stage.options["naps"]):
-                stage.cluster.runtime.clock.sleep(stage.options["nap_s"])
+                stage.cluster.world.clock.sleep(stage.options["nap_s"])
             return stage.options["naps"]
 
         self.launch(stage, body)

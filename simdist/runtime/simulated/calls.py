@@ -1,15 +1,15 @@
-"""Calls from a task to parameter servers: reading the present versions of groups, and pushing updates.
+"""Calls from a task to the servers of variables: reading the present versions of groups, and pushing updates.
 
-A call to several servers is one object: its parts travel side by side, and one gate opens when the last has come. All
-parts that take equally long until their next event share that event.
+A call to several servers is one object: its parts travel side by side, and it ends when the last has come. All parts that take
+equally long until their next event share that event.
 
-- Reading: the request (no bytes) arrives one latency later; the server answers with the versions that it has then; the
+- Reading: the request (a word) arrives one latency later; the server answers with the versions that it has then; the
   answer takes a latency and the time that its bytes need.
-- Pushing: a latency, then the bytes; the server's device applies the update when it is free; the confirmation (no bytes)
-  takes a latency.
+- Pushing: a latency, then the bytes; the server applies the update when its device is free (`server_loop.py`); the confirmation (a
+  word) takes a latency.
 
-A crash of a server breaks the call: its client learns of it one latency later. A crash of the client ends the call, and
-what has arrived of it but was not applied yet is refused.
+A crash of a server breaks the call: its client learns of it one latency later. A crash of the client ends the call, and what has
+arrived of it but was not applied yet is refused. Where a message is lost, nobody says so: the call ends `CALL_TIMEOUT_S` after it began.
 
 Not simulated: message headers, and the server's processor time for answering a read.
 """
@@ -17,236 +17,289 @@ Not simulated: message headers, and the server's processor time for answering a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
+from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Life, Task
-from simdist.simulation.kernel import Gate
-from simdist.simulation.network import Flow, Link
-from simdist.variables.state import Group
+from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.simulation.network import Flow
 
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.engine import SimulatedRuntime
+__all__ = ["CALL_TIMEOUT_S", "Call", "CallTimedOut", "Part", "Plan", "Pushing", "Reading", "Replied"]
 
-__all__ = ["Call", "Part", "Plan", "Pushing", "Reading"]
+CALL_TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+class CallTimedOut(UnavailableError):
+    """A request or its answer was lost, or its server is silent. What was asked may be asked again."""
+
+
+class Replied(Protocol):
+    """Who has made a call, and goes on when it has ended."""
+
+    def answered(self, call: Any) -> None: ...
+    def unanswered(self, call: Any, error: BaseException) -> None: ...
+
+
+class Server(Protocol):
+    """What answers calls on a task (`simdist.runtime.simulated.server_loop`)."""
+
+    def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None: ...
+    def receive(self, push: Pushing, part: Part, life: Life) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
 class Part:
     """What a call does at one server; everything that is the same each time is worked out once.
 
     Attributes:
+        server: answers.
         groups: what is read, with its place in the result; or
         update: what is applied, with the operand of this place.
-        route: the links that the bytes travel over.
-        counted: the trace's total that counts the bytes.
-        request_s, reply_s: latency to the server, and back.
+        there, back: the legs to the server and back: those of a read are a word and bytes, those of a push bytes and a word.
     """
 
-    server: Task
-    groups: tuple[tuple[Group, int], ...]
+    server: Server
+    groups: tuple[tuple[int, int], ...]
     update: Apply | None
-    place: int
-    size_bytes: int
-    route: tuple[Link, ...]
-    counted: tuple[str, str]
-    request_s: float
-    reply_s: float
+    place: int = 0
+    there: Leg = field(init=False)
+    back: Leg = field(init=False)
 
 
 class Plan:
-    """The parts of a call, those with equal latencies together."""
+    """The parts of a call, those with equal latencies together.
 
-    def __init__(self, parts: Sequence[Part], count: int) -> None:
+    Args:
+        parts: at the servers.
+        count: of groups that are read, or changed.
+        elsewhere: how many of them lie at the servers.
+    """
+
+    def __init__(self, parts: Sequence[Part], count: int, elsewhere: int) -> None:
         self.parts = parts
         self.count = count
-        self.size_bytes = sum(part.size_bytes for part in parts)
-        self.all_travel = all(part.route and part.size_bytes > 0 for part in parts)
-        self.waves: dict[tuple[float, float], list[Part]] = {}
+        self.is_partial = elsewhere < count
+        self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
+        self.servers = [part.there.target for part in parts]
+        together: dict[tuple[float, float], list[Leg]] = {}
         for part in parts:
-            self.waves.setdefault((part.request_s, part.reply_s), []).append(part)
+            together.setdefault((part.there.latency_s, part.back.latency_s), []).append(part.there)
+        self.legs = list(together.values())
 
 
 class Call:
-    """A call in flight. `gate` opens when it is answered, or fails when a server is down."""
+    """A call in flight."""
 
-    __slots__ = ("client", "clock", "flows", "gate", "left", "open", "plan", "runtime")
+    __slots__ = ("began_s", "client", "flows", "left", "life", "open", "plan", "replied", "sequence", "timed", "transport")
 
-    def __init__(self, runtime: SimulatedRuntime, client: Task, plan: Plan) -> None:
-        self.runtime = runtime
-        self.clock = runtime.clock
+    def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied) -> None:
+        self.transport = transport
         self.client = client
+        self.life = client.life
         self.plan = plan
+        self.replied = replied
+        self.began_s = transport.clock.env._now
         self.left = len(plan.parts)
-        self.gate = Gate(runtime.clock)
         self.flows: list[Flow] = []
         self.open = True
+        self.timed = False
+        self.sequence = client.sequence = client.sequence + 1
         client.calls[self] = None
-        for part in plan.parts:
-            part.server.calls[self] = None
+        for server in plan.servers:
+            server.calls[self] = None
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """Client, incarnation and sequence number: what a server knows a message by."""
+        return self.client.name, self.life.incarnation, self.sequence
 
     def close(self) -> None:
         """The call is over: nobody waits for anything of it."""
         self.open = False
         self.client.calls.pop(self, None)
-        for part in self.plan.parts:
-            part.server.calls.pop(self, None)
+        for server in self.plan.servers:
+            server.calls.pop(self, None)
+
+    def drop(self) -> None:
+        """Nobody needs it any more: what is on its way is stopped."""
+        for flow in self.flows:
+            self.transport.links.stop(flow)
+        self.close()
+
+    # -- what goes wrong ------------------------------------------------------------------------------------------
 
     def lost(self, task: Task) -> None:
         """A task of this call has died."""
         if task is self.client:
-            self._drop()
+            self.drop()
         else:
-            self.clock.after(self.runtime.latency(task, self.client), self._fail, task)
+            latency_s = next(part.back.latency_s for part in self.plan.parts if part.there.target is task)
+            self.transport.clock.after(latency_s, self._reset, task)
 
-    def refused(self, part: Part) -> None:
+    def refused(self, leg: Leg) -> None:
         """The server was down when the call arrived: a reset comes back."""
-        self.clock.after(part.reply_s, self._fail, part.server)
+        self.transport.clock.after(leg.content.back.latency_s, self._reset, leg.target)
 
-    def _fail(self, server: Task) -> None:
+    def _reset(self, server: Task) -> None:
         self.fail(UnavailableError(f"{server.name} is down: the connection was reset."))
+
+    def silenced(self, leg: Leg) -> None:
+        """A message of it was lost, or waits where nobody answers: it ends by its time-out."""
+        if not self.timed:
+            self.timed = True
+            other = leg.target if leg.source is self.client else leg.source
+            now = self.transport.clock.env._now
+            self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - now), self._timed_out, other)
+
+    def _timed_out(self, server: Task) -> None:
+        if self.client.held is not None:
+            self.client.held.append((self._timed_out, server))
+            return
+        self.fail(CallTimedOut(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: a message was lost."))
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error at its client."""
         if self.open:
-            self._drop()
-            self.gate.fail(error)
+            self.drop()
+            self.replied.unanswered(self, error)
 
-    def _drop(self) -> None:
-        for flow in self.flows:
-            self.runtime.links.stop(flow)
+    def _end(self) -> None:
         self.close()
-
-    def _send(self, flows: list[Any], parts: Sequence[Part]) -> None:
-        totals = self.runtime.trace.totals
-        for part in parts:
-            totals[part.counted] = totals.get(part.counted, 0) + part.size_bytes
-        if not self.plan.all_travel:
-            for route, size_bytes, done, argument in flows:
-                if not route or size_bytes <= 0:
-                    self.clock.after(0.0, done, argument)
-            flows = [flow for flow in flows if flow[0] and flow[1] > 0]
-        started = self.runtime.links.start_all(flows)
-        self.flows = [*self.flows, *started] if self.flows else started
+        self.replied.answered(self)
 
 
 class Reading(Call):
     """Reads groups from servers.
 
     Attributes:
+        groups: which, by place.
         found: the versions, by place.
         versions: their numbers, by place.
     """
 
-    __slots__ = ("found", "versions")
+    __slots__ = ("found", "groups", "versions")
 
-    def __init__(self, runtime: SimulatedRuntime, client: Task, plan: Plan) -> None:
-        super().__init__(runtime, client, plan)
+    def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied, groups: tuple[int, ...]) -> None:
+        super().__init__(transport, client, plan, replied)
+        self.groups = groups
         self.found: list[Bundle | None] = [None] * plan.count
         self.versions = [0] * plan.count
-        for (request_s, _), wave in plan.waves.items():
-            self.clock.after(request_s, self._asked, wave)
+        for legs in plan.legs:
+            transport.send(legs, self, self._asked)
 
-    def _asked(self, wave: list[Part]) -> None:
-        if not self.open:
-            return
-        found, versions = self.found, self.versions
-        for part in wave:
-            if not part.server.life.alive:
-                self.refused(part)
-                wave = [other for other in wave if other is not part]
-                continue
-            for group, place in part.groups:
-                found[place] = bundle = group.bundle
-                versions[place] = group.version
-                if bundle is None:
-                    self.clock.after(part.reply_s, self.fail, group.lost_error())
-        if wave:
-            self.clock.after(wave[0].reply_s, self._answer, wave)
+    def _asked(self, legs: Sequence[Leg]) -> None:
+        back: list[Leg] = []
+        for leg in legs:
+            part: Part = leg.content
+            if not leg.target.life.alive:
+                self.refused(leg)
+            elif leg.target.held is not None:
+                leg.target.held.append((self._asked_late, leg))
+                self.silenced(leg)
+            else:
+                error = part.server.answer(part.groups, self.found, self.versions)
+                if error is not None:
+                    self.transport.clock.after(part.back.latency_s, self.fail, error)
+                back.append(part.back)
+        if back:
+            self.transport.send(back, self, self._arrived)
 
-    def _answer(self, wave: list[Part]) -> None:
-        if not self.open:
-            return
-        arrived = self._arrived
+    def _asked_late(self, leg: Leg) -> None:
+        if self.open:
+            self._asked([leg])
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
         # A server that has crashed since it was asked has forgotten this call.
-        wave = [part for part in wave if self in part.server.calls]
-        self._send([(part.route, part.size_bytes, arrived, part.server) for part in wave], wave)
+        return [leg for leg in legs if self in leg.source.calls]
 
-    def _arrived(self, server: Task) -> None:
+    def _arrived(self, leg: Leg) -> None:
         # From here on a crash of this server does not matter; before, it takes back what was on its way.
-        if server.calls.pop(self, self) is None:
-            self.left -= 1
-            if self.left == 0 and self.open:
-                self.close()
-                self.gate.open()
+        if leg.source.calls.pop(self, self) is not None:
+            return
+        if self.client.held is not None:
+            self.client.held.append((self._taken, None))
+        else:
+            self._taken(None)
+
+    def _taken(self, _: Any) -> None:
+        self.left -= 1
+        if self.left == 0 and self.open:
+            self._end()
 
 
 class Pushing(Call):
-    """Pushes one update to servers; `operands` are the numbers, by place."""
+    """Pushes one update to servers; `operands` are the numbers, by place.
 
-    __slots__ = ("confirmed_s", "operands", "task")
+    Attributes:
+        priced: the prices of its program.
+        read_versions: what its step has read last, by group.
+        step: of the client, for error messages.
+    """
 
-    def __init__(self, task: Any, plan: Plan, operands: Sequence[Bundle]) -> None:
-        super().__init__(task.runtime, task.task, plan)
-        self.task = task
+    __slots__ = ("confirmed_s", "lives", "operands", "priced", "read_versions", "step")
+
+    def __init__(
+        self,
+        transport: Transport,
+        client: Task,
+        plan: Plan,
+        replied: Replied,
+        operands: Sequence[Bundle],
+        priced: PricedProgram,
+        read_versions: dict[int, int],
+    ) -> None:
+        super().__init__(transport, client, plan, replied)
         self.operands = operands
+        self.priced = priced
+        self.read_versions = read_versions
+        self.step = client.steps
         self.confirmed_s = 0.0
-        for (request_s, _), wave in plan.waves.items():
-            self.clock.after(request_s, self._begin, wave)
+        self.lives: dict[Leg, Life] = {}
+        for legs in plan.legs:
+            transport.send(legs, self, self._received)
 
-    def _begin(self, wave: list[Part]) -> None:
-        if not self.open:
-            return
-        received, flows, sent = self._received, list[Any](), list[Part]()
-        for part in wave:
-            life = part.server.life
-            if life.alive:
-                flows.append((part.route, part.size_bytes, received, (part, life)))
-                sent.append(part)
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        going: list[Leg] = []
+        for leg in legs:
+            if leg.target.life.alive:
+                self.lives[leg] = leg.target.life
+                going.append(leg)
             else:
-                self.refused(part)
-        self._send(flows, sent)
+                self.refused(leg)
+        return going
 
-    def _received(self, arrived: tuple[Part, Life]) -> None:
-        part, life = arrived
-        if self.open and life.alive:
-            now = self.clock.env._now
-            try:
-                start, end = part.server.occupy(now, part.update.cost)  # pyright: ignore[reportOptionalMemberAccess]
-            except Exception as error:
-                self.fail(error)  # to whoever waits; nobody can catch it here
-                return
-            self.clock.after(end - now, self._apply, (part, life, start, end))
-
-    def _apply(self, done: tuple[Part, Life, float, float]) -> None:
-        part, life, start, end = done
-        # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
-        if not self.open or not life.alive:
+    def _received(self, leg: Leg) -> None:
+        life = self.lives[leg]
+        if not (self.open and life.alive):
             return
-        update = part.update
-        assert update is not None
-        if update.group.bundle is None:
-            self.clock.after(part.reply_s, self.fail, update.group.lost_error())
+        if leg.target.held is not None:
+            leg.target.held.append((self._received, leg))
+            self.silenced(leg)
             return
         try:
-            self.task.commit(part.server, update, self.operands[part.place], start, end)
+            leg.content.server.receive(self, leg.content, life)
         except Exception as error:
-            self.fail(error)
+            self.fail(error)  # to whoever waits; nobody can catch it here
+
+    def confirm(self, part: Part, applied_s: float) -> None:
+        """A server has applied its part: the word of it is on its way."""
+        part.there.target.calls.pop(self, None)
+        if self.transport.blocked and not self.transport.passes(part.back):
+            self.silenced(part.back)
             return
-        part.server.calls.pop(self, None)
-        confirmed_s = end + part.reply_s
+        confirmed_s = applied_s + part.back.latency_s
         if confirmed_s > self.confirmed_s:
             self.confirmed_s = confirmed_s
         self.left -= 1
         if self.left == 0:
-            self.clock.after(self.confirmed_s - end, self._confirmed)
-        for listener in self.runtime.step_ended:
-            listener(part.server)
+            self.transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
 
     def _confirmed(self, _: Any) -> None:
-        if self.open:
-            self.close()
-            self.gate.open()
+        if self.client.held is not None:
+            self.client.held.append((self._confirmed, None))
+        elif self.open:
+            self._end()

@@ -96,8 +96,8 @@ class Detection:
             for listener in list(self.listeners):
                 listener(decision)
 
-    def notice(self, task: Task, life: Life, reason: str) -> None:
+    def notice(self, task: str, life: Life, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
         if not life.noticed:
             life.noticed = True
-            self.trace.instant(task.name, "detect", f"{task.name} is down", self.clock.now, reason=reason)
+            self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

@@ -5,48 +5,125 @@ Taught in lesson 03.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from simdist.collectives.base import Schedule
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
+from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.members import Way
+from simdist.runtime.base import Communication, Member, Way
+from simdist.runtime.combining import Combination, Combinations
 from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
-from simdist.simulation.kernel import Gate
+from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.rendezvous import Rendezvous
+__all__ = ["CollectivePlans", "Coming", "Exchanging", "Meeters"]
 
-__all__ = ["Exchanging"]
+
+class CollectivePlans:
+    """What the exchanges of one strategy need each time: worked out once.
+
+    Attributes:
+        wired: who sends what where, by schedule, places and bytes; the schedule is kept with it.
+        rehearsed: how long they take where nobody is in the way, and for which bandwidths.
+        combinations: how their numbers are made.
+        sites: where the ledger makes them.
+    """
+
+    def __init__(self) -> None:
+        self.wired: dict[tuple[int, tuple[str, ...], int], tuple[Schedule, Wiring]] = {}
+        self.rehearsed: dict[Wiring, tuple[list[float], list[float]]] = {}
+        self.combinations = Combinations()
+        self.sites: dict[Combination, Site] = {}
+
+
+class Meeters(Protocol):
+    """The replicas that meet in an exchange (`simdist.runtime.simulated.rendezvous.Rendezvous`).
+
+    Attributes:
+        members: all, by rank.
+        active: the ranks of those that still take part.
+        queue: exchanges to which all have come; the first one's bytes travel.
+    """
+
+    world: World
+    members: list[Member]
+    active: list[int]
+    communication: Communication
+    plans: CollectivePlans
+    queue: list[Exchanging]
+
+    def settle(self, exchanging: Exchanging, error: BaseException | None) -> None: ...
+    def drop(self, ranks: list[int]) -> None: ...
+
+
+class Coming:
+    """A replica's part in an exchange.
+
+    Attributes:
+        place: where the trace shows it.
+        began_s: when it came.
+        is_early: whether it came while its device still computed: nobody need wait for it then.
+        over: whether it has what it gets (`result`), or never will (`error`).
+    """
+
+    __slots__ = ("began_s", "error", "exchanging", "is_early", "over", "place", "result", "told")
+
+    def __init__(self, exchanging: Exchanging, place: str, began_s: float, is_early: bool) -> None:
+        self.exchanging = exchanging
+        self.place = place
+        self.began_s = began_s
+        self.is_early = is_early
+        self.over = False
+        self.result: Bundle | None = None
+        self.error: BaseException | None = None
+        self.told: Callable[[Coming], None] | None = None
+
+    def then(self, told: Callable[[Coming], None]) -> None:
+        """Tell somebody, once, when it is over."""
+        self.told = told
+
+    def end(self, result: Bundle | None, error: BaseException | None) -> None:
+        """It is over."""
+        if not self.over:
+            self.over, self.result, self.error = True, result, error
+            if self.told is not None:
+                self.told(self)
 
 
 class Exchanging:
     """One exchange, from the first who comes to the last who has what it gets."""
 
-    def __init__(self, rendezvous: Rendezvous, number: int, exchange: Exchange) -> None:
-        self.rendezvous = rendezvous
+    def __init__(self, group: Meeters, number: int, exchange: Exchange) -> None:
+        self.group = group
         self.number = number
         self.exchange = exchange
+        self.name = f"{exchange.kind} {exchange.label}".strip()
         self.given: dict[int, Bundle] = {}
-        self.gates: dict[int, Gate] = {}
+        self.comings: dict[int, Coming] = {}
         self.first: int | None = None
         self.begun_s = 0.0
         self.way: Way | None = None
         self.transfers: Transfers | None = None
         self.ranks: list[int] = []
-        self.results: list[Bundle] = []
+        self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
         self.watch: list[Exchanging] = []  # what the time-out finds; empty when it is over, so that nothing is kept until then
-        timeout_s = getattr(exchange.options, "timeout_seconds", None) or rendezvous.communication.timeout_s
+        timeout_s = getattr(exchange.options, "timeout_seconds", None) or group.communication.timeout_s
         if timeout_s is not None:
             self.watch.append(self)
-            rendezvous.runtime.clock.after(timeout_s, _expired, (self.watch, timeout_s))
+            group.world.clock.after(timeout_s, _expired, (self.watch, timeout_s))
 
-    def come(self, rank: int, exchange: Exchange, given: Bundle) -> Gate:
-        """A replica is there; its gate opens when it has what it gets."""
-        gate = self.gates[rank] = self.rendezvous.runtime.clock.gate()
+    def come(self, rank: int, exchange: Exchange, given: Bundle, place: str, is_early: bool) -> Coming:
+        """A replica is there.
+
+        Raises:
+            InvalidArgumentError: the first one came with other shapes; nobody gets anything.
+        """
+        coming = self.comings[rank] = Coming(self, place, self.group.world.clock.env._now, is_early)
         if self.first is None:
             self.first = rank
         elif not exchange.agrees_with(self.exchange):
@@ -56,17 +133,12 @@ class Exchanging:
                     f"their group. {_remedy(self.exchange, exchange)}"
                 )
             )
-            return gate
+            return coming
         self.given[rank] = given
-        active = self.rendezvous.active
-        if len(self.given) >= max(1, len(active) - self.rendezvous.communication.spare * (len(active) == len(self.rendezvous.members))):
+        active = self.group.active
+        if len(self.given) >= max(1, len(active) - self.group.communication.spare * (len(active) == len(self.group.members))):
             self._begin()
-        return gate
-
-    @property
-    def name(self) -> str:
-        """What it is for, in traces."""
-        return f"{self.exchange.kind} {self.exchange.label}".strip()
+        return coming
 
     def awaited(self) -> str:
         """What a replica waits for, in words."""
@@ -77,82 +149,95 @@ class Exchanging:
 
     def missing(self) -> list[str]:
         """Who has not come."""
-        return [self._name(rank) for rank in self.rendezvous.active if rank not in self.gates]
+        return [self._name(rank) for rank in self.group.active if rank not in self.comings]
 
     def _name(self, rank: int) -> str:
-        return self.rendezvous.members[rank].place
+        return self.group.members[rank].place
 
     # -- the collective -------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        rendezvous, exchange = self.rendezvous, self.exchange
+        group, exchange = self.group, self.exchange
         self.ranks = sorted(self.given)
-        late = [rank for rank in rendezvous.active if rank not in self.given]
+        late = [rank for rank in group.active if rank not in self.given]
         if late:
-            rendezvous.drop(late)
-        places = tuple(rendezvous.members[rank].place for rank in self.ranks)
-        communication = rendezvous.communication
+            group.drop(late)
+        places = tuple([group.members[rank].place for rank in self.ranks])
+        communication = group.communication
         self.way = communication.way(exchange, places)
-        now = rendezvous.runtime.now
-        where = (places[0], rendezvous.members[self.ranks[0]].task.steps, now)
-        given = [self.given[rank] for rank in self.ranks]
         # Where gradients of some are dropped, or their part of a mean, those of the others stand for them.
         stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
-        scale = len(rendezvous.members) / len(places) if stand_in else 1
-        self.results = communication.combiner.results(exchange, self.way.schedule, given, scale, where)
+        scale = len(group.members) / len(places) if stand_in else 1
+        self.results = self._combined([self.given[rank] for rank in self.ranks], scale)
         self.left = len(places)
-        rendezvous.queue.append(self)
-        if len(rendezvous.queue) == 1:
+        group.queue.append(self)
+        if len(group.queue) == 1:
             self.travel()
+
+    def _combined(self, given: list[Bundle], scale: float) -> Sequence[Bundle]:
+        """What each replica gets."""
+        world, plans, way = self.group.world, self.group.plans, self.way
+        assert way is not None
+        combination = plans.combinations.of(self.exchange, way.schedule, tuple([bundle.avals for bundle in given]), scale)
+        if combination.kernel is None:
+            return [given[0]] * len(given)
+        site = plans.sites.get(combination)
+        if site is None:
+            site = plans.sites[combination] = world.ledger.site(combination.kernel, combination.reads, combination.writes)
+        first = self.group.members[self.ranks[0]]
+        where = (first.place, world.tasks[first.task].steps, world.clock.env._now)
+        results = world.ledger.call(site, given, None, (), where)
+        return list(results) * len(given) if combination.is_shared else results
 
     def travel(self) -> None:
         """Send the bytes, when the exchanges before have ended; where nobody is in the way, as it was rehearsed."""
         way = self.way
         assert way is not None
-        runtime = self.rendezvous.runtime
-        self.begun_s = runtime.now
+        world = self.group.world
+        self.begun_s = world.clock.env._now
         wiring = self._wiring(way, way.alike or way.places)
         for place, num_bytes in zip(way.places, wiring.bytes_sent, strict=True):
             if num_bytes:
-                runtime.trace.total(place, "bytes_sent", num_bytes)
+                world.trace.total(place, "bytes_sent", num_bytes)
         carried = self._carried(way, wiring)
-        alone = len(runtime.clock.fibers) <= len(self.rendezvous.members) and idle(list(carried))
+        alone = world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self._as_rehearsed(wiring, carried)
             return
         real = self._wiring(way, way.places) if way.alike else wiring
-        self.transfers = Transfers(runtime.clock, runtime.links, real, self._done)
+        self.transfers = Transfers(world.transport, real, self._done)
         for place in range(len(way.places)):
             self.transfers.begin(place)
 
     def _wiring(self, way: Way, places: tuple[str, ...]) -> Wiring:
-        known, runtime = self.rendezvous.communication.wired, self.rendezvous.runtime
+        known, world = self.group.plans.wired, self.group.world
         key = (id(way.travel), places, self.exchange.size_bytes)
         if key in known:
-            return known[key]
-        made = Wiring(way.travel, lambda a, b: runtime.between(places[a], places[b]), self._size_bytes(len(self.ranks)))
+            return known[key][1]
+        tasks = [world.task_of(place) for place in places]
+        made = Wiring(way.travel, lambda a, b: world.routes.between(places[a], places[b]), self._size_bytes(len(self.ranks)), tasks)
         if not way.alike or places == way.alike:
             # Whoever is dropped differs from step to step: only what comes again is kept.
-            known[key] = made
+            known[key] = way.travel, made
         return made
 
     def _carried(self, way: Way, wiring: Wiring) -> dict[Link, float]:
         """What each link will carry, on the links of these places."""
         if not way.alike:
             return wiring.carried
-        fabric, here = self.rendezvous.runtime.fabric, dict(zip(way.alike, way.places, strict=True))
+        fabric, here = self.group.world.fabric, dict(zip(way.alike, way.places, strict=True))
         named = ((link.name.rpartition("/"), num_bytes) for link, num_bytes in wiring.carried.items())
         return {fabric.link(f"{here[place]}/{port}"): num_bytes for (place, _, port), num_bytes in named}
 
     def _as_rehearsed(self, wiring: Wiring, carried: dict[Link, float]) -> None:
-        rehearsed, capacities = self.rendezvous.communication.rehearsed, [link.bandwidth_bytes_per_s for link in carried]
+        rehearsed, capacities = self.group.plans.rehearsed, [link.bandwidth_bytes_per_s for link in carried]
         known = rehearsed.get(wiring)
         if known is None or known[0] != capacities:
             known = rehearsed[wiring] = (capacities, rehearse(wiring))
         for link, num_bytes in carried.items():
             link.bytes_carried += num_bytes
         for place, seconds in enumerate(known[1]):
-            self.rendezvous.runtime.clock.after(seconds, self._done, place)
+            self.group.world.clock.after(seconds, self._done, place)
 
     def _size_bytes(self, ranks: int) -> float:
         """The data of one rank, as the schedule's chunks count it."""
@@ -164,7 +249,7 @@ class Exchanging:
         self.left -= 1
         if self.left == 0:
             self._end(None)
-        self.gates[self.ranks[place]].open(self.results[place])
+        self.comings[self.ranks[place]].end(self.results[place], None)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
@@ -182,7 +267,7 @@ class Exchanging:
     def _end(self, error: BaseException | None) -> None:
         self.over = True
         self.watch.clear()
-        self.rendezvous.settle(self, error)
+        self.group.settle(self, error)
 
     def fail(self, error: BaseException) -> None:
         """Nobody gets anything."""
@@ -191,9 +276,8 @@ class Exchanging:
         if self.transfers is not None:
             self.transfers.stop()
         self._end(error)
-        for gate in self.gates.values():
-            if gate.callbacks is not None:
-                gate.fail(error)
+        for coming in list(self.comings.values()):
+            coming.end(None, error)
 
 
 def _expired(watched: tuple[list[Exchanging], float]) -> None:

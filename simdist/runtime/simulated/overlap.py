@@ -8,27 +8,41 @@ Taught in lesson 03.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from simdist.program.readiness import ready_fractions
-from simdist.runtime.linked import Early, LinkedOperation, Meeting, Run
+from simdist.runtime.linked import LinkedOperation, Meeting, Run
 
-__all__ = ["with_early_exchanges"]
+__all__ = ["Early", "early_exchanges"]
 
 
-def with_early_exchanges(operations: Sequence[LinkedOperation]) -> tuple[LinkedOperation, ...]:
-    """The operations of a step, where each kernel knows the exchanges that need not wait for its end.
+@dataclass(frozen=True, eq=False)
+class Early:
+    """An exchange that can begin before the kernel has ended that makes what is exchanged.
+
+    Attributes:
+        place: of the bundle among the kernel's outputs.
+        fraction: of the kernel's time after which it is there.
+    """
+
+    meeting: Meeting
+    place: int
+    fraction: float
+
+
+def early_exchanges(operations: Sequence[LinkedOperation]) -> dict[int, tuple[Early, ...]]:
+    """The exchanges that need not wait for the end of the kernel before them, by the number of that kernel.
 
     Those are the exchanges that follow it at once, in their order, as far as it makes what they exchange.
     """
-    result = list(operations)
-    for number, op in enumerate(result):
+    found: dict[int, tuple[Early, ...]] = {}
+    for place, op in enumerate(operations):
         if isinstance(op, Run):
-            following = _following(op, result[number + 1 :])
+            following = _following(op, operations[place + 1 :])
             if len(following) > 1:
-                result[number] = replace(op, early=_early(op, following))
-    return tuple(result)
+                found[op.number] = _early(op, following)
+    return found
 
 
 def _following(run: Run, later: Sequence[LinkedOperation]) -> list[Meeting]:
@@ -41,9 +55,9 @@ def _following(run: Run, later: Sequence[LinkedOperation]) -> list[Meeting]:
 
 
 def _early(run: Run, meetings: Sequence[Meeting]) -> tuple[Early, ...]:
-    fractions = ready_fractions(run.site.kernel)
-    ends = list(accumulate(len(avals) for avals in run.site.writes))
+    fractions = ready_fractions(run.kernel)
+    ends = list(accumulate(len(avals) for avals in run.writes))
     places = [run.outputs.index(meeting.operands) for meeting in meetings]
-    ready = [max(fractions[ends[place] - len(run.site.writes[place]) : ends[place]]) for place in places]
+    ready = [max(fractions[ends[place] - len(run.writes[place]) : ends[place]]) for place in places]
     # Packs travel in their order: one that is ready before an earlier one waits for it.
     return tuple(Early(meeting, place, at) for meeting, place, at in zip(meetings, places, accumulate(ready, max), strict=True) if at < 1.0)

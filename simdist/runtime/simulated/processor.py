@@ -5,7 +5,7 @@ A task has one processor of its own; a strategy may give it more (``worker:0/gpu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from simdist.arguments import END_S
 from simdist.hardware import Device, MemoryAccount
@@ -13,10 +13,17 @@ from simdist.program.cost import Cost
 from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_compute
 
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.task import Task
-
 __all__ = ["Processor"]
+
+
+class Owner(Protocol):
+    """The task of a processor.
+
+    Attributes:
+        slowness: factor on the time of everything that it computes.
+    """
+
+    slowness: float
 
 
 class Processor:
@@ -33,10 +40,10 @@ class Processor:
         memory: who holds its memory.
     """
 
-    def __init__(self, place: str, device: Device, task: Task) -> None:
+    def __init__(self, place: str, device: Device, task: Owner) -> None:
         self.place = place
         self.device = device
-        self.task = task
+        self.owner = task
         self.factors = device.jitter.factors(generator(0, place))
         self.free_s = 0.0
         self.memory = MemoryAccount(device.memory, place)
@@ -62,7 +69,7 @@ class Processor:
             InvalidArgumentError: a device, its jitter or its slowness gives no time.
         """
         start = self.free_s if self.free_s > now else now
-        busy_s = self.factors.apply(seconds) * self.task.slowness
+        busy_s = self.factors.apply(seconds) * self.owner.slowness
         if not 0.0 <= busy_s < END_S:
             raise no_time_to_compute(self.place, busy_s)
         self.free_s = end = start + busy_s

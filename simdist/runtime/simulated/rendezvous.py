@@ -16,119 +16,85 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from simdist.errors import UnavailableError
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.exchanging import Exchanging
-from simdist.runtime.simulated.members import NETWORK, Communication, Member
+from simdist.runtime.base import Communication, Member
+from simdist.runtime.simulated.exchanging import CollectivePlans, Coming, Exchanging
 from simdist.runtime.simulated.task import Life, Task
-from simdist.simulation.kernel import Gate
+from simdist.runtime.simulated.world import World
 
-__all__ = ["Coming", "Rendezvous"]
+__all__ = ["NETWORK", "Rendezvous"]
 
-
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """A replica's part in an exchange.
-
-    Attributes:
-        gate: opens when it has what it gets.
-        place: where the trace shows it.
-        began_s: when it came.
-        recorded: whether the trace learns of it without anybody waiting.
-    """
-
-    gate: Gate
-    exchanging: Exchanging
-    place: str
-    began_s: float
-    recorded: bool
+NETWORK = "/network"
+"""Ends the lane that shows what a device exchanges while it computes."""
 
 
 class Rendezvous:
     """The exchanges of some replicas, in order.
 
     Args:
-        runtime: where they are.
+        world: where they are.
         members: by rank.
         communication: the strategy's.
+        plans: of the strategy's exchanges.
         dropped: is told which replicas a step does not wait for any more.
     """
 
     def __init__(
         self,
-        runtime: SimulatedRuntime,
+        world: World,
         members: Sequence[Member],
         communication: Communication,
+        plans: CollectivePlans,
         dropped: Callable[[list[int]], None] = lambda ranks: None,
     ) -> None:
-        self.runtime = runtime
+        self.world = world
         self.members = list(members)
         self.active = [member.rank for member in members]
         self.communication = communication
+        self.plans = plans
         self.dropped = dropped
         self.numbers = [0] * len(members)
         self.queue: list[Exchanging] = []  # those to which all have come; the first one's bytes travel
         self.pending: dict[int, Exchanging] = {}
         self.failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
-        runtime.lost.append(self._lost)
+        world.lost.append(self._lost)
 
-    def meet(self, rank: int, exchange: Exchange, given: Bundle) -> Bundle:
-        """Take part in this replica's next exchange; block until it has what it gets.
-
-        Raises:
-            InvalidArgumentError, DeadlineExceededError, UnavailableError: see above.
-        """
-        return self.wait(self.come(rank, exchange, given))
-
-    def come(self, rank: int, exchange: Exchange, given: Bundle, lane: str = "") -> Coming:
-        """Be there for this replica's next exchange, and go on; `wait` for it later.
+    def come(self, rank: int, exchange: Exchange, given: Bundle, is_early: bool = False) -> Coming:
+        """Be there for this replica's next exchange.
 
         Args:
             rank: of the replica.
             exchange: what it came for.
             given: its arrays.
-            lane: where the trace shows it; default the replica's own device.
+            is_early: whether its device still computes; the trace shows it on a lane of its own then.
 
         Raises:
-            As `meet`.
+            InvalidArgumentError, DeadlineExceededError, UnavailableError: the exchange has failed already.
         """
         number = self.numbers[rank]
         self.numbers[rank] += 1
         error = self.broken or self.failed.get(number)
         if error is not None:
             raise error
-        if number not in self.pending:
-            self.pending[number] = Exchanging(self, number, exchange)
-        exchanging, began_s, place = self.pending[number], self.runtime.now, lane or self.members[rank].place
-        gate = exchanging.come(rank, exchange, given)
-        if lane:
-            gate.then(lambda gate: gate._ok and self._record(place, exchanging, began_s, waited=False))
-        return Coming(gate, exchanging, place, began_s, bool(lane))
+        exchanging = self.pending.get(number)
+        if exchanging is None:
+            exchanging = self.pending[number] = Exchanging(self, number, exchange)
+        place = self.members[rank].place
+        return exchanging.come(rank, exchange, given, place + NETWORK if is_early else place, is_early)
 
-    def wait(self, coming: Coming) -> Bundle:
-        """Block until the replica has what it gets."""
-        began_s = self.runtime.now
-        result: Bundle = self.runtime.clock.wait(coming.gate, coming.exchanging.awaited())
-        if not coming.recorded:
-            self._record(coming.place, coming.exchanging, coming.began_s)
-        elif self.runtime.now > began_s:
-            device = coming.place.removesuffix(NETWORK)
-            self.runtime.trace.span(device, "wait", f"wait for {coming.exchanging.name}", began_s, self.runtime.now)
-        return result
-
-    def _record(self, place: str, exchanging: Exchanging, began: float, waited: bool = True) -> None:
-        trace, now, name = self.runtime.trace, self.runtime.now, exchanging.name
+    def record(self, coming: Coming, waited: bool = True) -> None:
+        """Write into the trace that a replica has what it came for."""
+        trace, now, exchanging = self.world.trace, self.world.clock.env._now, coming.exchanging
+        began, name = coming.began_s, exchanging.name
         if exchanging.begun_s > began and waited:
-            trace.span(place, "wait", f"wait for {name}", began, exchanging.begun_s)
+            trace.span(coming.place, "wait", f"wait for {name}", began, exchanging.begun_s)
         algorithm = exchanging.way.algorithm if exchanging.way else ""
-        trace.span(
-            place, "collective", name, max(began, exchanging.begun_s), now, bytes=exchanging.exchange.size_bytes, algorithm=algorithm
-        )
+        size_bytes = exchanging.exchange.size_bytes
+        trace.span(coming.place, "collective", name, max(began, exchanging.begun_s), now, bytes=size_bytes, algorithm=algorithm)
 
     def admits(self, rank: int) -> bool:
         """Whether a replica still takes part, and exchanges can succeed."""
@@ -157,24 +123,24 @@ class Rendezvous:
 
     def close(self) -> None:
         """These members do not meet any more."""
-        if self._lost in self.runtime.lost:
-            self.runtime.lost.remove(self._lost)
+        if self._lost in self.world.lost:
+            self.world.lost.remove(self._lost)
 
     def _lost(self, task: Task) -> None:
         """A task has died: whoever talks to it learns of it one latency later."""
-        if not any(member.task is task and member.rank in self.active for member in self.members):
+        if not any(member.task == task.name and member.rank in self.active for member in self.members):
             return
-        others = [member.task for member in self.members if member.task is not task]
+        others = [member.task for member in self.members if member.task != task.name]
         error = UnavailableError(
             f"{task.name} died, and no all-reduce with it can end. Launch the mains with restart='always' to start again from the "
             "last checkpoint."
         )
-        delay_s, life = (self.runtime.latency(task, others[0]) if others else 0.0), task.life
-        self.runtime.clock.after(delay_s, lambda _: self._noticed(task, life, error))
+        delay_s, life = (self.world.routes.latency_s(task, self.world.tasks[others[0]]) if others else 0.0), task.life
+        self.world.clock.after(delay_s, lambda _: self._noticed(task, life, error))
 
     def _noticed(self, task: Task, life: Life, error: UnavailableError) -> None:
         if self.broken is None:
-            self.runtime.detection.notice(task, life, "connection reset")
+            self.world.detection.notice(task.name, life, "connection reset")
         self.break_up(error)
 
     def drop(self, ranks: list[int]) -> None:

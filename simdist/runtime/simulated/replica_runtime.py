@@ -18,40 +18,48 @@ import numpy as np
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.randomness import derive_seed
+from simdist.runtime.base import PENDING, Later, Member
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.members import NETWORK, Member
-from simdist.runtime.simulated.rendezvous import Coming, Rendezvous
-from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.copies import Copy
+from simdist.runtime.simulated.exchanging import Coming
+from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task_runtime import SimulatedTask
-from simdist.variables.state import Group
+from simdist.runtime.simulated.world import World
+from simdist.runtime.state import GroupStates
 
 __all__ = ["SimulatedReplica", "StepVersions"]
 
 
 class StepVersions:
-    """The versions that a step makes of each group, one after the other, until they count."""
+    """The versions that a step makes of each group, one after the other, until they count.
 
-    def __init__(self) -> None:
-        self.made: dict[int, tuple[Group, list[Bundle]]] = {}
+    Args:
+        states: what counts.
+    """
 
-    def after(self, group: Group, updates: int) -> Bundle:
+    def __init__(self, states: GroupStates) -> None:
+        self.states = states
+        self.made: dict[int, list[Bundle]] = {}
+
+    def after(self, group: int, updates: int) -> Bundle:
         """The version after so many updates of this step."""
-        return group.present() if updates == 0 else self.made[id(group)][1][updates - 1]
+        return self.states.present(group) if updates == 0 else self.made[group][updates - 1]
 
-    def known(self, group: Group, updates: int) -> bool:
+    def known(self, group: int, updates: int) -> bool:
         """Whether another replica, whose copy is the same, has made so many updates already."""
-        return id(group) in self.made and len(self.made[id(group)][1]) >= updates
+        return group in self.made and len(self.made[group]) >= updates
 
-    def add(self, group: Group, version: Bundle) -> None:
-        self.made.setdefault(id(group), (group, []))[1].append(version)
+    def add(self, group: int, version: Bundle) -> None:
+        self.made.setdefault(group, []).append(version)
 
     def commit(self) -> None:
         """The step is over: its last versions become the present ones, all of them or, where Ctrl-C comes first, none."""
         changes: list[Callable[[], None]] = []
-        for group, versions in self.made.values():
-            changes.append(partial(setattr, group, "bundle", versions[-1]))
-            changes.append(partial(setattr, group, "version", group.version + len(versions)))
+        bundles, versions = self.states.bundles, self.states.versions
+        for group, made in self.made.items():
+            changes.append(partial(bundles.__setitem__, group, made[-1]))
+            changes.append(partial(versions.__setitem__, group, versions[group] + len(made)))
         # One call into C, so that no handler of a signal, which may raise, runs in between.
         deque(map(call, changes), maxlen=0)
 
@@ -60,130 +68,266 @@ class SimulatedReplica(SimulatedTask):
     """One replica of a step, as `TaskRuntime`.
 
     Args:
-        runtime: the cluster's.
+        world: the cluster's.
         member: its rank, task and device.
+        priced: the prices of its program.
         versions: what the step has made so far.
         rendezvous: where it meets the others; None for a single replica.
         leads: whether its task counts steps by it.
     """
 
     def __init__(
-        self, runtime: SimulatedRuntime, member: Member, versions: StepVersions, rendezvous: Rendezvous | None, leads: bool = True
+        self,
+        world: World,
+        member: Member,
+        priced: PricedProgram,
+        versions: StepVersions,
+        rendezvous: Rendezvous | None,
+        leads: bool = True,
     ) -> None:
-        super().__init__(runtime, member.task, processor=member.task.processors[member.place])
+        task = world.tasks[member.task]
+        super().__init__(world, task, priced, processor=task.processors[member.place])
         self.rank = member.rank
-        self.step = member.task.steps
+        self.number = task.steps
         self.versions = versions
         self.rendezvous = rendezvous
         self.leads = leads
         self.updates: dict[int, int] = {}
         self.early: dict[Meeting, Coming | SimdistError] = {}
+        self._copy: Copy | None = None
+        self._waiting_for: Coming | None = None
+        self._waits_since_s = 0.0
+
+    def drop_call(self) -> None:
+        if self._copy is not None and self._copy.open:
+            self._copy.drop()
 
     def random_key(self, salt: int) -> Any:
         which = () if self.rendezvous is None else ("replica", self.rank)
-        seed = derive_seed(self.runtime.seed, self.task.name, self.step, salt, *which)
+        seed = derive_seed(self.world.seed, self.task.name, self.number, salt, *which)
         return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
+
+    # -- input ----------------------------------------------------------------------------------------------------
 
     def next_batch(self, iterator: Any) -> Any:
         ready_s = getattr(iterator, "ready_s", None)
         if ready_s is not None:
-            began = self.clock.now
+            began = self.clock.env._now
             until = ready_s(began)
             if until > began:
-                self.clock.sleep(until - began)
-                self.trace.span(self.place, "input", "wait for input", began, self.clock.now)
+                self.waits_for = "its input"
+                self.clock.after(until - began, self._input_is_there, (iterator, began))
+                return PENDING
         return super().next_batch(iterator)
 
-    def read(self, op: ReadGroups) -> list[Bundle]:
-        return [self._read(group) for group, _, _ in op.groups]
+    def _input_is_there(self, what: tuple[Any, float]) -> None:
+        if self._is_late(self._input_is_there, what):
+            return
+        iterator, began = what
+        self.trace.span(self.place, "input", "wait for input", began, self.clock.now)
+        try:
+            batch = super().next_batch(iterator)
+        except Exception as error:
+            self.step.fail(error)
+        else:
+            self.step.go(batch)
 
-    def _read(self, group: Group) -> Bundle:
-        if self.place not in group.places:
-            self._fetch(group)
-        return self.versions.after(group, self.updates.get(id(group), 0))
+    # -- variables of this device, or of another one of its task ----------------------------------------------------
 
-    def _fetch(self, group: Group) -> None:
+    def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
+        return self._read_from(op, 0)
+
+    def _read_from(self, op: ReadGroups, first: int) -> Sequence[Bundle] | Later:
+        """Fetch what lies elsewhere, one group after the other; then all of them are there."""
+        places = self.states.places
+        for number in range(first, len(op.numbers)):
+            if self.place not in places[op.numbers[number]]:
+                self._fetch(op.numbers[number], lambda number=number: self._read_from(op, number + 1))
+                return PENDING
+        return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
+
+    def _fetch(self, number: int, then: Callable[[], Any]) -> None:
         """A variable that lies on another device of the task comes over; one that was lost does not."""
-        if group.bundle is None or group.task != self.task.name or group.cells[0].replica is not None or len(group.cells[0].places) > 1:
+        group = self.states.groups[number]
+        first = group.cells[0]
+        if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.places) > 1:
             raise UnavailableError(
-                f"{self.place} has no copy of {group.cells[0].name} any more: {self.task.name} crashed after the variable was made. Build "
+                f"{self.place} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
                 "the model again, or restore a checkpoint."
             )
-        self._travel(group.places[0], self.place, sum(cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"), "read")
+        size_bytes = sum([cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"])
+        self._travel(self.states.places[number][0], self.place, size_bytes, "read", then)
 
-    def _travel(self, source: str, target: str, size_bytes: int, what: str) -> None:
+    def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], Any]) -> None:
+        """Bytes of a variable come from another device; then the operation goes on."""
         began = self.clock.now
-        self.runtime.carry(source, target, size_bytes, f"variables from {source}")
-        self.trace.span(self.place, what, what, began, self.clock.now, bytes=size_bytes)
+        self.waits_for = f"variables from {source}"
 
-    def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
-        now = self.clock.now
-        start, end = self.processor.occupy(now, op.cost)
-        if not op.early:
-            if end > now:
-                self.clock.sleep(end - now)
-                self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
-            return self.runtime.ledger.call(op.site, inputs, batch, host, (self.place, self.step, end))
+        def ended(error: BaseException | None) -> None:
+            if self.step.over:
+                return
+            try:
+                if error is not None:
+                    raise error
+                self.trace.span(self.place, what, what, began, self.clock.now, bytes=size_bytes)
+                result = then()
+            except Exception as failure:
+                self.step.fail(failure)
+                return
+            if result is not PENDING:
+                self.step.go(result)
+
+        self._copy = self.world.copy(source, target, size_bytes, f"variables from {source}", ended)
+
+    # -- computing ------------------------------------------------------------------------------------------------
+
+    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+        early = self.priced.early[op.number]
+        if not early:
+            return super().compute(op, inputs, batch, host)
+        now = self.clock.env._now
+        start, end = self.processor.occupy(now, self.priced.costs[op.number])
         # What is exchanged early is written down before the kernel has ended.
-        outputs = self.runtime.ledger.call(op.site, inputs, batch, host, (self.place, self.step, end))
-        for early in op.early:
-            self.clock.after(
-                start + early.fraction * (end - start) - now, self._come, (early.meeting, outputs[early.place], self.task.life)
-            )
-        self.clock.sleep(end - now)
-        self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
-        return outputs
+        outputs = self._outputs(op, inputs, batch, host, end)
+        for one in early:
+            self.clock.after(start + one.fraction * (end - start) - now, self._come, (one.meeting, outputs[one.place]))
+        self.waits_for = "its device"
+        self.clock.after(end - now, self._computed_early, (op, outputs, start, end))
+        return PENDING
 
-    def _come(self, what: tuple[Meeting, Bundle, Life]) -> None:
+    def _outputs(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+        return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.place, self.number, end))
+
+    def _computed_early(self, what: tuple[Run, Sequence[Bundle], float, float]) -> None:
+        if self._is_late(self._computed_early, what):
+            return
+        op, outputs, start, end = what
+        self.trace.span(self.place, "compute", op.kernel.name, start, end)
+        self.step.go(outputs)
+
+    # -- meeting --------------------------------------------------------------------------------------------------
+
+    def _come(self, what: tuple[Meeting, Bundle]) -> None:
         """A pack of gradients is there, while others are still being computed."""
-        meeting, operands, life = what
+        meeting, operands = what
         assert self.rendezvous is not None
-        if not life.alive or not self.rendezvous.admits(self.rank):
+        if self._is_late(self._come, what) or not self.rendezvous.admits(self.rank):
             return
         try:
-            self.early[meeting] = self.rendezvous.come(self.rank, meeting.exchange, operands, self.place + NETWORK)
+            coming = self.rendezvous.come(self.rank, meeting.exchange, operands, is_early=True)
         except SimdistError as error:
             # Nobody waits yet; whoever comes for the result gets it.
             self.early[meeting] = error
+            return
+        self.early[meeting] = coming
+        if coming.over:
+            self._early_over(coming)
+        else:
+            coming.then(self._early_over)
 
-    def meet(self, op: Meeting, operands: Bundle) -> Bundle:
+    def _early_over(self, coming: Coming) -> None:
+        if coming is self._waiting_for:
+            self._met(coming)
+        if coming.error is None:
+            assert self.rendezvous is not None
+            self.rendezvous.record(coming, waited=False)
+
+    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
         assert self.rendezvous is not None
         coming = self.early.pop(op, None)
         if isinstance(coming, SimdistError):
             raise coming
-        return self.rendezvous.wait(coming) if coming else self.rendezvous.meet(self.rank, op.exchange, operands)
+        if coming is None:
+            coming = self.rendezvous.come(self.rank, op.exchange, operands)
+        self._waits_since_s = self.clock.env._now
+        if coming.over:
+            return self._got(coming)
+        self._waiting_for = coming
+        self.waits_for = coming.exchanging.awaited
+        if not coming.is_early:
+            coming.then(self._met)
+        return PENDING
 
-    def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:
-        for part, bundle in zip(op.parts, operands, strict=True):
-            self._apply(part, bundle)
+    def _met(self, coming: Coming) -> None:
+        """What this replica waits for is over."""
+        if self.step.over:
+            return
+        if self.task.held is not None:
+            self.task.held.append((self._met, coming))
+            return
+        self._waiting_for = None
+        try:
+            result = self._got(coming)
+        except Exception as error:
+            self.step.fail(error)
+        else:
+            self.step.go(result)
 
-    def _apply(self, part: Apply, bundle: Bundle) -> None:
-        group = part.group
-        if not group.places:
-            raise group.lost_error()
-        before = self.updates.get(id(group), 0)
-        if self.rendezvous is None and self.place not in group.places:
-            self._travel(self.place, group.places[0], part.size_bytes, "update")
-        now = self.clock.now
-        start, end = self.runtime.processor(self._where(group)).occupy(now, part.cost) if self._pays(group, before) else (now, now)
-        self.clock.sleep(end - now)
-        if not self.versions.known(group, before + 1):
-            old = self.versions.after(group, before)
-            (new,) = self.runtime.ledger.call(part.site, (old, bundle), None, (), (self.place, self.step, end))
-            self.versions.add(group, new)
-        self.updates[id(group)] = before + 1
-        if end > start:
-            self.trace.span(
-                self._where(group), "apply", part.site.kernel.name, start, end, worker=self.task.name, version=group.version + before + 1
-            )
+    def _got(self, coming: Coming) -> Bundle:
+        if coming.error is not None:
+            raise coming.error
+        assert self.rendezvous is not None
+        assert coming.result is not None
+        if not coming.is_early:
+            self.rendezvous.record(coming)
+        elif self.clock.env._now > self._waits_since_s:
+            self.trace.span(self.place, "wait", f"wait for {coming.exchanging.name}", self._waits_since_s, self.clock.env._now)
+        return coming.result
 
-    def _where(self, group: Group) -> str:
+    # -- updating -------------------------------------------------------------------------------------------------
+
+    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+        return self._update_from(op, operands, 0)
+
+    def _update_from(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later | None:
+        """The parts of an update, one after the other."""
+        if number == len(op.parts):
+            return None
+        part = op.parts[number]
+        places = self.states.places[part.group]
+        if not places:
+            raise self.states.groups[part.group].lost_error()
+        if self.rendezvous is None and self.place not in places:
+            self._travel(self.place, places[0], part.size_bytes, "update", lambda: self._change(op, operands, number))
+            return PENDING
+        return self._change(op, operands, number)
+
+    def _change(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later:
+        part, now = op.parts[number], self.clock.env._now
+        before = self.updates.get(part.group, 0)
+        place = self._where(part)
+        # A central variable is changed once, for all; of copies, each replica changes its own.
+        pays = place == self.place or not self.versions.known(part.group, before + 1)
+        start, end = self.world.processor(place).occupy(now, self.priced.costs[part.number]) if pays else (now, now)
+        self.waits_for = "its device"
+        self.clock.after(end - now, self._changed, (op, operands, number, place, before, start, end))
+        return PENDING
+
+    def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, str, int, float, float]) -> None:
+        if self._is_late(self._changed, what):
+            return
+        op, operands, number, place, before, start, end = what
+        part = op.parts[number]
+        try:
+            if not self.versions.known(part.group, before + 1):
+                old, site = self.versions.after(part.group, before), self.priced.sites[part.number]
+                (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), (self.place, self.number, end))
+                self.versions.add(part.group, new)
+            self.updates[part.group] = before + 1
+            if end > start:
+                version = self.states.versions[part.group] + before + 1
+                self.trace.span(place, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
+            pending = self._update_from(op, operands, number + 1)
+        except Exception as error:
+            self.step.fail(error)
+            return
+        if pending is None:
+            self.step.go()
+
+    def _where(self, part: Apply) -> str:
         """The device that carries out an update: this one, or the only one that has the variable."""
-        return self.place if self.place in group.places else group.places[0]
-
-    def _pays(self, group: Group, before: int) -> bool:
-        """A central variable is changed once, for all; of copies, each replica changes its own."""
-        return self.place in group.places or not self.versions.known(group, before + 1)
+        places = self.states.places[part.group]
+        return self.place if self.place in places else places[0]
 
     def step_done(self) -> None:
         if self.leads:

@@ -1,7 +1,7 @@
 """One step of several replicas: each runs the program on its own device, and they meet in exchanges.
 
-Each replica runs as a fiber of its task, side by side, so that it dies with its task; only a single one whose task is the
-caller's own runs in the caller's place. The step is over when all have ended. If one of them fails, the others end with it, and
+The replicas go on side by side, by callbacks, and die with their tasks; a single one whose task is the caller's own begins in the
+caller's place, without an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and
 nothing that the step has changed counts.
 """
 
@@ -12,49 +12,108 @@ from collections.abc import Callable, Sequence
 from simdist.errors import UnavailableError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.interpreter import run_step
+from simdist.runtime.base import Communication, Member
+from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.members import Communication, Member
+from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica, StepVersions
-from simdist.runtime.simulated.task import Task
-from simdist.simulation.kernel import Fiber, current_fiber
+from simdist.runtime.simulated.world import World
+from simdist.simulation.fiber import current_fiber, words
 
 __all__ = ["ReplicaStep"]
+
+
+class RunningReplica:
+    """A replica in its step, as its task and the clock know it.
+
+    Args:
+        runtime: what its program meets.
+        linked, call: its program and its arguments.
+        ended: is called when it has ended, itself or with its task.
+
+    Attributes:
+        killed: whether its task has died.
+    """
+
+    def __init__(self, runtime: SimulatedReplica, linked: LinkedProgram, call: BoundCall, ended: Callable[[RunningReplica], None]) -> None:
+        self.runtime = runtime
+        self.step = Step(linked, runtime, call.iterators, call.arrays, self._ended)
+        self.ended = ended
+        self.has_died = False
+
+    @property
+    def lane(self) -> str:
+        return self.runtime.place
+
+    @property
+    def waiting(self) -> object:
+        return self
+
+    @property
+    def waits_for(self) -> str | Callable[[], str]:
+        return self.runtime.waits_for
+
+    def start(self, _: None = None) -> None:
+        """Take the first operation."""
+        self.step.go()
+
+    def killed(self) -> None:
+        """The task has died, and the replica with it."""
+        if not self.step.over:
+            self.stop()
+            self.has_died = True
+            self.ended(self)
+
+    def stop(self) -> None:
+        """The replica does nothing any more, and nobody is told."""
+        self.step.stop()
+        self.runtime.drop_call()
+
+    def give_up(self) -> None:
+        """What it computes is of no use: its device is free."""
+        if not self.step.over:
+            self.runtime.processor.free_s = self.runtime.clock.now
+            self.stop()
+
+    def _ended(self, _: Step) -> None:
+        self.ended(self)
 
 
 class ReplicaStep:
     """One step.
 
     Args:
-        runtime: the cluster's.
+        world: the cluster's.
         members: all replicas, by rank.
         local: those that this program drives.
         communication: how they talk to each other.
+        plans: of their exchanges.
         rendezvous: where they meet, if it outlives the step; None makes one for the step.
     """
 
     def __init__(
         self,
-        runtime: SimulatedRuntime,
+        world: World,
         members: Sequence[Member],
         local: Sequence[Member],
         communication: Communication,
+        plans: CollectivePlans,
         rendezvous: Rendezvous | None = None,
     ) -> None:
-        self.runtime = runtime
-        self.clock = runtime.clock
-        self.members = members
+        self.world = world
+        self.clock = world.clock
         self.local = local
-        self.communication = communication
         self.own_rendezvous = rendezvous is None and len(members) > 1
-        self.rendezvous = rendezvous
-        self.versions = StepVersions()
-        self.fibers: dict[int, Fiber] = {}
+        self.rendezvous = Rendezvous(world, members, communication, plans, self._dropped) if self.own_rendezvous else rendezvous
+        self.versions = StepVersions(world.states)
+        self.replicas: list[RunningReplica] = []
         self.late: set[int] = set()
         self.errors: list[BaseException] = []
-        self.failed = self.clock.gate()
+        self.left = 0
+        self.is_in_place = False
+        self.over = self.clock.gate()
+        self.caller = current_fiber()
 
     def run(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         """The results of the replicas; for one that was dropped, those of another.
@@ -62,122 +121,107 @@ class ReplicaStep:
         Raises:
             UnavailableError: the task of a replica has died.
         """
-        self._require_alive()
-        if self.own_rendezvous:
-            self.rendezvous = Rendezvous(self.runtime, self.members, self.communication, self._dropped)
         try:
-            replicas = self._replicas()
-            if len(replicas) == 1 and self._is_callers_own(replicas[0].task):
-                results = [run_step(linked[0], replicas[0], calls[0].iterators, calls[0].arrays)]
+            self._make_replicas(linked, calls)
+            self.left = len(self.replicas)
+            self.is_in_place = self.left == 1 and self._is_callers_own(self.local[0])
+            if self.is_in_place:
+                self._in_place(self.replicas[0])
             else:
-                results = self._side_by_side(replicas, linked, calls)
+                self._side_by_side()
         finally:
             if self.own_rendezvous:
                 assert self.rendezvous is not None
                 self.rendezvous.close()
+        if self.errors:
+            raise self.errors[0]
         self.versions.commit()
-        return results
+        done = [None if place in self.late else replica.step.result for place, replica in enumerate(self.replicas)]
+        kept = next(result for result in done if result is not None)
+        return [kept if result is None else result for result in done]
 
-    def _require_alive(self) -> None:
-        gone = [member for member in self.local if not member.alive]
-        for member in gone:
-            self.runtime.detection.notice(member.task, member.life, "no answer")
-        if gone:
-            names = ", ".join(dict.fromkeys(member.task.name for member in gone))
-            is_down = not all(member.task.alive for member in gone)
-            raise UnavailableError(
-                f"{names} is down, and a step needs all replicas. Give the fault a restart_after=, and make the strategy again."
-                if is_down
-                else f"{names} was started again, and has lost its variables. Make the strategy and its variables again, or make the "
-                "strategy with on_failure='continue'."
-            )
-
-    def _is_callers_own(self, task: Task) -> bool:
-        """Whether the caller dies with this task: a main on it, or the notebook on the chief."""
-        caller = current_fiber()
-        return task is self.runtime.chief if caller is None else caller in task.fibers
-
-    def _replicas(self) -> list[SimulatedReplica]:
+    def _make_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> None:
         leading: set[str] = set()
-        replicas: list[SimulatedReplica] = []
-        for member in self.local:
-            leads = member.task.name not in leading
-            leading.add(member.task.name)
-            replicas.append(SimulatedReplica(self.runtime, member, self.versions, self.rendezvous, leads))
-        return replicas
+        for member, program, call in zip(self.local, linked, calls, strict=True):
+            leads = member.task not in leading
+            leading.add(member.task)
+            priced = self.world.prices.of(program)
+            runtime = SimulatedReplica(self.world, member, priced, self.versions, self.rendezvous, leads)
+            self.replicas.append(RunningReplica(runtime, program, call, self._ended))
+
+    def _is_callers_own(self, member: Member) -> bool:
+        """Whether the caller dies with this task: a main on it, or the notebook on the chief."""
+        task = self.world.tasks[member.task]
+        return task is self.world.chief if self.caller is None else self.caller in task.fibers
+
+    def _in_place(self, replica: RunningReplica) -> None:
+        try:
+            replica.start()
+            if not replica.step.over:
+                self.clock.wait(self.over, lambda: words(replica.waits_for))
+        finally:
+            replica.stop()
 
     # -- side by side ---------------------------------------------------------------------------------------------
 
-    def _side_by_side(self, replicas: list[SimulatedReplica], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
-        results: list[Bundle | None] = [None] * len(replicas)
-
-        def body(place: int) -> Callable[[], None]:
-            def run() -> None:
-                results[place] = run_step(linked[place], replicas[place], calls[place].iterators, calls[place].arrays)
-
-            return run
-
-        for place, member in enumerate(self.local):
-            fiber = self.runtime.start(member.task, body(place), member.place, self.runtime.engine_context)
-            self.fibers[place] = fiber
-            fiber.finished.then(lambda _, place=place: self._ended(place))
+    def _side_by_side(self) -> None:
+        for replica in self.replicas:
+            self.clock.after(0.0, replica.start)
+            replica.runtime.task.running[replica] = None
+            self.clock.steps[replica] = None
         try:
-            for place in range(len(replicas)):
-                self._wait_for(place)
-                if self.failed.is_open:
-                    break
+            self.clock.wait(self.over, self._first_running)
         finally:
-            self._forget()
-        if self.errors:
-            raise self.errors[0]
-        kept = next(result for result in results if result is not None)
-        return [kept if result is None else result for result in results]
+            for replica in self.replicas:
+                replica.give_up()
+                self._forget(replica)
 
-    def _wait_for(self, place: int) -> None:
-        """Until a replica has ended, or any has failed: what the others still compute is of no use."""
-        either = self.clock.gate()
-        for gate in (self.fibers[place].finished, self.failed):
-            gate.then(lambda _: either.open())
-        self.clock.wait(either, f"the step of {self.local[place].place}")
+    def _first_running(self) -> str:
+        lanes = [replica.lane for replica in self.replicas if not replica.step.over]
+        return f"the step of {lanes[0] if lanes else 'its replicas'}"
 
-    def _ended(self, place: int) -> None:
+    def _forget(self, replica: RunningReplica) -> None:
+        replica.runtime.task.running.pop(replica, None)
+        self.clock.steps.pop(replica, None)
+
+    def _ended(self, replica: RunningReplica) -> None:
         """A replica has ended; where it failed, no other can go on."""
-        fiber, member = self.fibers[place], self.local[place]
-        if place in self.late:
-            return
-        if fiber.killed:
-            error: BaseException = UnavailableError(
-                f"{member.task.name} died during a step, which left no mark. Start again from a checkpoint, or make the "
+        self._forget(replica)
+        self.left -= 1
+        error = replica.step.error
+        if replica.has_died:
+            error = UnavailableError(
+                f"{replica.runtime.task.name} died during a step, which left no mark. Start again from a checkpoint, or make the "
                 "strategy with on_failure='continue' to go on with the survivors."
             )
-        elif fiber.error is not None:
-            error = fiber.error
-        else:
-            return
-        self.errors.append(error)
-        # The others learn of a death by themselves, by their connections or a time-out.
-        if fiber.killed and len(self.local) > 1:
-            return
-        if self.rendezvous is not None:
+        if error is not None:
+            self.errors.append(error)
+            self._failed(replica, error)
+        if self.left == 0:
+            self._open()
+
+    def _failed(self, replica: RunningReplica, error: BaseException) -> None:
+        if replica.has_died and len(self.local) > 1:
+            return  # the others learn of a death by themselves, by their connections or a time-out
+        if self.rendezvous is not None and not self.is_in_place:
             self.rendezvous.break_up(error)
-        self.failed.open()
+        self._open()
+
+    def _open(self) -> None:
+        """The caller goes on; a main of several replicas after what happens at this moment."""
+        if self.caller is None or len(self.replicas) == 1:
+            self.over.open()
+        else:
+            self.clock.after(0.0, self.over.open)
 
     def _dropped(self, ranks: list[int]) -> None:
         """The step does not wait for these: what they were computing is given up."""
         for rank in ranks:
             place = rank - self.local[0].rank
             self.late.add(place)
-            member = self.local[place]
-            self.runtime.trace.instant(member.place, "drop", "gradient dropped", self.clock.now)
-            member.task.processors[member.place].free_s = self.clock.now
-            self.clock.kill(self.fibers[place])
-
-    def _forget(self) -> None:
-        for place, fiber in self.fibers.items():
-            if not fiber.ended and not fiber.dead:
-                member = self.local[place]
-                member.task.processors[member.place].free_s = self.clock.now
-                self.clock.kill(fiber)
-            own = self.local[place].task.fibers
-            if fiber in own:
-                own.remove(fiber)
+            self.world.trace.instant(self.local[place].place, "drop", "gradient dropped", self.clock.now)
+            self.replicas[place].give_up()
+            self._forget(self.replicas[place])
+            self.left -= 1
+        if self.left == 0:
+            self._open()

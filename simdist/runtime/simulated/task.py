@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.kernel import Fiber
 
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.calls import Call, Plan
+__all__ = ["Life", "Sender", "Task"]
 
-__all__ = ["Life", "Task"]
+
+class Sender(Protocol):
+    """What has messages on their way to or from a task, and must know when it dies."""
+
+    def lost(self, task: Task) -> None:
+        """A task of it has died."""
+        ...
+
+
+class Running(Protocol):
+    """What a task runs without a fiber."""
+
+    def killed(self) -> None:
+        """The task has died."""
+        ...
 
 
 class Life:
@@ -48,7 +61,10 @@ class Task:
         slowness: factor on the time of everything that it computes.
         restart_plan: what is to start it again; another one takes its place.
         calls: requests in flight that it made or has to answer.
+        sequence: how many numbered messages it has sent.
         plans: the routes and latencies of the operations that it has run.
+        running: steps of this incarnation that go on without a fiber.
+        held: what waits until a paused task goes on: (function, argument), in order; None where it is not paused.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
 
@@ -63,9 +79,12 @@ class Task:
         self.updates = 0
         self.down_since_s = 0.0
         self.fibers: list[Fiber] = []
-        self.calls: dict[Call, None] = {}
+        self.calls: dict[Sender, None] = {}
+        self.sequence = 0
         self.local: dict[Any, Any] = {}
-        self.plans: dict[Any, Plan] = {}
+        self.plans: dict[Any, Any] = {}
+        self.running: dict[Running, None] = {}
+        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

@@ -10,12 +10,13 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
 from simdist.randomness import derive_seed
+from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
-from simdist.runtime.simulated.calls import Part, Plan, Pushing, Reading
-from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.calls import Call, Part, Plan, Pushing, Reading
+from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.task import Task
-from simdist.variables.state import Group
+from simdist.runtime.simulated.world import World
 
 __all__ = ["SimulatedTask"]
 
@@ -24,28 +25,55 @@ class SimulatedTask:
     """One incarnation of a task, as `TaskRuntime`.
 
     Args:
-        runtime: the cluster's.
+        world: the cluster's.
         task: where the program runs.
+        priced: the prices of the program.
         with_reply: where given, updates of the chief's variables are handed to it instead of being sent: they travel with
             the reply of the closure, and count only if the closure completes.
         processor: which of the task's computes; default its own.
+
+    Attributes:
+        waits_for: what the step waits for, in words.
     """
+
+    step: StepInProgress
 
     def __init__(
         self,
-        runtime: SimulatedRuntime,
+        world: World,
         task: Task,
-        with_reply: Callable[[Apply, Bundle], None] | None = None,
+        priced: PricedProgram,
+        with_reply: Callable[[Apply, PricedProgram, Bundle], None] | None = None,
         processor: Processor | None = None,
     ) -> None:
-        self.runtime = runtime
+        self.world = world
         self.task = task
+        self.life = task.life
+        self.priced = priced
         self.with_reply = with_reply
         self.processor = processor or task.processor
         self.place = self.processor.place
-        self.clock = runtime.clock
-        self.trace = runtime.trace
+        self.clock = world.clock
+        self.trace = world.trace
+        self.states = world.states
+        self.waits_for: str | Callable[[], str] = ""
+        self._call: Call | None = None
+        self._began_s = 0.0
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
+
+    def _is_late(self, function: Callable[[Any], None], argument: Any) -> bool:
+        """Whether something of a step must not happen now: the step is over, or its task is paused and does it when it goes on."""
+        if not self.life.alive or self.step.over:
+            return True
+        if self.task.held is not None:
+            self.task.held.append((function, argument))
+            return True
+        return False
+
+    def drop_call(self) -> None:
+        """The step goes no further: nobody waits for what it has asked others."""
+        if self._call is not None and self._call.open:
+            self._call.drop()
 
     def next_batch(self, iterator: Any) -> Any:
         try:
@@ -56,67 +84,97 @@ class SimulatedTask:
             ) from None
 
     def random_key(self, salt: int) -> Any:
-        seed = derive_seed(self.runtime.seed, self.task.name, self.task.steps, salt)
+        seed = derive_seed(self.world.seed, self.task.name, self.task.steps, salt)
         return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def read(self, op: ReadGroups) -> list[Bundle]:
+    def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
         plan = self.task.plans.get(op)
         if plan is None:
             plan = self.task.plans[op] = self._plan_read(op)
+        states = self.states
         if not plan.parts:
-            self._versions_read = {id(group): group.version for group, _, _ in op.groups}
-            return [group.present() for group, _, _ in op.groups]
-        began = self.clock.env._now
-        reading = Reading(self.runtime, self.task, plan)
-        if len(plan.parts) < plan.count:
-            for place, (group, _, _) in enumerate(op.groups):
-                if group.task == self.task.name:
-                    reading.found[place], reading.versions[place] = group.present(), group.version
-        self.clock.wait(reading.gate, "variables from parameter servers")
-        self.trace.span(self.task.name, "read", "read", began, self.clock.env._now, bytes=plan.size_bytes)
-        self._versions_read = dict(zip(op.group_ids, reading.versions, strict=True))
-        return reading.found  # pyright: ignore[reportReturnType]
+            self._versions_read = {group: states.versions[group] for group in op.numbers}
+            return [states.present(group) for group in op.numbers]
+        mine = [place for place, group in enumerate(op.numbers) if states.groups[group].task == self.task.name] if plan.is_partial else ()
+        own = [(place, states.present(op.numbers[place]), states.versions[op.numbers[place]]) for place in mine]
+        self._began_s = self.clock.env._now
+        self.waits_for = "variables from parameter servers"
+        self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)
+        for place, bundle, version in own:
+            reading.found[place], reading.versions[place] = bundle, version
+        return PENDING
 
     def _plan_read(self, op: ReadGroups) -> Plan:
         """What this task must ask other tasks for."""
-        wanted: dict[str, tuple[list[tuple[Group, int]], int]] = {}
-        for place, (group, _, size) in enumerate(op.groups):
-            if group.task != self.task.name:
-                groups, before = wanted.get(group.task, ([], 0))
-                wanted[group.task] = ([*groups, (group, place)], before + size)
-        parts = [self._part(name, tuple(groups), None, size) for name, (groups, size) in wanted.items()]
-        return Plan(parts, len(op.groups))
+        wanted: dict[str, tuple[list[tuple[int, int]], int]] = {}
+        for place, (group, _, size_bytes) in enumerate(op.groups):
+            owner = self.states.groups[group].task
+            if owner != self.task.name:
+                groups, before = wanted.get(owner, ([], 0))
+                wanted[owner] = ([*groups, (group, place)], before + size_bytes)
+        parts: list[Part] = []
+        for name, (groups, size_bytes) in wanted.items():
+            server, routes = self.world.tasks[name], self.world.routes
+            part = Part(self.world.servers[name], tuple(groups), None)
+            part.there = routes.word(self.task, server, part)
+            part.back = routes.leg(server, self.task, size_bytes, part)
+            parts.append(part)
+        return Plan(parts, len(op.groups), sum(len(part.groups) for part in parts))
 
-    def _part(self, server_name: str, groups: tuple[tuple[Group, int], ...], update: Apply | None, size_bytes: int, place: int = 0) -> Part:
-        runtime, client, server = self.runtime, self.task, self.runtime.tasks[server_name]
-        route = runtime.route(server, client) if update is None else runtime.route(client, server)
-        counted = (server.name if update is None else client.name, "bytes_sent")
-        latencies = runtime.latency(client, server), runtime.latency(server, client)
-        return Part(server, groups, update, place, size_bytes, route, counted, *latencies)
+    def answered(self, call: Any) -> None:
+        """A call has ended: the step goes on."""
+        now, result = self.clock.env._now, None
+        if isinstance(call, Reading):
+            self.trace.span(self.task.name, "read", "read", self._began_s, now, bytes=call.plan.size_bytes)
+            self._versions_read = dict(zip(call.groups, call.versions, strict=True))
+            result = call.found
+        else:
+            self.trace.span(self.task.name, "update", "update", self._began_s, now, bytes=call.plan.size_bytes)
+        self.step.go(result)
+
+    def unanswered(self, call: Any, error: BaseException) -> None:
+        """A call has failed, and the step with it."""
+        self.step.fail(error)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def run(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         now = self.clock.env._now
-        start, end = self.processor.occupy(now, op.cost)
+        start, end = self.processor.occupy(now, self.priced.costs[op.number])
         if end > now:
-            self.clock.sleep(end - now)
-            self.trace.span(self.place, "compute", op.site.kernel.name, start, end)
-        return self.runtime.ledger.call(op.site, inputs, batch, host, (self.task.name, self.task.steps, end))
+            self.waits_for = "its device"
+            self.clock.after(end - now, self._computed, (op, inputs, batch, host, start, end))
+            return PENDING
+        return self._outputs(op, inputs, batch, host, end)
 
-    def meet(self, op: Meeting, operands: Bundle) -> Bundle:
+    def _computed(self, what: tuple[Run, Sequence[Bundle], Any, tuple[Any, ...], float, float]) -> None:
+        if self._is_late(self._computed, what):
+            return
+        op, inputs, batch, host, start, end = what
+        self.trace.span(self.place, "compute", op.kernel.name, start, end)
+        try:
+            outputs = self._outputs(op, inputs, batch, host, end)
+        except Exception as error:
+            self.step.fail(error)
+        else:
+            self.step.go(outputs)
+
+    def _outputs(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+        return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.task.name, self.task.steps, end))
+
+    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
         raise FailedPreconditionError(
             f"{self.task.name} was to meet other replicas ({op.exchange}), but its strategy has one replica for each step."
         )
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
-        if self.runtime.ledger.numerics == "off":
+        if self.world.ledger.numerics == "off":
             return
         self.trace.instant(self.task.name, "observe", op.message, self.clock.now)
         self.trace.observed()
-        if not all(np.isfinite(np.asarray(array)).all() for array in self.runtime.ledger.arrays(bundle)):
+        if not all(np.isfinite(np.asarray(array)).all() for array in self.world.ledger.arrays(bundle)):
             raise InvalidArgumentError(
                 f"{op.message}: a value is NaN or Inf ({self.task.name}, step {self.task.steps}, {self.clock.now:.6f} s). Lower the "
                 "learning rate, clip the gradients, or look at the input."
@@ -124,53 +182,70 @@ class SimulatedTask:
 
     def step_done(self) -> None:
         self.task.steps += 1
-        for listener in self.runtime.step_ended:
+        for listener in self.world.step_ended:
             listener(self.task)
 
     # -- updating -------------------------------------------------------------------------------------------------
 
-    def apply(self, op: ApplyAll, operands: list[Bundle]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
         plan = self.task.plans.get(op)
         if plan is None:
             plan = self.task.plans[op] = self._plan_update(op)
-        if len(plan.parts) < plan.count:
-            for part, bundle in zip(op.parts, operands, strict=True):
-                self._apply_here(part, bundle)
-        if plan.parts:
-            began = self.clock.env._now
-            self.clock.wait(Pushing(self, plan, operands).gate, "parameter servers to confirm an update")
-            self.trace.span(self.task.name, "update", "update", began, self.clock.env._now, bytes=plan.size_bytes)
+        if plan.is_partial:
+            return self._update_here(op, operands, 0)
+        return self._push(op, operands)
+
+    def _update_here(self, op: ApplyAll, operands: Sequence[Bundle], place: int) -> Later | None:
+        """First what lies on this task, and what travels with the reply; then the rest is sent."""
+        while place < len(op.parts):
+            part = op.parts[place]
+            if part.task == self.task.name:
+                now = self.clock.now
+                start, end = self.task.occupy(now, self.priced.costs[part.number])
+                self.waits_for = "its device"
+                self.clock.after(end - now, self._updated_here, (op, operands, place, start, end))
+                return PENDING
+            if self._travels_with_reply(part):
+                assert self.with_reply is not None
+                self.with_reply(part, self.priced, operands[place])
+            place += 1
+        return self._push(op, operands)
+
+    def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle], int, float, float]) -> None:
+        if self._is_late(self._updated_here, what):
+            return
+        op, operands, place, start, end = what
+        part, where = op.parts[place], (self.task.name, self.task.steps, end)
+        try:
+            server = self.world.servers[self.task.name]
+            server.commit(part, self.priced, operands[place], start, end, where, self._versions_read.get(part.group))
+            pending = self._update_here(op, operands, place + 1)
+        except Exception as error:
+            self.step.fail(error)
+            return
+        if pending is None:
+            self.step.go()
+
+    def _push(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+        plan = self.task.plans[op]
+        if not plan.parts:
+            return None
+        self._began_s = self.clock.env._now
+        self.waits_for = "parameter servers to confirm an update"
+        self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read)
+        return PENDING
 
     def _plan_update(self, op: ApplyAll) -> Plan:
         """What this task must send to other tasks."""
-        parts = [
-            self._part(part.group.task, (), part, part.size_bytes, place)
-            for place, part in enumerate(op.parts)
-            if part.group.task != self.task.name and not self._travels_with_reply(part)
-        ]
-        return Plan(parts, len(op.parts))
+        parts: list[Part] = []
+        for place, update in enumerate(op.parts):
+            if update.task != self.task.name and not self._travels_with_reply(update):
+                server, routes = self.world.tasks[update.task], self.world.routes
+                part = Part(self.world.servers[update.task], (), update, place)
+                part.there = routes.leg(self.task, server, update.size_bytes, part)
+                part.back = routes.word(server, self.task, part)
+                parts.append(part)
+        return Plan(parts, len(op.parts), len(parts))
 
     def _travels_with_reply(self, part: Apply) -> bool:
-        return self.with_reply is not None and part.group.task == self.runtime.chief.name
-
-    def _apply_here(self, part: Apply, bundle: Bundle) -> None:
-        if part.group.task == self.task.name:
-            start, end = self.task.occupy(self.clock.now, part.cost)
-            self.clock.sleep(end - self.clock.now)
-            self.commit(self.task, part, bundle, start, end)
-        elif self.with_reply is not None and part.group.task == self.runtime.chief.name:
-            self.with_reply(part, bundle)
-
-    def commit(self, server: Task, part: Apply, bundle: Bundle, start: float, end: float) -> None:
-        """Make the group's next version."""
-        group = part.group
-        site = part.site
-        (group.bundle,) = self.runtime.ledger.call(site, (group.present(), bundle), None, (), (self.task.name, self.task.steps, end))
-        group.version = version = group.version + 1
-        server.updates += 1
-        read = self._versions_read.get(id(group))
-        if read is None:
-            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version)
-        else:
-            # How stale the update is can be told from these two: version - 1 - read_version.
-            self.trace.span(server.name, "apply", site.kernel.name, start, end, worker=self.task.name, version=version, read_version=read)
+        return self.with_reply is not None and part.task == self.world.chief.name

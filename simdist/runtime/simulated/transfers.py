@@ -18,22 +18,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simdist.collectives.base import Schedule
+from simdist.hardware import laptop_cpu
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.fabric import Route
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Flow, Link, SharedLinks
+from simdist.trace import Trace
 
 __all__ = ["Transfers", "Wiring", "idle", "rehearse"]
 
 
+NOBODY = Task("nobody", laptop_cpu)
+"""The end of a transfer that belongs to no cluster."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """One transfer on its links."""
+    """One transfer of a step of the schedule, from rank to rank."""
 
     step: int
     source: int
     target: int
-    route: Route
-    num_bytes: float
 
 
 class Wiring:
@@ -43,43 +49,49 @@ class Wiring:
         schedule: of the collective.
         route: (source rank, target rank) -> its route.
         size_bytes: of each rank's data.
+        tasks: of each rank; without them it can only be rehearsed.
     """
 
-    def __init__(self, schedule: Schedule, route: Callable[[int, int], Route], size_bytes: float) -> None:
+    def __init__(self, schedule: Schedule, route: Callable[[int, int], Route], size_bytes: float, tasks: Sequence[Task] = ()) -> None:
         self.num_ranks = schedule.num_ranks
-        self.hops = [
-            Hop(t.step, t.source, t.target, route(t.source, t.target), len(t.chunks) * size_bytes / schedule.num_chunks)
+        self.tasks = tasks or [NOBODY] * schedule.num_ranks
+        self.bytes_sent = [0.0] * self.num_ranks
+        self.legs = [
+            self._leg(Hop(t.step, t.source, t.target), route(t.source, t.target), len(t.chunks) * size_bytes / schedule.num_chunks)
             for t in schedule.transfers
         ]
-        self.bytes_sent = [0.0] * self.num_ranks
-        steps: list[dict[int, list[Hop]]] = [{} for _ in range(self.num_ranks)]
-        for hop in self.hops:
-            self.bytes_sent[hop.source] += hop.num_bytes
+        steps: list[dict[int, list[Leg]]] = [{} for _ in range(self.num_ranks)]
+        for leg in self.legs:
+            hop: Hop = leg.content
+            self.bytes_sent[hop.source] += leg.size_bytes
             for rank in (hop.source, hop.target):
-                steps[rank].setdefault(hop.step, []).append(hop)
-        self.steps = [[hops for _, hops in sorted(own.items())] for own in steps]
+                steps[rank].setdefault(hop.step, []).append(leg)
+        self.steps = [[legs for _, legs in sorted(own.items())] for own in steps]
+
+    def _leg(self, hop: Hop, route: Route, size_bytes: float) -> Leg:
+        return Leg(self.tasks[hop.source], self.tasks[hop.target], size_bytes, route.links, route.latency_s, None, hop)
 
     @cached_property
     def links(self) -> list[Link]:
         """All links that are used, each once."""
-        return list(dict.fromkeys(link for hop in self.hops for link in hop.route.links))
+        return list(dict.fromkeys(link for leg in self.legs for link in leg.links))
 
     @cached_property
     def carried(self) -> dict[Link, float]:
         """The bytes that each link carries."""
         carried = dict.fromkeys(self.links, 0.0)
-        for hop in self.hops:
-            for link in hop.route.links:
-                carried[link] += hop.num_bytes
+        for leg in self.legs:
+            for link in leg.links:
+                carried[link] += leg.size_bytes
         return carried
 
     def on_links(self, copies: dict[Link, Link]) -> Wiring:
-        """The same on other links."""
+        """The same on other links, and of nobody."""
         other = copy(self)
         other.__dict__.pop("links", None)
-        moved = {hop: replace(hop, route=Route(tuple(copies[link] for link in hop.route.links), hop.route.latency_s)) for hop in self.hops}
-        other.hops = list(moved.values())
-        other.steps = [[[moved[hop] for hop in hops] for hops in own] for own in self.steps]
+        moved = {leg: replace(leg, source=NOBODY, target=NOBODY, links=tuple([copies[link] for link in leg.links])) for leg in self.legs}
+        other.legs = list(moved.values())
+        other.steps = [[[moved[leg] for leg in legs] for legs in own] for own in self.steps]
         return other
 
 
@@ -87,21 +99,20 @@ class Transfers:
     """One collective in flight.
 
     Args:
-        clock, links: where it happens.
+        transport: carries it.
         wiring: who sends what where.
         done: is called with each rank when it has done with its last step.
     """
 
-    def __init__(self, clock: Clock, links: SharedLinks, wiring: Wiring, done: Callable[[int], None]) -> None:
-        self.clock = clock
-        self.links = links
+    def __init__(self, transport: Transport, wiring: Wiring, done: Callable[[int], None]) -> None:
+        self.transport = transport
         self.wiring = wiring
         self.done = done
         self.place = [-1] * wiring.num_ranks  # in the rank's list of steps; -1 before it begins
         self.left = [0] * wiring.num_ranks  # transfers of its present step that have not ended
-        self.entered: set[Hop] = set()  # those that one of their two ranks is ready for
-        self.flows: dict[Hop, Flow] = {}
-        self.stopped = False
+        self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
+        self.flows: list[Flow] = []
+        self.open = True
 
     def begin(self, rank: int) -> None:
         """A rank is there, and enters its first step."""
@@ -109,10 +120,16 @@ class Transfers:
 
     def stop(self) -> None:
         """Nobody needs this any more: what is on its way is dropped."""
-        self.stopped = True
-        for flow in self.flows.values():
-            self.links.stop(flow)
+        self.open = False
+        for flow in self.flows:
+            self.transport.links.stop(flow)
         self.flows.clear()
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        return legs
+
+    def silenced(self, leg: Leg) -> None:
+        """A transfer is lost: its two ranks wait until the time-out of the collective."""
 
     def _enter_next(self, rank: int) -> None:
         self.place[rank] += 1
@@ -120,31 +137,29 @@ class Transfers:
         if self.place[rank] == len(steps):
             self.done(rank)
             return
-        hops = steps[self.place[rank]]
-        self.left[rank] = len(hops)
-        for hop in hops:
-            if hop in self.entered:
-                self.entered.remove(hop)
-                self.clock.after(hop.route.latency_s, self._start, hop)
+        legs = steps[self.place[rank]]
+        self.left[rank] = len(legs)
+        for leg in legs:
+            if leg in self.entered:
+                self.entered.remove(leg)
+                self.transport.send((leg,), self, self._arrived)
             else:
-                self.entered.add(hop)
+                self.entered.add(leg)
 
-    def _start(self, hop: Hop) -> None:
-        if self.stopped:
-            return
-        if hop.route.links and hop.num_bytes > 0:
-            self.flows[hop] = self.links.start(hop.route.links, hop.num_bytes, self._arrived, hop)
-        else:
-            self._arrived(hop)
+    def _arrived(self, leg: Leg) -> None:
+        for rank in (leg.content.source, leg.content.target):
+            self._one_less(rank)
 
-    def _arrived(self, hop: Hop) -> None:
-        self.flows.pop(hop, None)
-        if self.stopped:
+    def _one_less(self, rank: int) -> None:
+        if not self.open:
             return
-        for rank in (hop.source, hop.target):
-            self.left[rank] -= 1
-            if not self.left[rank]:
-                self._enter_next(rank)
+        held = self.wiring.tasks[rank].held
+        if held is not None:
+            held.append((self._one_less, rank))
+            return
+        self.left[rank] -= 1
+        if not self.left[rank]:
+            self._enter_next(rank)
 
 
 def rehearse(wiring: Wiring) -> list[float]:
@@ -152,6 +167,7 @@ def rehearse(wiring: Wiring) -> list[float]:
     clock = Clock()
     links = SharedLinks(clock)
     alone = wiring.on_links({link: Link(link.name, link.bandwidth_bytes_per_s) for link in wiring.links})
+    alone.tasks = [NOBODY] * wiring.num_ranks
     seconds = [0.0] * wiring.num_ranks
     gate, left = clock.gate(), list(range(wiring.num_ranks))
 
@@ -161,7 +177,7 @@ def rehearse(wiring: Wiring) -> list[float]:
         if not left:
             gate.open()
 
-    transfers = Transfers(clock, links, alone, done)
+    transfers = Transfers(Transport(clock, links, Trace()), alone, done)
     for rank in range(wiring.num_ranks):
         transfers.begin(rank)
     clock.wait(gate, "a collective")
@@ -170,4 +186,7 @@ def rehearse(wiring: Wiring) -> list[float]:
 
 def idle(links: Sequence[Link]) -> bool:
     """Whether nothing travels over these links now."""
-    return not any(link.flows or link.books for link in links)
+    for link in links:  # noqa: SIM110 - asked at each exchange, where a generator would cost several times as much
+        if link.flows or link.books:
+            return False
+    return True

@@ -14,10 +14,11 @@ from typing import Any
 
 from simdist.errors import UnavailableError
 from simdist.process_state import active_context
-from simdist.runtime.simulated.engine import SimulatedRuntime
-from simdist.runtime.simulated.members import Communication, Member
+from simdist.runtime.base import Communication, Member
+from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.world import World
 
 __all__ = ["WorkerGroup", "join_group"]
 
@@ -25,10 +26,10 @@ __all__ = ["WorkerGroup", "join_group"]
 class WorkerGroup:
     """Some replicas on several tasks, driven by the mains of the tasks."""
 
-    def __init__(self, runtime: SimulatedRuntime, members: Sequence[Member], communication: Communication) -> None:
+    def __init__(self, world: World, members: Sequence[Member], communication: Communication) -> None:
         self.places = tuple(member.place for member in members)
         self.lives: dict[str, Life] = {}
-        self.rendezvous = Rendezvous(runtime, members, communication)
+        self.rendezvous = Rendezvous(world, members, communication, CollectivePlans())
 
     def admits(self, task_name: str, places: tuple[str, ...]) -> bool:
         """Whether a task may join: not yet in it, and nobody has left."""
@@ -44,17 +45,17 @@ class WorkerGroup:
         )
 
 
-def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: str, communication: Communication) -> Rendezvous:
+def join_group(world: World, members: Sequence[Member], task_name: str, communication: Communication) -> Rendezvous:
     """The meeting place of this task's strategy with those of the other tasks."""
     places = tuple(member.place for member in members)
-    groups: list[WorkerGroup] = runtime.groups
+    groups: list[WorkerGroup] = world.groups
     groups[:] = [group for group in groups if group.rendezvous.broken is None]
     group = next((group for group in groups if group.admits(task_name, places)), None)
     if group is None:
-        group = WorkerGroup(runtime, members, communication)
+        group = WorkerGroup(world, members, communication)
         _break_up_without_others(group, members, task_name)
         groups.append(group)
-    group.lives[task_name] = runtime.tasks[task_name].life
+    group.lives[task_name] = world.tasks[task_name].life
     joined = group
     endings: list[Any] = active_context().locals.setdefault("endings", [])
     endings.append(lambda error: joined.leave(task_name, error))
@@ -64,7 +65,7 @@ def join_group(runtime: SimulatedRuntime, members: Sequence[Member], task_name: 
 def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
     """Where mains of the same run have returned, nobody comes to the exchanges of a new group."""
     returned = active_context().locals.get("returned", ())
-    ended = [name for name in dict.fromkeys(member.task.name for member in members) if name in returned]
+    ended = [name for name in dict.fromkeys(member.task for member in members) if name in returned]
     if ended:
         group.rendezvous.break_up(
             UnavailableError(

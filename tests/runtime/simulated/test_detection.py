@@ -51,10 +51,10 @@ def test_a_silent_task_is_noticed_in_the_midst_of_idle_time() -> None:
     def main() -> None:
         sd.sleep(40.5)
         # A host that is gone without a word: nobody resets its connections, and no heartbeat comes.
-        task = cluster.runtime.tasks["worker:1"]
+        task = cluster.world.tasks["worker:1"]
         task.life.alive = False
 
-    cluster.runtime.start(cluster.runtime.tasks["ps:0"], main)
+    cluster.world.start(cluster.world.tasks["ps:0"], main)
     coordinator.join()
     (found,) = cluster.trace.instants.where(category="detect")
     assert (found.lane, found.facts["reason"]) == ("worker:1", "silent for 6.0 s")
@@ -83,14 +83,14 @@ def test_a_task_that_nobody_watches_is_not_believed_in_because_it_started_again(
     for at in (0.1, 0.3):
         cluster.faults.crash("worker:0", at=at, restart_after=0.1)
     sd.sleep(10.0, cluster)
-    assert cluster.runtime.detection.membership.beliefs == {}
+    assert cluster.world.detection.membership.beliefs == {}
     assert len(cluster.trace.instants.where(category="detect")) == 0
 
 
 def test_a_new_life_is_known_no_earlier_than_a_message_could_have_come() -> None:
     cluster, _ = watched(1, network=Network(latency=2.0))
     seen: list[tuple[float, str, int]] = []
-    cluster.runtime.detection.listeners.append(lambda change: seen.append((cluster.now, change.kind, change.incarnation)))
+    cluster.world.detection.listeners.append(lambda change: seen.append((cluster.now, change.kind, change.incarnation)))
     cluster.faults.crash("worker:0", at=0.1, restart_after=0.5)
     sd.sleep(6.0, cluster)
     assert seen == [(pytest.approx(2.1), "down", 0), (pytest.approx(2.6), "up", 1)]

@@ -8,8 +8,8 @@ from typing import Any
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 from simdist.process_state import TaskContext
-from simdist.runtime.simulated.engine import SimulatedRuntime
 from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
 
 __all__ = ["Run"]
@@ -29,14 +29,15 @@ class Run:
 
     def __init__(
         self,
+        world: World,
         cluster: Any,
         tasks: Sequence[Task],
-        main: Callable[[Task], Any],
-        environ: Callable[[Task], dict[str, str]],
+        main: Callable[[], Any],
+        environ: Callable[[str], dict[str, str]],
         restart: str,
     ) -> None:
         self.cluster = cluster
-        self.runtime: SimulatedRuntime = cluster.runtime
+        self.world = world
         self.main = main
         self.environ = environ
         self.restart = restart
@@ -46,9 +47,9 @@ class Run:
         self.tasks = tasks
         self._error: BaseException | None = None
         self._left = {task.name for task in tasks}
-        self._done = self.runtime.clock.gate()
+        self._done = self.world.clock.gate()
         for task in tasks:
-            self.runtime.mains[task.name].append(self._restarted)
+            self.world.mains[task.name].append(self._restarted)
             if task.alive:
                 self._start(task)
             elif restart == "never":
@@ -62,7 +63,7 @@ class Run:
         A crash, and what the others make of it, is raised when all mains have ended; a main's own error ends the wait at once.
         """
         try:
-            self.runtime.clock.wait(self._done, "the launched mains to end")
+            self.world.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
             # Whoever waits for ever waits, as a rule, for the main that failed.
             error = self._error or self._down()
@@ -81,11 +82,11 @@ class Run:
         )
 
     def _start(self, task: Task) -> None:
-        context = self.runtime.context_of(task, self.environ(task), f"[{task.name}] ")
-        context.locals["here"] = (self.cluster, task)
+        context = self.world.context_of(task, self.environ(task.name), f"[{task.name}] ")
+        context.locals["here"] = (self.cluster, task.name)
         context.locals["returned"] = self.results
         self._started.add(task.name)
-        fiber = self.runtime.start(task, lambda: self.main(task), context=context)
+        fiber = self.world.start(task, self.main, context=context)
         life = task.life
         fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
 
@@ -104,7 +105,7 @@ class Run:
             self.results[task.name] = fiber.result
             self._finish(task)
             return
-        debugging.report(error, "its main", task.name, life.incarnation, 0, self.runtime.now)
+        debugging.report(error, "its main", task.name, life.incarnation, 0, self.world.now)
         self._failed(task, life, error)
 
     def _failed(self, task: Task, life: Life, error: BaseException) -> None:
@@ -114,7 +115,7 @@ class Run:
             self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
-            self.runtime.clock.after(delay_s, self._again, (task, life))
+            self.world.clock.after(delay_s, self._again, (task, life))
         else:
             self._give_up(task, error)
 
@@ -122,7 +123,7 @@ class Run:
         task, life = failed
         if not (life is task.life and life.alive):
             return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
-        self.runtime.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.runtime.now)
+        self.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.world.now)
         self.restarts[task.name] += 1
         self._start(task)
 
@@ -139,8 +140,8 @@ class Run:
     def _forget(self, task: Task) -> None:
         """This main does not run again."""
         self._left.discard(task.name)
-        if self._restarted in self.runtime.mains[task.name]:
-            self.runtime.mains[task.name].remove(self._restarted)
+        if self._restarted in self.world.mains[task.name]:
+            self.world.mains[task.name].remove(self._restarted)
 
     def _finish(self, task: Task) -> None:
         self._forget(task)

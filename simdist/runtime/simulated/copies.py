@@ -1,0 +1,99 @@
+"""A copy of bytes from one device to another: a variable that is fetched, the state that a new replica begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.errors import UnavailableError
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, CallTimedOut
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.simulation.fabric import Route
+from simdist.simulation.network import Flow
+
+__all__ = ["Copy"]
+
+
+class Copy:
+    """One copy on its way.
+
+    Args:
+        transport: sends it.
+        route: its way.
+        ends: the tasks of source and target.
+        places: source and target: tasks or devices.
+        size_bytes: how much.
+        what: the caller waits for, in words.
+        ended: is called once, with None or with an error.
+
+    Raises:
+        UnavailableError: one of the two tasks is down.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        route: Route,
+        ends: tuple[Task, Task],
+        places: tuple[str, str],
+        size_bytes: float,
+        what: str,
+        ended: Callable[[BaseException | None], Any],
+    ) -> None:
+        for task in ends:
+            if not task.alive:
+                raise UnavailableError(f"{task.name} is down, so {what} cannot come.")
+        self.transport = transport
+        self.ends = ends
+        self.lives = [task.life for task in ends]
+        self.what = what
+        self.ended = ended
+        self.flows: list[Flow] = []
+        self.open = True
+        self.timed = False
+        self.began_s = transport.clock.now
+        self.latency_s = route.latency_s
+        leg = Leg(*ends, size_bytes, route.links, route.latency_s, (places[0], "bytes_sent"))
+        for task in ends:
+            task.calls[self] = None
+        transport.send([leg], self, self._arrived)
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        return legs if all(life.alive for life in self.lives) else ()
+
+    def _arrived(self, leg: Leg) -> None:
+        if leg.target.held is not None:
+            leg.target.held.append((self._arrived, leg))
+        else:
+            self._end(None)
+
+    def lost(self, task: Task) -> None:
+        """One of the two has died."""
+        for flow in self.flows:
+            self.transport.links.stop(flow)
+        error = UnavailableError(f"{task.name} died while {self.what} were on their way.")
+        self.transport.clock.after(self.latency_s, self._end, error)
+
+    def silenced(self, leg: Leg) -> None:
+        """It is lost on its way, and nobody says so."""
+        if not self.timed:
+            self.timed = True
+            error = CallTimedOut(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: they were lost on the way.")
+            self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
+
+    def drop(self) -> None:
+        """Nobody needs it any more."""
+        for flow in self.flows:
+            self.transport.links.stop(flow)
+        self._close()
+
+    def _close(self) -> None:
+        self.open = False
+        for task in self.ends:
+            task.calls.pop(self, None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self.open:
+            self._close()
+            self.ended(error)

@@ -1,0 +1,132 @@
+"""What the steps of a linked program cost on simulated devices: sites of the ledger, operations and bytes, memory, overlap.
+
+Worked out once for each linked program; a linked program itself says nothing about time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from simdist.hardware import MemoryAccount
+from simdist.program.cost import Cost, cost_of
+from simdist.program.entry import Site
+from simdist.program.ledger import Ledger
+from simdist.program.memory import temporaries_bytes
+from simdist.program.values import num_bytes
+from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, Run
+from simdist.runtime.simulated.overlap import Early, early_exchanges
+from simdist.runtime.state import GroupStates
+
+__all__ = ["PricedProgram", "Prices"]
+
+FREE = Cost(0, 0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PricedProgram:
+    """The prices of one linked program. Lists are indexed by the numbers of its kernels (`Run.number`, `Apply.number`).
+
+    Attributes:
+        sites: where the ledger calls each kernel.
+        costs: of one call.
+        early: what each kernel lets begin before it has ended.
+        peak_bytes: memory that a step needs where it runs: what it reads and makes, its batches, and the intermediate values of
+            its largest kernel.
+        read_bytes: the part of it that it reads from each device: where the step runs on that device, it needs no copy.
+    """
+
+    name: str
+    sites: list[Site]
+    costs: list[Cost]
+    early: list[tuple[Early, ...]]
+    peak_bytes: int
+    read_bytes: dict[str, int]
+
+    def require_memory(self, memory: MemoryAccount) -> None:
+        """Make sure that a step fits into a device's memory, beside what is there already.
+
+        Raises:
+            ResourceExhaustedError: it does not.
+        """
+        needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
+        memory.require(f"a step of {self.name} (what it reads, its batch and its intermediate values)", needed)
+
+
+class Prices:
+    """The prices of all programs of a cluster.
+
+    Args:
+        ledger: will compute them.
+        states: says which devices hold what is read.
+    """
+
+    def __init__(self, ledger: Ledger, states: GroupStates) -> None:
+        self.ledger = ledger
+        self.states = states
+        self._known: WeakKeyDictionary[LinkedProgram, PricedProgram] = WeakKeyDictionary()
+
+    def of(self, linked: LinkedProgram) -> PricedProgram:
+        """The prices of a program.
+
+        Raises:
+            FailedPreconditionError: a while loop whose number of trips depends on values, and no declared duration.
+        """
+        known = self._known.get(linked)
+        if known is None:
+            known = self._known[linked] = self._priced(linked)
+        return known
+
+    def _priced(self, linked: LinkedProgram) -> PricedProgram:
+        kernels = sorted(_kernels(linked), key=lambda op: op.number)
+        early = early_exchanges(linked.operations)
+        return PricedProgram(
+            linked.program.name,
+            [self._site(op) for op in kernels],
+            _costs(linked, kernels),
+            [early.get(op.number, ()) for op in kernels],
+            _peak_bytes(linked, kernels),
+            self._read_bytes(linked),
+        )
+
+    def _site(self, op: Run | Apply) -> Site:
+        if isinstance(op, Run):
+            return self.ledger.site(op.kernel, op.reads, op.writes)
+        return self.ledger.site(op.kernel, [op.state, op.given], [op.state])
+
+    def _read_bytes(self, linked: LinkedProgram) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for op in linked.operations:
+            if isinstance(op, ReadGroups):
+                for group, slot, _ in op.groups:
+                    for place in self.states.places[group]:
+                        sizes[place] = sizes.get(place, 0) + num_bytes(linked.slots[slot])
+        return sizes
+
+
+def _kernels(linked: LinkedProgram) -> Iterator[Run | Apply]:
+    for op in linked.operations:
+        if isinstance(op, Run):
+            yield op
+        elif isinstance(op, ApplyAll):
+            yield from op.parts
+
+
+def _costs(linked: LinkedProgram, kernels: list[Run | Apply]) -> list[Cost]:
+    """A declared time is that of the step's first kernel, and the others come with it."""
+    declared_s, costs = linked.program.seconds, list[Cost]()
+    for op in kernels:
+        if isinstance(op, Apply):
+            costs.append(cost_of(op.kernel))
+        elif declared_s is not None:
+            costs.append(Cost(0, 0, declared_s))
+            declared_s = 0.0
+        else:
+            costs.append(FREE if op.moves_only else cost_of(op.kernel))
+    return costs
+
+
+def _peak_bytes(linked: LinkedProgram, kernels: list[Run | Apply]) -> int:
+    held = num_bytes([aval for avals in (*linked.slots, *linked.batches) for aval in avals])
+    return held + max((temporaries_bytes(op.kernel) for op in kernels if isinstance(op, Run)), default=0)

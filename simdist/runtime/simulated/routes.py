@@ -1,0 +1,56 @@
+"""The legs of messages between the tasks of a cluster: which links, which latency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.transport import Arrived, Leg, Letter, Transport
+from simdist.simulation.fabric import Fabric, Route
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    """Knows the way from each task to each other, and posts letters.
+
+    Args:
+        fabric: finds routes.
+        host_of: the host of each task.
+        transport: sends.
+    """
+
+    def __init__(self, fabric: Fabric, host_of: dict[str, str], transport: Transport) -> None:
+        self.fabric = fabric
+        self.host_of = host_of
+        self.transport = transport
+        self._words: dict[tuple[str, str], tuple[Leg]] = {}
+
+    def between(self, source: str, target: str) -> Route:
+        """The way between two places: tasks or devices."""
+        return self.fabric.route(self.host_of.get(source, source), self.host_of.get(target, target))
+
+    def latency_s(self, source: Task, target: Task) -> float:
+        """Seconds until a word has arrived."""
+        return self.between(source.name, target.name).latency_s
+
+    def word(self, source: Task, target: Task, content: Any = None) -> Leg:
+        """The leg of a message without bytes."""
+        return Leg(source, target, 0, (), self.latency_s(source, target), None, content, is_word=True)
+
+    def leg(self, source: Task, target: Task, size_bytes: float, content: Any = None) -> Leg:
+        """The leg of a message whose bytes count as sent by its source."""
+        route = self.between(source.name, target.name)
+        return Leg(source, target, size_bytes, route.links, route.latency_s, (source.name, "bytes_sent"), content)
+
+    def post(self, source: Task, target: Task, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
+        """Send a word; `arrived(content)` is called when it has come, unless one of the two has died on the way.
+
+        Args:
+            unheard: is called with the content where the word is lost.
+        """
+        legs = self._words.get((source.name, target.name))
+        if legs is None:
+            legs = self._words[source.name, target.name] = (self.word(source, target),)
+        letter = Letter(source, target, arrived, content, unheard)
+        self.transport.send(legs, letter, letter.read)

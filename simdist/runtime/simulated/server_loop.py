@@ -1,0 +1,135 @@
+"""What a task does for others with the variables that it holds: it answers reads, and applies the updates that it is sent.
+
+An update is applied when the task's device is free, one after the other, each once: a message that comes twice is known by its
+identity and is only confirmed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.errors import UnavailableError
+from simdist.program.ledger import Ledger
+from simdist.program.values import Bundle
+from simdist.runtime.linked import Apply
+from simdist.runtime.simulated.calls import Part, Pushing
+from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.state import GroupStates
+from simdist.simulation.kernel import Clock
+from simdist.trace import Trace
+
+__all__ = ["ServerLoop"]
+
+# So many messages are remembered; a client has far fewer on their way at once.
+REMEMBERED = 1_024
+
+Identity = tuple[str, int, int]
+
+
+class ServerLoop:
+    """Serves the groups of one task, through all its incarnations.
+
+    Args:
+        task: that holds them.
+        clock, trace: the cluster's.
+        ledger: computes updates.
+        states: the versions of all groups.
+        updated: is told of each update that others have sent.
+    """
+
+    def __init__(
+        self, task: Task, clock: Clock, trace: Trace, ledger: Ledger, states: GroupStates, updated: Callable[[Task], None]
+    ) -> None:
+        self.task = task
+        self.clock = clock
+        self.trace = trace
+        self.ledger = ledger
+        self.states = states
+        self.updated = updated
+        self._seen: dict[Identity, None] = {}
+
+    def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None:
+        """Write down the present versions of groups, each at its place; an error where one is lost."""
+        states, error = self.states, None
+        for group, place in groups:
+            found[place] = bundle = states.bundles[group]
+            versions[place] = states.versions[group]
+            if bundle is None:
+                error = states.groups[group].lost_error()
+        return error
+
+    def receive(self, push: Pushing, part: Part, life: Life) -> None:
+        """An update has come: it is applied when the device is free."""
+        update = part.update
+        assert update is not None
+        now = self.clock.env._now
+        start, end = self.task.occupy(now, push.priced.costs[update.number])
+        self.clock.after(end - now, self._apply, (push, part, life, start, end))
+
+    def _apply(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
+        push, part, life, start, end = received
+        # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
+        if not push.open or not life.alive:
+            return
+        if self.task.held is not None:
+            self.task.held.append((self._apply, received))
+            push.silenced(part.there)
+            return
+        update = part.update
+        assert update is not None
+        if self.states.bundles[update.group] is None:
+            self.clock.after(part.back.latency_s, push.fail, self.states.groups[update.group].lost_error())
+            return
+        if self._is_new((*push.identity, part.place)):
+            try:
+                where = (push.client.name, push.step, end)
+                self.commit(update, push.priced, push.operands[part.place], start, end, where, push.read_versions.get(update.group))
+            except Exception as error:
+                push.fail(error)
+                return
+        push.confirm(part, end)
+        self.updated(self.task)
+
+    def commit(
+        self,
+        update: Apply,
+        priced: PricedProgram,
+        operands: Bundle,
+        start: float,
+        end: float,
+        where: tuple[str, int, float],
+        read_version: int | None,
+    ) -> None:
+        """Make the next version of a group.
+
+        Args:
+            update: what changes, and how.
+            priced: the prices of its program.
+            operands: what it is changed with.
+            start, end: when the device was busy with it.
+            where: whose step it belongs to: task, step and second.
+            read_version: of the group, that this step has read last; None if none.
+        """
+        states, group, site = self.states, update.group, priced.sites[update.number]
+        (states.bundles[group],) = self.ledger.call(site, (states.present(group), operands), None, (), where)
+        states.versions[group] = version = states.versions[group] + 1
+        self.task.updates += 1
+        if read_version is None:
+            self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
+        else:
+            # How stale the update is can be told from these two: version - 1 - read_version.
+            self.trace.span(
+                self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
+            )
+
+    def _is_new(self, identity: Any) -> bool:
+        """Whether this message has not been seen before."""
+        seen = self._seen
+        if identity in seen:
+            return False
+        seen[identity] = None
+        if len(seen) > REMEMBERED:
+            del seen[next(iter(seen))]
+        return True

@@ -1,0 +1,189 @@
+"""The only way from one task to another: words and bytes take the latency of a route, and bytes the time of its links.
+
+A *leg* says from where, to where and how much; it is worked out once. A *message* is a leg of a *sender* (a call, a letter, a copy,
+the transfers of a collective), which has an identity of its own: the client, its incarnation and a sequence number. Messages that
+take equally long are sent together and share their events.
+
+While nothing is laid over a pair of tasks, nothing is asked about it.
+
+Not simulated: the cost of serialising, message headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simdist.runtime.simulated.task import Task
+from simdist.simulation.kernel import Clock
+from simdist.simulation.network import Flow, Link, SharedLinks
+from simdist.trace import Trace
+
+__all__ = ["Arrived", "Leg", "Letter", "Sender", "Transport"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Leg:
+    """One way of a message.
+
+    Attributes:
+        source, target: the tasks.
+        size_bytes: 0 for words.
+        links: that the bytes travel over; none within a host.
+        latency_s: until the word, or the first byte, is there.
+        counted: the trace's total that counts the bytes; None where the sender counts them.
+        content: what the message is about, for its sender.
+        is_word: whether it is a message without bytes.
+    """
+
+    source: Task
+    target: Task
+    size_bytes: float
+    links: tuple[Link, ...]
+    latency_s: float
+    counted: tuple[str, str] | None = None
+    content: Any = None
+    is_word: bool = False
+
+
+class Sender(Protocol):
+    """Whose messages they are.
+
+    Attributes:
+        flows: its bytes that are on their way.
+    """
+
+    flows: list[Flow]
+
+    @property
+    def open(self) -> bool:
+        """Whether its messages still mean anything."""
+        ...
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        """The latency is over; those of these legs whose bytes still go."""
+        ...
+
+    def silenced(self, leg: Leg) -> None:
+        """This message will not arrive, and nobody says so."""
+        ...
+
+
+Arrived = Callable[[Any], None]
+
+
+class Transport:
+    """Sends messages.
+
+    Args:
+        clock, links: where time passes.
+        trace: counts bytes.
+
+    Attributes:
+        blocked: pairs (source, target) of tasks between which messages are lost.
+    """
+
+    def __init__(self, clock: Clock, links: SharedLinks, trace: Trace) -> None:
+        self.clock = clock
+        self.links = links
+        self.trace = trace
+        self.blocked: set[tuple[str, str]] = set()
+
+    # -- sending --------------------------------------------------------------------------------------------------
+
+    def send(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
+        """Send messages.
+
+        Args:
+            legs: all with the same latency, and all with bytes or none.
+            sender: whose they are.
+            arrived: is called with all legs together where they are words, otherwise with each leg when its bytes have come.
+        """
+        if self.blocked:
+            legs = self._passing(legs, sender)
+        if legs:
+            self.clock.after(legs[0].latency_s, self._latency_over, (legs, sender, arrived))
+
+    def _latency_over(self, messages: tuple[Sequence[Leg], Sender, Arrived]) -> None:
+        legs, sender, arrived = messages
+        if not sender.open:
+            return
+        if self.blocked:
+            legs = self._passing(legs, sender)
+        if not legs:
+            return
+        if legs[0].is_word:
+            arrived(legs)
+        else:
+            self._let_flow(sender.leaving(legs), sender, arrived)
+
+    def _let_flow(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
+        totals, flows, here = self.trace.totals, list[Any](), list[Leg]()
+        for leg in legs:
+            if leg.counted is not None:
+                totals[leg.counted] = totals.get(leg.counted, 0) + leg.size_bytes
+            if leg.links and leg.size_bytes > 0:
+                flows.append((leg.links, leg.size_bytes, arrived, leg))
+            else:
+                here.append(leg)
+        if len(flows) == 1:
+            sender.flows.append(self.links.start(*flows[0]))
+        else:
+            sender.flows += self.links.start_all(flows)
+        for leg in here:
+            arrived(leg)
+
+    def _passing(self, legs: Sequence[Leg], sender: Sender) -> Sequence[Leg]:
+        """Those that no fault keeps from arriving; the sender of the others is told."""
+        lost = [leg for leg in legs if not self.passes(leg)]
+        for leg in lost:
+            sender.silenced(leg)
+        return [leg for leg in legs if leg not in lost]
+
+    def passes(self, leg: Leg) -> bool:
+        """Whether a message gets through now."""
+        return (leg.source.name, leg.target.name) not in self.blocked
+
+
+class Letter:
+    """A word from one incarnation to another."""
+
+    __slots__ = ("arrived", "content", "flows", "sequence", "source", "source_life", "target", "target_life", "unheard")
+
+    def __init__(self, source: Task, target: Task, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
+        self.source, self.source_life = source, source.life
+        self.target, self.target_life = target, target.life
+        self.arrived = arrived
+        self.content = content
+        self.unheard = unheard
+        self.flows: list[Flow] = []
+        self.sequence = source.sequence = source.sequence + 1
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """Client, incarnation and sequence number."""
+        return self.source.name, self.source_life.incarnation, self.sequence
+
+    @property
+    def open(self) -> bool:
+        return self.source_life.alive and self.target_life.alive
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        return legs
+
+    def silenced(self, leg: Leg) -> None:
+        if self.unheard is not None:
+            self.unheard(self.content)
+
+    def read(self, _legs: Sequence[Leg]) -> None:
+        """The target has it."""
+        if self.target.held is None:
+            self.arrived(self.content)
+        else:
+            self.target.held.append((self._read_late, None))
+
+    def _read_late(self, _: Any) -> None:
+        """The target was paused when the letter came."""
+        if self.target_life.alive:
+            self.arrived(self.content)

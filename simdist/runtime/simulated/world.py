@@ -1,0 +1,268 @@
+"""The simulated machines: all tasks of a cluster, what they hold, and how they die and start again, in virtual time.
+
+A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that whoever talked to
+it learns of it one latency later. A message of a dead incarnation has no effect, wherever it is.
+
+Not simulated: the cost of serialising, message headers, the size of a program that is sent for the first time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
+from simdist.hardware import Device, Network, Torus
+from simdist.process_state import TaskContext
+from simdist.program.ledger import Ledger
+from simdist.randomness import derive_seed
+from simdist.runtime.base import Member
+from simdist.runtime.simulated.copies import Copy
+from simdist.runtime.simulated.detection import Detection
+from simdist.runtime.simulated.pricing import Prices
+from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.routes import Routes
+from simdist.runtime.simulated.server_loop import ServerLoop
+from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.transport import Transport
+from simdist.runtime.state import GroupStates
+from simdist.simulation.fabric import Fabric
+from simdist.simulation.kernel import Clock, Fiber, current_fiber
+from simdist.simulation.network import SharedLinks
+from simdist.trace import Trace
+from simdist.variables.state import task_of
+
+__all__ = ["World"]
+
+
+class World:
+    """All tasks of one cluster.
+
+    Args:
+        devices: the device of each task, by name, in the order of the pictures; ``chief:0`` is the chief.
+        network: bandwidth and latency of every port.
+        seed: of all random streams.
+        numerics, jax_devices: the ledger's.
+    """
+
+    def __init__(
+        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[Any] | None = None
+    ) -> None:
+        self.seed = seed
+        self.network = network
+        self.clock = Clock()
+        self.links = SharedLinks(self.clock)
+        self.ledger = Ledger(numerics, jax_devices)
+        self.trace = Trace(seed=seed)
+        self.fabric, self.host_of = _wired(network, list(devices))
+        self.transport = Transport(self.clock, self.links, self.trace)
+        self.routes = Routes(self.fabric, self.host_of, self.transport)
+        self.tasks = {name: Task(name, device) for name, device in devices.items()}
+        self.states = GroupStates(self.ledger.parts, self.hold)
+        self.prices = Prices(self.ledger, self.states)
+        self.servers = {
+            name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self._updated) for name, task in self.tasks.items()
+        }
+        for name, task in self.tasks.items():
+            self.trace.declare_lane(name)
+            task.begin(self.seed, 0)
+        self.trace.gauges.append(self._gauges)
+        self.chief = self.tasks["chief:0"]
+        self.detection = Detection(self.clock, self.trace, self.tasks, lambda task: self.routes.latency_s(task, self.chief))
+        self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.step_ended: list[Callable[[Task], None]] = []  # are told whose steps, or updates of whose variables, are one more
+        self.lost: list[Callable[[Task], None]] = []  # those who are told one latency later by their connections that a task has died
+        self.groups: list[Any] = []  # of workers that train together, each with a main of its own
+        self.engine_context = TaskContext()  # of fibers that run no code of a user
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    def task(self, name: str) -> Task:
+        """A task by its name.
+
+        Raises:
+            InvalidArgumentError: there is none; the message lists those that exist.
+        """
+        if name not in self.tasks:
+            raise InvalidArgumentError(f"There is no task {name!r} in this cluster. {did_you_mean(name, self.tasks)}")
+        return self.tasks[name]
+
+    def _gauges(self) -> dict[tuple[str, str], float]:
+        """What the links have carried (messages that have arrived), and how many scans the ledger has compiled."""
+        # Not `links.bytes_carried`: to work out what is on its way would round, and looking must change nothing.
+        carried = {(link.name, "link_bytes"): link.bytes_carried for link in self.fabric.links()}
+        sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
+        return {**sums, (self.chief.name, "compilations"): self.ledger.compilations}
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def copy(self, source: str, target: str, size_bytes: float, what: str, ended: Callable[[BaseException | None], Any]) -> Copy:
+        """Bytes go from one device to another; `ended` is told when they have come, or why not.
+
+        Raises:
+            UnavailableError: one of the two tasks is down.
+        """
+        ends = self.task(task_of(source)), self.task(task_of(target))
+        return Copy(self.transport, self.routes.between(source, target), ends, (source, target), size_bytes, what, ended)
+
+    # -- life and death -------------------------------------------------------------------------------------------
+
+    def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
+        """Run a function as a part of a task's present incarnation."""
+        fiber = self.clock.spawn(lane or task.name, function, context or self.context_of(task))
+        task.fibers.append(fiber)
+        return fiber
+
+    def context_of(self, task: Task, environ: dict[str, str] | None = None, prefix: str = "") -> TaskContext:
+        """Process-wide state for one incarnation, seeded by (seed, task, incarnation)."""
+        drawn = [0]
+
+        def next_seed() -> int:
+            drawn[0] += 1
+            return 1 + derive_seed(self.seed, task.name, task.incarnation, "keras", drawn[0]) % 1_000_000_000
+
+        return TaskContext(environ, prefix, next_seed)
+
+    def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
+        """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
+        now, incarnation = self.now, task.incarnation
+        if not task.alive:
+            self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
+            self._plan_restart(task, restart_after_s)
+            return
+        task.life.alive, task.down_since_s = False, now
+        self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
+        task.local.clear()
+        for processor in task.processors.values():
+            processor.memory.clear()
+        self.states.lose(task.name)
+        for listener in list(self.lost):
+            listener(task)
+        calls, task.calls = task.calls, {}
+        for call in calls:
+            call.lost(task)
+        self.clock.after(self.routes.latency_s(task, self.chief), lambda _: self.detection.connection_reset(task.name, incarnation))
+        self._plan_restart(task, restart_after_s)
+        fibers, task.fibers = task.fibers, []
+        for fiber in fibers:
+            if fiber is not current_fiber():
+                self.clock.kill(fiber)
+        for step in list(task.running):
+            step.killed()
+        if task is self.chief:
+            self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
+        for fiber in fibers:
+            if fiber is current_fiber():
+                self.clock.kill(fiber)
+
+    def _plan_restart(self, task: Task, delay_s: float | None) -> None:
+        task.restart_plan = plan = object()
+        if delay_s is not None:
+            self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
+
+    def restart(self, task: Task) -> None:
+        """Start a task's process again, with the next incarnation and an empty memory."""
+        if task.alive:
+            return
+        task.begin(self.seed, task.incarnation + 1, self.now)
+        self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
+        self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
+        for main in list(self.mains[task.name]):
+            main(task)
+        self.register(task)
+
+    def register(self, task: Task) -> None:
+        """Tell the chief that this incarnation is there."""
+        incarnation = task.incarnation
+        self.routes.post(task, self.chief, lambda _: self.detection.heartbeat(task.name, incarnation))
+
+    def add_device(self, place: str, device: Device | None = None) -> Processor:
+        """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
+        task = self.task(place.partition("/")[0])
+        if place != task.name and place not in task.processors:
+            self.fabric.add_device(self.host_of[task.name], place)
+            self.trace.declare_lane(place)
+        return task.add_processor(place, device or task.device, self.seed)
+
+    def _updated(self, task: Task) -> None:
+        """A task has applied an update that another one sent."""
+        for listener in self.step_ended:
+            listener(task)
+
+    def busy(self) -> int:
+        """How many fibers and steps there are."""
+        return len(self.clock.fibers) + len(self.clock.steps)
+
+    def task_of(self, place: str) -> Task:
+        """The task of a device."""
+        return self.tasks[task_of(place)]
+
+    def notice(self, member: Member, reason: str) -> None:
+        """Those who train with a member have learned of its death."""
+        life = member.process
+        assert isinstance(life, Life)
+        self.detection.notice(member.task, life, reason)
+
+    def processor(self, place: str) -> Processor:
+        """The processor of a place."""
+        return self.tasks[place.partition("/")[0]].processors[place]
+
+    def hold(self, place: str, name: str, size_bytes: int) -> None:
+        """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone.
+
+        Raises:
+            UnavailableError: its task is down.
+        """
+        memory = self.processor(place).memory
+        if size_bytes >= 0:
+            if not self.task(task_of(place)).alive:
+                raise UnavailableError(
+                    f"{task_of(place)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; after a "
+                    "death under on_failure='continue', after the next step."
+                )
+            memory.allocate(name, size_bytes)
+        else:
+            memory.release(name, -size_bytes)
+
+    # -- what faults need -----------------------------------------------------------------------------------------
+
+    def slow(self, task: Task, factor: float) -> Callable[[], None]:
+        """Slow a task down; the result takes this factor away again."""
+        return task.slow_by(factor)
+
+    def later(self, delay_s: float, function: Callable[[], None]) -> None:
+        """Call a function after a delay, without keeping the run alive."""
+        self.clock.after_daemon(delay_s, function)
+
+    def ask(self, predicate: Callable[[Any], Any], cluster: Any) -> bool:
+        """What a predicate says, which may look but not wait."""
+        with self.clock.asking():
+            return bool(predicate(cluster))
+
+    def tell_driver(self, error: BaseException) -> None:
+        """Raise an error in the notebook: from the blocking call that it is in, or at once where it runs itself."""
+        if not self.clock.is_driving:
+            raise error
+        self.clock.interrupt_driver(error)
+
+    def require_open(self, what: str) -> None:
+        """See `Clock.require_open`."""
+        self.clock.require_open(what)
+
+    def close(self) -> None:
+        """End all tasks."""
+        self.clock.close()
+
+
+def _wired(network: Network, names: list[str]) -> tuple[Fabric, dict[str, str]]:
+    """The fabric that joins the tasks, and the host of each.
+
+    A torus has as many nodes as its shape says: where the notebook's chief is one task too many, it runs on the first node.
+    """
+    hosts = names
+    if isinstance(network.topology, Torus) and math.prod(network.topology.shape) == len(names) - 1:
+        hosts = names[1:]
+    return Fabric(network, hosts), {name: name if name in hosts else hosts[0] for name in names}
