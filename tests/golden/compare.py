@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the root, in place of this folder
 
-from tests.golden.children import measured
+from tests.golden.children import measured  # noqa: E402
 
 __all__ = ["main"]
 

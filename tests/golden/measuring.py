@@ -17,14 +17,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 if __name__ == "__main__":
-    # Alone, the script finds the runs beside it; which engine they drive is said by PYTHONPATH, which stands before ours.
-    sys.path[0:1] = []
-    sys.path.append(str(ROOT))
+    # Alone, the script drives the engine of PYTHONPATH, which stays in front, with the runs that lie beside it, which come next.
+    sys.path[0:2] = [sys.path[1], str(ROOT)]
     os.environ["KERAS_BACKEND"] = "jax"
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np
+import numpy as np  # noqa: E402
 
 __all__ = ["measure"]
 
@@ -36,8 +35,10 @@ def measure(name: str) -> dict[str, Any]:
         ``digest``, ``spans``, ``end_s`` (the exact virtual second, as text), ``numbers`` (the sum of magnitudes and the largest of
         each array, to five digits, the same on every processor) and ``bits`` (SHA-256 of each array, for one machine only).
     """
+    from simdist import keras
     from tests.golden.runs import RUNS
 
+    keras.utils.clear_session()  # names of layers are counted, and stand in traces
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
@@ -64,10 +65,12 @@ def bits(array: np.ndarray) -> str:
 
 def main() -> None:
     """Measure the runs that are named, or all."""
+    import simdist
     from simdist.compilation_cache import switch_on
     from tests.golden.runs import RUNS
 
     switch_on()
+    print(json.dumps({"engine": str(Path(simdist.__file__).resolve().parents[1])}), flush=True)
     for name in sys.argv[1:] or RUNS:
         try:
             found = measure(name)

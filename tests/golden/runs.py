@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tests.golden.fits import FITS
+from tests.golden.mains import MAINS
 from tests.golden.problems import Golden
 from tests.golden.servers import SERVERS
+from tests.golden.together import TOGETHER
 
 __all__ = ["RUNS"]
 
-RUNS: dict[str, Golden] = {**SERVERS}
+RUNS: dict[str, Golden] = {**SERVERS, **TOGETHER, **FITS, **MAINS}

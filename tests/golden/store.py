@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the root, in place of this folder
 
-from tests.golden.children import measured
-from tests.golden.stored import differences, read, write
+from tests.golden.children import measured  # noqa: E402
+from tests.golden.stored import differences, read, write  # noqa: E402
 
 __all__ = ["main"]
 
