@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.golden.disturbed import DISTURBED
 from tests.golden.fits import FITS
 from tests.golden.mains import MAINS
 from tests.golden.problems import Golden
@@ -10,4 +11,4 @@ from tests.golden.together import TOGETHER
 
 __all__ = ["RUNS"]
 
-RUNS: dict[str, Golden] = {**SERVERS, **TOGETHER, **FITS, **MAINS}
+RUNS: dict[str, Golden] = {**SERVERS, **TOGETHER, **FITS, **MAINS, **DISTURBED}

@@ -224,7 +224,11 @@ def fit_in_packs_of_steps() -> Outcome:
         return dataset.shuffle(24, seed=0).repeat().batch(4).prefetch(2)
 
     with strategy.scope():
-        layers = [keras.layers.Dense(4, "relu", kernel_initializer="ones"), keras.layers.Dropout(0.3, seed=4)]
+        layers = [
+            keras.layers.Dense(4, "relu", kernel_initializer="ones"),
+            keras.layers.Dropout(0.3, seed=4),
+            keras.layers.GaussianNoise(0.1),
+        ]
         model = perceptron(keras.optimizers.Adam(0.02), layers=layers, metrics=["mae"], steps_per_execution=5)
     history = model.fit(sd.DatasetCreator(dataset_fn), epochs=2, steps_per_epoch=20, verbose=0)
     return cluster, [*fitted(model, history), np.array(model.evaluate(batches(8), verbose=0))]

@@ -195,6 +195,40 @@ def two_strategies() -> Outcome:
     return cluster, [*together, *coordinator.fetch(values), weights.numpy(), *again]
 
 
+def between_steps() -> Outcome:
+    """What a program does with the copies itself: exchanges under a derivative, updates, broadcasts, datasets of each pipeline."""
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}))
+    with strategy.scope():
+        equal = sd.Variable(np.arange(4, dtype=np.float32))
+        apart = sd.Variable(np.ones(2, np.float32))
+    iterator = iter(strategy.distribute_datasets_from_function(lambda own: batches(2).shard(3, own.input_pipeline_id)))
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        def replica(batch: Any) -> Any:
+            own = sd.get_replica_context()
+            x, _ = batch
+
+            def loss(weights: Any) -> Any:
+                total = own.all_reduce("sum", x @ weights)
+                return jnp.sum(total**2) + jnp.sum(own.all_gather(weights * x.sum(), axis=0) ** 3)
+
+            return jax.grad(loss)(equal.value)
+
+        return strategy.run(replica, args=(next(iterator),))
+
+    found = [np.asarray(part) for _ in range(2) for part in strategy.local_results(step(iterator))]
+    extended = strategy.extended
+    moved = strategy.distribute_values_from_function(lambda own: np.full(2, own.replica_id_in_sync_group, np.float32))
+    extended.update(apart, lambda variable, value: variable.assign_add(value), args=(moved,))
+    equal.assign_sub(np.ones(4, np.float32))
+    total = extended.reduce_to("sum", moved, equal)
+    found += [np.asarray(part) for value in (apart, total) for part in strategy.local_results(value)]
+    optional = iterator.get_next_as_optional()
+    found.append(np.array(optional.has_value()))
+    return strategy.cluster, [*found, equal.numpy(), apart.numpy()]
+
+
 TOGETHER: dict[str, Golden] = {
     "together: one device": one_device,
     "together: mirrored, NCCL in two packs": mirrored_nccl,
@@ -214,4 +248,5 @@ TOGETHER: dict[str, Golden] = {
     "together: timing only": timing_only,
     "together: conversations": conversations,
     "together: two strategies": two_strategies,
+    "together: between steps": between_steps,
 }
