@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,8 +11,9 @@ import numpy as np
 import optax
 
 import simdist as sd
+from simdist import keras
 from tests.golden.mains import train
-from tests.golden.problems import Golden, Linear, Outcome, batches
+from tests.golden.problems import Golden, Linear, Outcome, batches, perceptron
 from tests.golden.servers import SLOW, Loop
 
 __all__ = ["DISTURBED"]
@@ -34,6 +36,46 @@ def server_crashes_at_many_moments() -> Outcome:
                 ends.append(cluster.now)
         sd.sleep(1.0, cluster)
     return cluster, [np.array(ends)]
+
+
+def deaths_around_a_long_computation() -> Outcome:
+    """Of workers whose requests are under way, of servers that nobody asks just now, and what those who come back have forgotten."""
+    cluster = sd.Cluster({"worker": 2, "ps": 2}, network=sd.hardware.Network(bandwidth=1e9, latency=0.1))
+    strategy = sd.ParameterServerStrategy(cluster)
+    coordinator = sd.ClusterCoordinator(strategy)
+    found = list[Any]()
+    for target, at_s, restart_after_s in (
+        ("worker:0", 0.15, 0.1),
+        ("worker:1", 1.35, 0.1),
+        ("ps:0", 0.8, 3.0),
+        ("ps:1", 0.7, 0.2),
+        ("ps:1", 1.45, 0.01),
+    ):
+        sd.sleep(5.0, cluster)
+        with strategy.scope():
+            first, second = sd.Variable(np.ones(2, np.float32)), sd.Variable(np.zeros((0, 2), np.float32))
+            third = sd.Variable(np.ones(3, np.float32))
+
+        @sd.function(seconds=1.0)
+        def step(first: Any = first, second: Any = second, third: Any = third) -> Any:
+            total = jnp.sum(first.value) + jnp.sum(third.value) + jnp.sum(second.value)
+            for variable in (first, second, third):
+                variable.assign_add(0.01 * total * jnp.ones(variable.shape))
+            return total
+
+        cluster.faults.crash(target, at=cluster.now + at_s, restart_after=restart_after_s)
+        values = [coordinator.schedule(step) for _ in range(4)]
+        for _ in range(2):
+            try:
+                coordinator.join()
+                found += coordinator.fetch(values)
+                values = [coordinator.schedule(step)]
+            except LOSSES:
+                found.append(cluster.now)
+                values = [coordinator.schedule(step)]
+        with suppress(*LOSSES):
+            coordinator.join()
+    return cluster, [np.array(number) for number in found]
 
 
 def long_silence() -> Outcome:
@@ -125,17 +167,38 @@ def mains_that_disagree() -> Outcome:
         given = jnp.ones(2 + strategy.cluster_resolver.task_id)
         return strategy.run(lambda: sd.get_replica_context().all_reduce("sum", given))
 
-    try:
-        cluster.launch(main).join()
-    except sd.errors.InvalidArgumentError:
-        return cluster, [np.array(cluster.now)]
-    raise AssertionError("two shapes were added")
+    def train_another_model() -> Any:
+        rank = sd.TFConfigClusterResolver().task_id
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(bytes_per_pack=8))
+        with strategy.scope():
+            layers = [keras.layers.Dense(3, name="hidden", kernel_initializer="ones")]
+            model = perceptron(keras.optimizers.SGD(0.1), layers=layers, loss_weights=[1.0 + rank])
+            if rank == 1:
+                model.optimizer = keras.optimizers.Adam(0.1)
+        model.fit(batches(6), verbose=0)
+
+    ends = list[float]()
+    for program in (main, train_another_model):
+        try:
+            cluster.launch(program).join()
+        except sd.errors.InvalidArgumentError:
+            ends.append(cluster.now)
+    return cluster, [np.array(ends)]
 
 
 def mains_crash_in_a_long_exchange() -> Outcome:
     """The first crash falls into transfers that are on their way, and the second into the back-off of the others."""
-    cluster = sd.Cluster({"worker": 3}, network=SLOW)
-    cluster.faults.crash("worker:2", at=0.0123, restart_after=0.3)
+    return interrupted(SLOW, 0.0123)
+
+
+def mains_crash_within_a_latency() -> Outcome:
+    return interrupted(sd.hardware.Network(bandwidth=1e6, latency=0.01), 0.041)
+
+
+def interrupted(network: sd.hardware.Network, at_s: float) -> Outcome:
+    """Mains that train with long messages; worker:2 dies at that second, worker:0 later."""
+    cluster = sd.Cluster({"worker": 3}, network=network)
+    cluster.faults.crash("worker:2", at=at_s, restart_after=0.3)
     cluster.faults.crash("worker:0", at=0.7, restart_after=0.1)
 
     def main() -> list[Any]:
@@ -152,14 +215,16 @@ def survivors_of_long_exchanges() -> Outcome:
     cluster = sd.Cluster({"worker": 4}, network=SLOW)
     strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue", devices_per_worker=2)
     linear = Linear(strategy, optax.adam(0.05), units=200)
-    for number, at in enumerate((0.006, 0.03, 0.06, 0.1, 0.115)):
-        cluster.faults.crash(f"worker:{1 + number % 3}", at=at, restart_after=0.009)
+    # The first in an exchange; the second and third of one that gets and of one that gives the variables, which take 12 ms.
+    for task, at_s in (("worker:1", 0.006), ("worker:1", 0.04), ("worker:0", 0.063), ("worker:2", 0.1), ("worker:3", 0.115)):
+        cluster.faults.crash(task, at=at_s, restart_after=0.009)
     numbers = linear.train(batches(8), 6)
     return cluster, [*numbers, np.array(strategy.num_replicas_in_sync)]
 
 
 DISTURBED: dict[str, Golden] = {
     "disturbed: server crashes at many moments": server_crashes_at_many_moments,
+    "disturbed: deaths around a long computation": deaths_around_a_long_computation,
     "disturbed: long silence": long_silence,
     "disturbed: chief crash": chief_crash,
     "disturbed: closures that end badly": closures_that_end_badly,
@@ -167,5 +232,6 @@ DISTURBED: dict[str, Golden] = {
     "disturbed: main that never comes back": main_that_never_comes_back,
     "disturbed: mains that disagree": mains_that_disagree,
     "disturbed: mains crash in a long exchange": mains_crash_in_a_long_exchange,
+    "disturbed: mains crash within a latency": mains_crash_within_a_latency,
     "disturbed: survivors of long exchanges": survivors_of_long_exchanges,
 }

@@ -52,7 +52,7 @@ class Linear:
     Args:
         strategy: under which.
         optimizer: of optax or Keras.
-        shape: of the weights; rows are repeated where there are more than features.
+        units: outputs, whose mean is the prediction; many make long messages.
     """
 
     def __init__(self, strategy: Any, optimizer: Any, units: int = 1) -> None:
