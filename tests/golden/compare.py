@@ -13,13 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])  # the root, in place of this folder
+ROOT = Path(__file__).resolve().parents[2]
+
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # in place of this folder
 
 from tests.golden.children import measured  # noqa: E402
 
 __all__ = ["main"]
-
-ROOT = Path(sys.path[0])
 
 
 def main() -> int:

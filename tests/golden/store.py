@@ -8,7 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])  # the root, in place of this folder
+ROOT = Path(__file__).resolve().parents[2]
+
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # in place of this folder
 
 from tests.golden.children import measured  # noqa: E402
 from tests.golden.stored import differences, read, write  # noqa: E402
@@ -20,7 +23,7 @@ def main() -> int:
     """Measure in a process of its own, compare, write; 1 if a run failed, and then nothing is written."""
     names = sys.argv[1:]
     before = read()
-    found = measured(Path(sys.path[0]), names)
+    found = measured(ROOT, names)
     failed = {name: entry["error"] for name, entry in found.items() if "error" in entry}
     for name, error in failed.items():
         print(f"{name}: FAILED: {error}")
