@@ -1,0 +1,25 @@
+"""Golden runs: their traces are the same ones, instant by instant, and their numbers are the same to five digits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden.measuring import measure
+from tests.golden.runs import RUNS
+from tests.golden.stored import differences, read
+
+STORED = read()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_run_is_as_it_was(name: str) -> None:
+    found = differences(STORED[name], measure(name))
+    assert not found, (
+        f"the golden run {name!r} is not as it was: {'; '.join(found)}. Find out why: `python tests/golden/compare.py --base main "
+        f"--only '{name}'` also compares exact bits with another revision. If the change is meant, say so in the commit, and store it "
+        f"anew: python tests/golden/store.py '{name}'"
+    )
+
+
+def test_what_is_stored_are_the_runs_that_there_are() -> None:
+    assert set(STORED) == set(RUNS)
