@@ -23,7 +23,10 @@ __all__ = ["Closure"]
 
 @dataclass
 class Closure:
-    """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure."""
+    """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
+
+    `key` is equal for calls of the same step with the same arguments; None where that cannot be told.
+    """
 
     strategy: ParameterServerStrategy
     fn: Callable[..., Any]
@@ -31,15 +34,17 @@ class Closure:
     kwargs: dict[str, Any]
     result: Result
     repeat: int = 1
-
-    @property
-    def is_traced(self) -> bool:
-        return isinstance(self.fn, StepFunction)
+    key: Any = None
 
     def run(self, worker: Worker) -> Any:
         """Call a plain function, on this worker."""
         args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
         return self.fn(*args, **kwargs)
+
+    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+        """The arguments and the program that this worker had for the same call before, where they fit once more."""
+        known: tuple[BoundCall, LinkedProgram] | None = worker.local.get(self.key) if self.key is not None else None
+        return known if known is not None and self.still_fits(known[1], known[0]) else None
 
     def bind(self, worker: Worker) -> BoundCall:
         """The arguments of a traced function, on this worker."""
@@ -47,11 +52,11 @@ class Closure:
         return self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
 
     def _resolved(self, leaf: Any, worker: Worker) -> Any:
-        if not isinstance(leaf, PerWorker):
-            return leaf
+        return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf
+
+    def _input_context(self, worker: Worker) -> InputContext:
         workers = self.strategy.workers
-        context = InputContext(len(workers), workers.index(worker.name), self.strategy.num_replicas_in_sync)
-        return leaf.on(worker, context)
+        return InputContext(len(workers), workers.index(worker.name), self.strategy.num_replicas_in_sync)
 
     def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
@@ -68,6 +73,8 @@ class Closure:
         if linked is None or linked.version != layout.version:
             prepare(program, layout)
             linked = known[id(program)] = link(program, layout)
+        if self.key is not None and not call.arrays:
+            worker.local[self.key] = call, linked
         return linked
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:

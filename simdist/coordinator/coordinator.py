@@ -15,10 +15,11 @@ import jax
 
 from simdist.arguments import require_arguments
 from simdist.coordinator.closure import Closure
-from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
+from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
+from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.base import Handle, Promise
 from simdist.runtime.membership import Decision as Seen
@@ -96,13 +97,19 @@ class ClusterCoordinator:
     def schedule_steps(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure; gives the result of the last."""
         self._require_usable("schedule was called")
-        if any(isinstance(leaf, RemoteValue) for leaf in jax.tree_util.tree_leaves((args, kwargs))):
-            raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
-        args, kwargs = jax.tree_util.tree_map(snapshot, (args, kwargs))
+        leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+        are_per_worker = True
+        for leaf in leaves:
+            if isinstance(leaf, RemoteValue):
+                raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
+            are_per_worker = are_per_worker and isinstance(leaf, PerWorker)
+        args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
         number = self.scheduled
         self.scheduled += 1
         result = Result(self.engine, number)
-        self.closures[number] = Closure(self.strategy, fn, args, kwargs, result, repeat)
+        self.closures[number] = Closure(
+            self.strategy, fn, args, kwargs, result, repeat, (fn, structure, *leaves) if are_per_worker else None
+        )
         self._carry_out(self.queue.schedule(number))
         return result
 
@@ -174,7 +181,11 @@ class ClusterCoordinator:
 
     def _dispatch(self, number: int, worker: str) -> None:
         closure = self.closures[number]
-        call = self.engine.call(worker, closure, number) if closure.is_traced else self.engine.call_function(worker, closure.run, number)
+        call = (
+            self.engine.call(worker, closure, number)
+            if isinstance(closure.fn, StepFunction)
+            else self.engine.call_function(worker, closure.run, number)
+        )
         self.calls[worker] = call
         call.then(partial(self._replied, worker, number, call))
 

@@ -26,10 +26,10 @@ class PerWorker:
         """Make this worker's own."""
         raise FailedPreconditionError(f"{type(self).__name__} cannot be made on {worker.name}.")
 
-    def on(self, worker: Worker, context: InputContext) -> Any:
+    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> Any:
         """This worker's own; made now if this incarnation has none."""
         if self.number not in worker.local:
-            worker.local[self.number] = self.make(worker, context)
+            worker.local[self.number] = self.make(worker, context_of(worker))
         return worker.local[self.number]
 
 
@@ -60,7 +60,7 @@ class PerWorkerIterator(PerWorker):
         self.dataset = dataset
 
     def make(self, worker: Worker, context: InputContext) -> Any:
-        return iter(self.dataset.on(worker, context))
+        return iter(self.dataset.on(worker, lambda _: context))
 
     def __iter__(self) -> PerWorkerIterator:
         return self

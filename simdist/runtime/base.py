@@ -186,13 +186,17 @@ class Worker(Protocol):
 
 
 class WorkerStep(Protocol):
-    """A step that a worker takes for the coordinator. Its methods run code of users, in the worker's process.
+    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process.
 
     Attributes:
         repeat: how often it is taken.
     """
 
     repeat: int
+
+    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+        """The arguments and the program, where they are known from before and fit; must not run code of users."""
+        ...
 
     def bind(self, worker: Worker) -> BoundCall:
         """The arguments, on this worker."""

@@ -59,18 +59,40 @@ class Step:
         task.step = self
 
     def go(self, result: Any = None) -> None:
-        """Begin; or go on with the result of the operation that was pending."""
+        """Begin, or go on with the result of the operation that was pending: until the next one is pending, or to the end."""
+        operations = self.linked.operations
         while not self.over:
+            place, self.place = self.place, -1
             try:
-                if self._run(result) is PENDING:
-                    return
+                if place < 0:
+                    self._begin()
+                slots = self.slots
+                while True:
+                    op = operations[place] if place >= 0 else None
+                    if isinstance(op, Run):
+                        for slot, bundle in zip(op.outputs, result, strict=True):
+                            slots[slot] = bundle
+                    elif isinstance(op, ReadGroups):
+                        for (_, slot, _), bundle in zip(op.groups, result, strict=True):
+                            slots[slot] = bundle
+                    elif isinstance(op, Meeting):
+                        slots[op.output] = result
+                    elif isinstance(op, TakeBatch):
+                        self.batches.append(result)
+                    place += 1
+                    if place == len(operations):
+                        break
+                    result = self._start(operations[place])
+                    if result is PENDING:
+                        self.place = place
+                        return
+                self.task.step_done()
             except Exception as error:
                 self.fail(error)
                 return
+            self.result = slots[self.linked.result] if self.linked.result >= 0 else NOTHING
             if self.over or not self.ended(self):
                 self.over = True
-                return
-            result, self.place = None, -1
 
     def fail(self, error: BaseException) -> None:
         """The step has failed."""
@@ -87,36 +109,6 @@ class Step:
         for slot, bundle in self.linked.constants:
             self.slots[slot] = bundle
         self.batches, self.keys = [], []
-
-    def _run(self, result: Any) -> Any:
-        """Take up the result of the pending operation, and run until the next one is pending, or to the end."""
-        operations, place = self.linked.operations, self.place
-        if place < 0:
-            self._begin()
-        slots, end = self.slots, len(operations)
-        while True:
-            if place >= 0:
-                op = operations[place]
-                if isinstance(op, Run):
-                    for slot, bundle in zip(op.outputs, result, strict=True):
-                        slots[slot] = bundle
-                elif isinstance(op, ReadGroups):
-                    for (_, slot, _), bundle in zip(op.groups, result, strict=True):
-                        slots[slot] = bundle
-                elif isinstance(op, Meeting):
-                    slots[op.output] = result
-                elif isinstance(op, TakeBatch):
-                    self.batches.append(result)
-            place += 1
-            if place == end:
-                break
-            result = self._start(operations[place])
-            if result is PENDING:
-                self.place = place
-                return PENDING
-        self.task.step_done()
-        self.result = slots[self.linked.result] if self.linked.result >= 0 else NOTHING
-        return None
 
     def _start(self, op: LinkedOperation) -> Any:
         """Begin an operation; what has no result of its own is over at once."""

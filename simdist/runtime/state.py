@@ -2,6 +2,9 @@
 
 A group is a number here, the place of its state in each of the lists. Whoever reads a group gets a reference to its present version;
 an update makes the next one. A death takes the copies of one task; the last one takes the version with it.
+
+Groups may be joined while steps are on their way that were linked before: what these read of an old group is taken out of the new one,
+and what they change is put back into it.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simdist.program.values import Bundle
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.values import Bundle, BundleType
 from simdist.variables.state import Group, task_of
 
 __all__ = ["GroupStates"]
@@ -20,6 +24,7 @@ class GroupStates:
 
     Args:
         parts: gives the arrays of a bundle.
+        call: calls a kernel of bundles that makes one bundle of this type.
         hold: is told of bytes that a device holds from now on: (place, name, bytes).
 
     Attributes:
@@ -27,15 +32,23 @@ class GroupStates:
         versions: how often each was changed.
         places: the devices that hold each.
         groups: which they are.
+        joined: where the cells of a group are that was joined with others: the new group, and their positions there.
     """
 
-    def __init__(self, parts: Callable[[Bundle], tuple[Any, ...]], hold: Callable[[str, str, int], None]) -> None:
+    def __init__(
+        self,
+        parts: Callable[[Bundle], tuple[Any, ...]],
+        call: Callable[[Kernel, Sequence[Bundle], BundleType], Bundle],
+        hold: Callable[[str, str, int], None],
+    ) -> None:
         self.parts = parts
+        self.call = call
         self._hold = hold
         self.bundles: list[Bundle | None] = []
         self.versions: list[int] = []
         self.places: list[tuple[str, ...]] = []
         self.groups: list[Group] = []
+        self.joined: dict[int, tuple[int, list[int]]] = {}
 
     def add(self, group: Group, arrays: Sequence[Any]) -> int:
         self.bundles.append(Bundle.of(arrays))
@@ -52,6 +65,9 @@ class GroupStates:
         """
         number = self.add(group, [self.parts(self.present(old))[position] for old, position in pieces])
         self.lie_at(number, self.places[pieces[0][0]])
+        new_position = {piece: position for position, piece in enumerate(pieces)}
+        for old in {old for old, _ in pieces}:
+            self.joined[old] = number, [new_position[old, position] for position in range(len(self.bundles[old].avals))]  # pyright: ignore[reportOptionalMemberAccess]
         return number
 
     def present(self, number: int) -> Bundle:
@@ -61,9 +77,43 @@ class GroupStates:
             UnavailableError: the task that held it has died.
         """
         bundle = self.bundles[number]
+        if bundle is None and number in self.joined:
+            return self._taken_out(number)
         if bundle is None:
             raise self.groups[number].lost_error()
         return bundle
+
+    def version(self, number: int) -> int:
+        """How often a group was changed."""
+        return self.version(self.joined[number][0]) if number in self.joined else self.versions[number]
+
+    def put(self, number: int, bundle: Bundle) -> int:
+        """Make this the present version of a group; the number of the version is returned."""
+        if number in self.joined:
+            return self._put_back(number, bundle)
+        self.bundles[number] = bundle
+        self.versions[number] = version = self.versions[number] + 1
+        return version
+
+    def _taken_out(self, old: int) -> Bundle:
+        """The part of a joined group that was a group of its own."""
+        number, positions = self.joined[old]
+        whole = self.present(number)
+        kernel = kernel_of("part of a group", lambda *arrays: [arrays[position] for position in positions], whole.avals)
+        return self.call(kernel, [whole], kernel.out_avals)
+
+    def _put_back(self, old: int, part: Bundle) -> int:
+        number, positions = self.joined[old]
+        whole = self.present(number)
+
+        def merge(*arrays: Any) -> list[Any]:
+            state = list(arrays[: len(whole.avals)])
+            for position, array in zip(positions, arrays[len(whole.avals) :], strict=True):
+                state[position] = array
+            return state
+
+        kernel = kernel_of("part of a group changed", merge, [*whole.avals, *part.avals])
+        return self.put(number, self.call(kernel, [whole, part], whole.avals))
 
     def hold(self, place: str, name: str, size_bytes: int) -> None:
         self._hold(place, name, size_bytes)

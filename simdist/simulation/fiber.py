@@ -98,6 +98,10 @@ class Gate:
             for callback in callbacks:
                 callback(self)
 
+    def wait(self, what: str | Callable[[], str] = "") -> Any:
+        """Block until it opens; see `Clock.wait`."""
+        return self.clock.wait(self, what)
+
     def fail(self, error: BaseException) -> None:
         """Let whoever waits go on with an error."""
         if self.callbacks is not None:

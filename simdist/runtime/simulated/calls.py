@@ -92,14 +92,17 @@ class Plan:
 
 
 class Call:
-    """A call in flight."""
+    """A call in flight.
 
-    __slots__ = ("began_s", "client", "flows", "left", "life", "open", "plan", "replied", "sequence", "timed", "transport")
+    Attributes:
+        identity: client, incarnation and sequence number: what a server knows a message by.
+    """
+
+    __slots__ = ("began_s", "client", "flows", "identity", "left", "open", "plan", "replied", "timed", "transport")
 
     def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied) -> None:
         self.transport = transport
         self.client = client
-        self.life = client.life
         self.plan = plan
         self.replied = replied
         self.began_s = transport.clock.env._now
@@ -107,15 +110,11 @@ class Call:
         self.flows: list[Flow] = []
         self.open = True
         self.timed = False
-        self.sequence = client.sequence = client.sequence + 1
+        client.sequence += 1
+        self.identity = (client.name, client.life.incarnation, client.sequence)
         client.calls[self] = None
         for server in plan.servers:
             server.calls[self] = None
-
-    @property
-    def identity(self) -> tuple[str, int, int]:
-        """Client, incarnation and sequence number: what a server knows a message by."""
-        return self.client.name, self.life.incarnation, self.sequence
 
     def close(self) -> None:
         """The call is over: nobody waits for anything of it."""
@@ -167,10 +166,6 @@ class Call:
             self.drop()
             self.replied.unanswered(self, error)
 
-    def _end(self) -> None:
-        self.close()
-        self.replied.answered(self)
-
 
 class Reading(Call):
     """Reads groups from servers.
@@ -220,15 +215,16 @@ class Reading(Call):
         # From here on a crash of this server does not matter; before, it takes back what was on its way.
         if leg.source.calls.pop(self, self) is not None:
             return
-        if self.client.held is not None:
-            self.client.held.append((self._taken, None))
-        else:
-            self._taken(None)
-
-    def _taken(self, _: Any) -> None:
         self.left -= 1
-        if self.left == 0 and self.open:
-            self._end()
+        if self.left == 0:
+            self._found(None)
+
+    def _found(self, _: Any) -> None:
+        if self.client.held is not None:
+            self.client.held.append((self._found, None))
+        elif self.open:
+            self.close()
+            self.replied.answered(self)
 
 
 class Pushing(Call):
@@ -302,4 +298,5 @@ class Pushing(Call):
         if self.client.held is not None:
             self.client.held.append((self._confirmed, None))
         elif self.open:
-            self._end()
+            self.close()
+            self.replied.answered(self)

@@ -16,26 +16,9 @@ from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_loop import ClosureCall, WorkerLoop
 from simdist.runtime.simulated.world import World
+from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]
-
-
-class SimulatedPromise:
-    """As `Promise`: a gate of the clock."""
-
-    def __init__(self, world: World) -> None:
-        self.clock = world.clock
-        self.gate = world.clock.gate()
-
-    @property
-    def is_open(self) -> bool:
-        return self.gate.is_open
-
-    def open(self, value: Any = None) -> None:
-        self.gate.open(value)
-
-    def wait(self, what: str) -> Any:
-        return self.clock.wait(self.gate, what)
 
 
 class SimulatedEngine:
@@ -114,8 +97,7 @@ class SimulatedEngine:
         states, ledger = self.world.states, self.world.ledger
         before = states.present(group)
         site = ledger.site(kernel, [before.avals], [before.avals])
-        (states.bundles[group],) = ledger.call(site, (before,), None, (operand,), what)
-        states.versions[group] += 1
+        states.put(group, ledger.call(site, (before,), None, (operand,), what)[0])
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
         if len(bundles) > 1:
@@ -152,8 +134,8 @@ class SimulatedEngine:
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
-    def promise(self) -> SimulatedPromise:
-        return SimulatedPromise(self.world)
+    def promise(self) -> Gate:
+        return Gate(self.world.clock)
 
     def require_usable(self, what: str) -> None:
         self.world.clock.require_thread()

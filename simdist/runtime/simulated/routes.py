@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Arrived, Leg, Letter, Transport
+from simdist.runtime.simulated.transport import Arrived, Leg, Transport
 from simdist.simulation.fabric import Fabric, Route
 
 __all__ = ["Routes"]
@@ -24,7 +24,7 @@ class Routes:
         self.fabric = fabric
         self.host_of = host_of
         self.transport = transport
-        self._words: dict[tuple[str, str], tuple[Leg]] = {}
+        self._words: dict[tuple[str, str], Leg] = {}
 
     def between(self, source: str, target: str) -> Route:
         """The way between two places: tasks or devices."""
@@ -49,8 +49,7 @@ class Routes:
         Args:
             unheard: is called with the content where the word is lost.
         """
-        legs = self._words.get((source.name, target.name))
-        if legs is None:
-            legs = self._words[source.name, target.name] = (self.word(source, target),)
-        letter = Letter(source, target, arrived, content, unheard)
-        self.transport.send(legs, letter, letter.read)
+        leg = self._words.get((source.name, target.name))
+        if leg is None:
+            leg = self._words[source.name, target.name] = self.word(source, target)
+        self.transport.post(leg, arrived, content, unheard)

@@ -25,7 +25,7 @@ __all__ = ["ServerLoop"]
 # So many messages are remembered; a client has far fewer on their way at once.
 REMEMBERED = 1_024
 
-Identity = tuple[str, int, int]
+Identity = tuple[tuple[str, int, int], int]
 
 
 class ServerLoop:
@@ -36,11 +36,11 @@ class ServerLoop:
         clock, trace: the cluster's.
         ledger: computes updates.
         states: the versions of all groups.
-        updated: is told of each update that others have sent.
+        updated: are told of each update that others have sent.
     """
 
     def __init__(
-        self, task: Task, clock: Clock, trace: Trace, ledger: Ledger, states: GroupStates, updated: Callable[[Task], None]
+        self, task: Task, clock: Clock, trace: Trace, ledger: Ledger, states: GroupStates, updated: Sequence[Callable[[Task], None]]
     ) -> None:
         self.task = task
         self.clock = clock
@@ -54,10 +54,13 @@ class ServerLoop:
         """Write down the present versions of groups, each at its place; an error where one is lost."""
         states, error = self.states, None
         for group, place in groups:
-            found[place] = bundle = states.bundles[group]
+            found[place] = states.bundles[group]
             versions[place] = states.versions[group]
-            if bundle is None:
-                error = states.groups[group].lost_error()
+            if found[place] is None:
+                try:
+                    found[place], versions[place] = states.present(group), states.version(group)
+                except UnavailableError as lost:
+                    error = lost
         return error
 
     def receive(self, push: Pushing, part: Part, life: Life) -> None:
@@ -77,20 +80,24 @@ class ServerLoop:
             self.task.held.append((self._apply, received))
             push.silenced(part.there)
             return
-        update = part.update
+        update, identity = part.update, (push.identity, part.place)
         assert update is not None
-        if self.states.bundles[update.group] is None:
-            self.clock.after(part.back.latency_s, push.fail, self.states.groups[update.group].lost_error())
-            return
-        if self._is_new((*push.identity, part.place)):
-            try:
+        try:
+            if identity not in self._seen:
                 where = (push.client.name, push.step, end)
                 self.commit(update, push.priced, push.operands[part.place], start, end, where, push.read_versions.get(update.group))
-            except Exception as error:
-                push.fail(error)
-                return
+                self._seen[identity] = None
+        except UnavailableError as lost:
+            self.clock.after(part.back.latency_s, push.fail, lost)
+            return
+        except Exception as error:
+            push.fail(error)
+            return
+        if len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
         push.confirm(part, end)
-        self.updated(self.task)
+        for listener in self.updated:
+            listener(self.task)
 
     def commit(
         self,
@@ -113,8 +120,9 @@ class ServerLoop:
             read_version: of the group, that this step has read last; None if none.
         """
         states, group, site = self.states, update.group, priced.sites[update.number]
-        (states.bundles[group],) = self.ledger.call(site, (states.present(group), operands), None, (), where)
-        states.versions[group] = version = states.versions[group] + 1
+        before = states.bundles[group] or states.present(group)
+        (bundle,) = self.ledger.call(site, (before, operands), None, (), where)
+        version = states.put(group, bundle)
         self.task.updates += 1
         if read_version is None:
             self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
@@ -123,13 +131,3 @@ class ServerLoop:
             self.trace.span(
                 self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
             )
-
-    def _is_new(self, identity: Any) -> bool:
-        """Whether this message has not been seen before."""
-        seen = self._seen
-        if identity in seen:
-            return False
-        seen[identity] = None
-        if len(seen) > REMEMBERED:
-            del seen[next(iter(seen))]
-        return True

@@ -20,7 +20,7 @@ from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Flow, Link, SharedLinks
 from simdist.trace import Trace
 
-__all__ = ["Arrived", "Leg", "Letter", "Sender", "Transport"]
+__all__ = ["Arrived", "Leg", "Sender", "Transport"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -141,6 +141,18 @@ class Transport:
             sender.silenced(leg)
         return [leg for leg in legs if leg not in lost]
 
+    def post(self, leg: Leg, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
+        """Send a word; `arrived(content)` is called when it has come, unless one of the two has died on the way.
+
+        Args:
+            unheard: is called with the content where the word is lost.
+        """
+        letter = Letter(self, leg, arrived, content, unheard)
+        if self.blocked and not self.passes(leg):
+            letter.lose()
+        else:
+            self.clock.after(leg.latency_s, letter.arrive)
+
     def passes(self, leg: Leg) -> bool:
         """Whether a message gets through now."""
         return (leg.source.name, leg.target.name) not in self.blocked
@@ -149,41 +161,40 @@ class Transport:
 class Letter:
     """A word from one incarnation to another."""
 
-    __slots__ = ("arrived", "content", "flows", "sequence", "source", "source_life", "target", "target_life", "unheard")
+    __slots__ = ("arrived", "content", "leg", "sequence", "source_life", "target_life", "transport", "unheard")
 
-    def __init__(self, source: Task, target: Task, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
-        self.source, self.source_life = source, source.life
-        self.target, self.target_life = target, target.life
+    def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
+        self.transport = transport
+        self.leg = leg
+        self.source_life = leg.source.life
+        self.target_life = leg.target.life
         self.arrived = arrived
         self.content = content
         self.unheard = unheard
-        self.flows: list[Flow] = []
-        self.sequence = source.sequence = source.sequence + 1
+        self.sequence = leg.source.sequence = leg.source.sequence + 1
 
     @property
     def identity(self) -> tuple[str, int, int]:
         """Client, incarnation and sequence number."""
-        return self.source.name, self.source_life.incarnation, self.sequence
+        return self.leg.source.name, self.source_life.incarnation, self.sequence
 
-    @property
-    def open(self) -> bool:
-        return self.source_life.alive and self.target_life.alive
-
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        return legs
-
-    def silenced(self, leg: Leg) -> None:
-        if self.unheard is not None:
-            self.unheard(self.content)
-
-    def read(self, _legs: Sequence[Leg]) -> None:
-        """The target has it."""
-        if self.target.held is None:
-            self.arrived(self.content)
+    def arrive(self, _: Any) -> None:
+        """The latency is over."""
+        if not (self.source_life.alive and self.target_life.alive):
+            return
+        if self.transport.blocked and not self.transport.passes(self.leg):
+            self.lose()
+        elif self.leg.target.held is not None:
+            self.leg.target.held.append((self._read, None))
         else:
-            self.target.held.append((self._read_late, None))
+            self.arrived(self.content)
 
-    def _read_late(self, _: Any) -> None:
-        """The target was paused when the letter came."""
+    def _read(self, _: Any) -> None:
+        """The target was paused when it came, and goes on."""
         if self.target_life.alive:
             self.arrived(self.content)
+
+    def lose(self) -> None:
+        """It does not arrive, and nobody says so."""
+        if self.unheard is not None:
+            self.unheard(self.content)

@@ -1,8 +1,15 @@
-"""The loop of a worker: take a closure, run it, reply.
+"""A worker: takes closures, one after the other, runs each, and replies.
 
 A traced step is bound and linked by its coordinator's code (`WorkerStep`), in the context of this incarnation, as code of users runs
-there; then it goes on by callbacks, `repeat` times. A plain function is simply called. Updates of the chief's variables travel with the
-reply. The loop itself runs no code of a user and needs no context of its own.
+there; then it goes on by callbacks, `repeat` times. A plain function is simply called. Only where code of users has to run the worker's
+fiber wakes; a closure like the one before needs none of it. Updates of the chief's variables travel with the reply.
+
+    idle      --a closure that needs no code of users-->  stepping
+    idle      --another closure-->                        calling     (the fiber runs code of users)
+    calling   --bound and linked-->                       stepping
+    calling   --a plain function returned, or an error--> idle        (a reply is sent)
+    stepping  --its steps are over, or failed-->          idle        (a reply is sent)
+    stepping  --the program fits no more-->               calling
 """
 
 from __future__ import annotations
@@ -42,6 +49,7 @@ class ClosureCall:
     Attributes:
         updates: of the chief's variables, which count if the coordinator accepts the reply.
         step: that ran last, from 1 on.
+        began_s: when the worker began with it.
     """
 
     def __init__(
@@ -56,19 +64,33 @@ class ClosureCall:
         self.error: BaseException | None = None
         self.updates: list[tuple[Apply, PricedProgram, Bundle]] = []
         self.step = 0
-        self.replied = world.clock.gate()
-        self._began_s = world.clock.env._now
+        self.began_s = 0.0
+        self.has_replied = False
+        self._told: list[Callable[[], None]] = []
+        self._sent_s = world.clock.env._now
+
+    def reply(self, _: Any) -> None:
+        """The reply has come to the chief."""
+        if not self.has_replied:
+            self.has_replied = True
+            for told in self._told:
+                told()
 
     def wait(self) -> Any:
         """Block until there is a reply."""
-        self.world.clock.wait(self.replied, f"closure {self.number}")
+        gate = Gate(self.world.clock)
+        self.then(gate.open)
+        gate.wait(f"closure {self.number}")
         if self.error is not None:
             raise self.error
         return self.value
 
     def then(self, replied: Callable[[], None]) -> None:
         """Call a function when the reply has come."""
-        self.replied.then(lambda _: replied())
+        if self.has_replied:
+            replied()
+        else:
+            self._told.append(replied)
 
     def accept(self) -> None:
         """The reply counts: what travelled with it is applied on the chief."""
@@ -83,62 +105,68 @@ class ClosureCall:
 
     def unheard(self, _: Any) -> None:
         """The closure, or its reply, was lost, and nobody says so: it ends by its time-out."""
-        delay_s = max(0.0, self._began_s + CALL_TIMEOUT_S - self.world.now)
+        delay_s = max(0.0, self._sent_s + CALL_TIMEOUT_S - self.world.now)
         self.world.clock.after(delay_s, self._timed_out)
 
     def _timed_out(self, _: Any) -> None:
-        if not self.replied.is_open:
+        if not self.has_replied:
             self.error = CallTimedOut(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
-            self.replied.open()
+            self.reply(None)
 
 
 class Steps:
-    """The steps of one closure, one after the other; the worker's fiber wakes only where code of users has to run between them.
+    """The steps of one closure, one after the other.
 
     Args:
         world, task: where.
-        work: what is run.
-        call: the bound arguments.
         closure: whose steps they are.
+        call: the bound arguments.
+        ended: is told when they are over, have failed, or need code of users to go on.
     """
 
-    def __init__(self, world: World, task: Task, work: WorkerStep, call: BoundCall, closure: ClosureCall) -> None:
+    def __init__(
+        self, world: World, task: Task, closure: ClosureCall, call: BoundCall, ended: Callable[[Steps, BaseException | None], None]
+    ) -> None:
+        assert closure.work is not None
         self.world = world
         self.task = task
-        self.work = work
-        self.call = call
         self.closure = closure
-        self.left = work.repeat
-        self.pause: Gate
+        self.call = call
+        self.ended = ended
+        self.work = closure.work
+        self.left = closure.work.repeat
+        self.runtime: SimulatedTask
+        self.step: Step
+        self.is_under_way = False
 
-    def run(self, linked: LinkedProgram) -> Step:
+    def run(self, linked: LinkedProgram, priced: PricedProgram) -> None:
         """Take steps until none is left, or the program does not fit the next one."""
-        priced = self.world.prices.of(linked)
-        priced.require_memory(self.task.memory)
-        runtime = SimulatedTask(self.world, self.task, priced, self.closure.keep)
-        step = Step(linked, runtime, self.call.iterators, self.call.arrays, self._ended)
-        self.pause = self.world.clock.gate()
+        self.runtime = SimulatedTask(self.world, self.task, priced, self.closure.keep)
+        self.step = Step(linked, self.runtime, self.call.iterators, self.call.arrays, self._stepped)
         self.closure.step += 1
-        try:
-            step.go()
-            if not step.over:
-                self.world.clock.wait(self.pause, lambda: words(runtime.waits_for))
-        finally:
-            step.stop()
-            runtime.drop_call()
-        if step.error is not None:
-            raise step.error
-        return step
+        self.is_under_way = True
+        self.step.go()
 
-    def _ended(self, step: Step) -> bool:
+    def _stepped(self, step: Step) -> bool:
         """Whether to take another step at once."""
         self.left -= 1
-        if step.error is None and self.left and self.work.still_fits(step.linked, self.call):
-            self.closure.step += 1
-            return True
+        if step.error is None:
+            if self.left and self.work.still_fits(step.linked, self.call):
+                self.closure.step += 1
+                return True
+            self.closure.value = StepResult(step.linked, step.result)
         step.over = True
-        self.pause.open()
+        self.is_under_way = False
+        self.ended(self, step.error)
         return False
+
+    def stop(self) -> None:
+        """They go no further, and nobody is told."""
+        self.step.stop()
+        self.runtime.drop_call()
+
+    def waits_for(self) -> str | Callable[[], str]:
+        return self.runtime.waits_for
 
 
 class WorkerLoop:
@@ -155,22 +183,31 @@ class WorkerLoop:
         self.task = task
         self.strategy = strategy
         self.inbox: deque[ClosureCall] = deque()
-        self.mail: Gate | None = None
+        self.running: ClosureCall | None = None
+        self.steps: Steps | None = None
+        self.mail: Gate | None = None  # at which the fiber waits
         self.context = TaskContext()
 
     def start(self, _: Task | None = None) -> None:
-        """Begin the present incarnation's loop."""
+        """Begin the present incarnation."""
         self.inbox.clear()
+        self.running = self.steps = None
         self.mail = None
         self.context = self.world.context_of(self.task)
         self.context.strategies.append(self.strategy)
-        fiber = self.world.start(self.task, self._loop, context=self.world.engine_context)
+        fiber = self.world.start(self.task, self._call_code_of_users, context=self.world.engine_context)
         fiber.finished.then(lambda _: self._ended(fiber))
 
     def _ended(self, fiber: Fiber) -> None:
-        """The loop ends when its task dies. If it ends otherwise, the engine is wrong, and the program has to know."""
+        """The fiber ends when its task dies. If it ends otherwise, the engine is wrong, and the program has to know."""
         if not fiber.killed and fiber.error is not None:
             self.world.tell_driver(fiber.error)
+
+    def killed(self) -> None:
+        """The task has died: what it ran goes no further."""
+        if self.steps is not None:
+            self.steps.stop()
+        self.running = self.steps = None
 
     def send(self, closure: ClosureCall) -> ClosureCall:
         """Send a closure from the chief."""
@@ -178,48 +215,108 @@ class WorkerLoop:
         return closure
 
     def _arrived(self, closure: ClosureCall) -> None:
-        self.inbox.append(closure)
+        if self.running is not None or self.inbox:
+            self.inbox.append(closure)
+        else:
+            self._begin(closure)
+
+    # -- one closure ----------------------------------------------------------------------------------------------
+
+    def _begin(self, closure: ClosureCall) -> None:
+        self.running = closure
+        closure.began_s = self.world.clock.env._now
+        self.task.running[self] = None
+        ready = None if closure.work is None else closure.work.ready(self.task)
+        if ready is None:
+            self._wake()
+        else:
+            self._step(closure, *ready)
+
+    def _wake(self) -> None:
         if self.mail is not None:
             self.mail.open()
 
-    def _loop(self) -> None:
-        clock, task, name = self.world.clock, self.task, self.task.name
+    def _step(self, closure: ClosureCall, call: BoundCall, linked: LinkedProgram) -> None:
+        """Take the steps of a closure."""
+        try:
+            priced = self.world.prices.of(linked)
+            priced.require_memory(self.task.memory)
+        except Exception as error:
+            self._finish(closure, error)
+            return
+        self.steps = Steps(self.world, self.task, closure, call, self._stepped)
+        self.steps.run(linked, priced)
+
+    def _stepped(self, steps: Steps, error: BaseException | None) -> None:
+        """Steps have come to an end, or need code of users."""
+        if error is not None or not steps.left:
+            self._finish(steps.closure, error)
+        else:
+            self._wake()
+
+    def _finish(self, closure: ClosureCall, failure: BaseException | None) -> None:
+        """Send the reply, and begin what came in the meantime."""
+        world, name = self.world, self.task.name
+        if failure is not None:
+            error = closure.error = _as_error(failure, closure.number, name)
+            if debugging.is_on():
+                debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
+                world.clock.interrupt_driver(error)
+        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.env._now, closure=closure.number)
+        world.routes.post(self.task, world.chief, closure.reply, None, closure.unheard)
+        self.running = self.steps = None
+        self.task.running.pop(self, None)
+        if self.inbox:
+            self._begin(self.inbox.popleft())
+
+    # -- code of users --------------------------------------------------------------------------------------------
+
+    def _call_code_of_users(self) -> None:
+        """What the fiber does: wait until code of users has to run, and run it."""
+        clock = self.world.clock
         while True:
-            if not self.inbox:
-                self.mail = clock.gate()
-                clock.wait(self.mail, "a closure")
-            closure = self.inbox.popleft()
-            began = clock.env._now
+            if self.running is None or (self.steps is not None and self.steps.is_under_way):
+                self.mail = Gate(clock)
+                clock.wait(self.mail, self._waits_for)
+                self.mail = None
+            closure = self.running
+            assert closure is not None
             try:
-                self._run(closure)
+                with clock.inside(self.context):
+                    found = self._called(closure)
             except TaskKilled:
                 raise
             except BaseException as failure:
-                error = closure.error = _as_error(failure, closure.number, name)
-                if debugging.is_on():
-                    debugging.report(error, f"closure {closure.number}", name, task.incarnation, closure.step, clock.now)
-                    clock.interrupt_driver(error)
-            self.world.trace.span(name, "closure", f"closure {closure.number}", began, clock.env._now, closure=closure.number)
-            self.world.routes.post(task, self.world.chief, closure.replied.open, None, closure.unheard)
+                self._finish(closure, failure)
+                continue
+            if closure.work is None:
+                closure.value = found
+                self._finish(closure, None)
+            elif self.steps is None:
+                self._step(closure, *found)
+            else:
+                self._go_on(self.steps, found[1])
 
-    def _run(self, closure: ClosureCall) -> None:
-        clock, work = self.world.clock, closure.work
-        if work is None:
+    def _called(self, closure: ClosureCall) -> Any:
+        """What code of users gives: of a plain function its value, of a step its arguments and its program."""
+        if closure.work is None:
             assert closure.function is not None
-            with clock.inside(self.context):
-                self.context.locals["worker_index"] = int(self.task.name.split(":")[1])
-                closure.value = closure.function(self.task)
-            return
-        with clock.inside(self.context):
-            call = work.bind(self.task)
-            linked = work.link(self.task, call)
-        steps = Steps(self.world, self.task, work, call, closure)
-        while True:
-            closure.value = StepResult(linked, steps.run(linked).result)
-            if not steps.left:
-                return
-            with clock.inside(self.context):
-                linked = work.link(self.task, call)
+            self.context.locals["worker_index"] = int(self.task.name.split(":")[1])
+            return closure.function(self.task)
+        call = closure.work.bind(self.task) if self.steps is None else self.steps.call
+        return call, closure.work.link(self.task, call)
+
+    def _go_on(self, steps: Steps, linked: LinkedProgram) -> None:
+        try:
+            priced = self.world.prices.of(linked)
+            priced.require_memory(self.task.memory)
+        except Exception as error:
+            self._finish(steps.closure, error)
+        else:
+            steps.run(linked, priced)
+
+    def _waits_for(self) -> str:
+        return "a closure" if self.steps is None else words(self.steps.waits_for())
 
 
 def _as_error(failure: BaseException, number: int, task_name: str) -> Exception:
