@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +44,7 @@ def numbers_of_last_line(shown: str) -> list[float]:
     return [float(word.replace(",", "")) for word in shown.splitlines()[-1].split() if word[0].isdigit() and not word.endswith("s")]
 
 
-@pytest.mark.parametrize("name", ["kernel", "network", "trace_cost"])
+@pytest.mark.parametrize("name", ["kernel", "network", "trace_cost", "walks"])
 def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     load(name).main(["--quick"])
     assert max(numbers_of_last_line(capsys.readouterr().out)) > 0
@@ -97,6 +98,47 @@ def test_comparison_without_simgrid_says_what_to_install(load: Any, capsys: pyte
         pytest.skip("SimGrid is here")
     assert load("simgrid_flows").main(["--quick"]) == 2
     assert "apt install python3-simgrid" in capsys.readouterr().err
+
+
+# -- walks ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_walks_through_our_functions_are_counted_alike_in_every_run(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module, shown = load("walks"), list[dict[str, Any]]()
+    for _ in range(2):
+        assert module.main(["servers", "mirrored", "crash", "--quick", "--json"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1] and set(shown[0]) == {"servers", "mirrored", "crash"}
+    for counts in shown[0].values():
+        assert sum(counts["functions"].values()) == pytest.approx(counts["calls"])
+        assert counts["files"] == len({name.split(":")[0] for name in counts["functions"]})
+
+
+def test_walk_of_a_crash_leads_from_the_crash_to_its_retry(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = load("walks")
+    walk = module.crash("off", 1)
+    recorded = [number for number, stack in enumerate(walk.calls) if stack[0].function.endswith(".instant")]
+    assert recorded[-1] == len(walk.calls) - 1, "the retry ends it"
+    assert len(recorded) == 3, "crash, detection, retry"
+    lines = module.tree(walk)
+    assert sum(line == "...." for line in lines) == len([a for a, b in pairwise(walk.fibers) if a != b])
+
+
+@pytest.mark.parametrize(
+    ("files", "comes_back"),
+    [
+        (["a/x.py", "b/y.py", "a/z.py"], True),
+        (["a/x.py", "b/y.py", "b/w.py", "a/z.py"], True),
+        (["a/x.py", "b/y.py", "c/z.py"], False),
+        (["a/x.py", "b/y.py", "a/z.py", "a/z.py"], False),
+        (["a/x.py", "a/y.py"], False),
+        (["errors.py", "a/x.py", "arguments.py"], True),
+    ],
+)
+def test_call_comes_back_when_it_enters_the_package_that_its_caller_was_called_from(files: list[str], comes_back: bool, load: Any) -> None:
+    module = load("walks")
+    outermost_first = [module.Place(file, "f") for file in files]
+    assert module.comes_back(tuple(reversed(outermost_first))) is comes_back
 
 
 # -- the compilation cache ----------------------------------------------------------------------------------------------------------
