@@ -29,13 +29,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from async_workers import MODELS, data, loss, parameters
+from _workloads import linear_step
+from async_workers import Simulation, simulation
 
 import simdist as sd
-from simdist import keras
 
 HOME = Path(sd.__file__).resolve().parent
-MODEL, WORKERS, SERVERS, BATCH = "linear", 3, 2, 32
+WORKERS = 3
 
 
 class Place(NamedTuple):
@@ -143,64 +143,26 @@ def tree(walk: Walk) -> list[str]:
 # -- the walks ----------------------------------------------------------------------------------------------------------------------
 
 
-class ParameterServers:
-    """The linear model of ``async_workers.py`` on parameter servers: its closures take one step each."""
-
-    def __init__(self, numerics: str, workers: int = WORKERS) -> None:
-        x, y = data(MODELS[MODEL])
-        self.cluster = sd.Cluster({"worker": workers, "ps": SERVERS}, numerics=numerics)
-        strategy = sd.ParameterServerStrategy(self.cluster)
-        with strategy.scope():
-            variables = [sd.Variable(value, name=f"v{number}") for number, value in enumerate(parameters(MODELS[MODEL]))]
-            optimizer = sd.Optimizer(keras.optimizers.SGD(0.05))
-
-        @sd.function
-        def step(iterator: Any) -> Any:
-            features, targets = next(iterator)
-            value, gradients = sd.value_and_grad(lambda: loss([v.value for v in variables], features, targets), variables)()
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
-            return value
-
-        self.step, self.coordinator = step, sd.ClusterCoordinator(strategy)
-        rows = sd.Dataset.from_tensor_slices((x, y)).repeat().batch(BATCH)
-        self.iterator = iter(self.coordinator.create_per_worker_dataset(lambda: rows))
-
-    def run(self, closures: int) -> None:
-        """Schedule so many, and wait for them."""
-        for _ in range(closures):
-            self.coordinator.schedule(self.step, args=(self.iterator,))
-        self.coordinator.join()
+def run_closures(simulation: Simulation, closures: int) -> None:
+    """Schedule so many closures of one step each, and wait for them."""
+    for _ in range(closures):
+        simulation.coordinator.schedule(simulation.step, args=(simulation.iterator,))
+    simulation.coordinator.join()
 
 
 def parameter_servers(numerics: str, steps: int) -> Walk:
     """Closures of one step each, after as many and a pass over the data."""
-    servers = ParameterServers(numerics)
-    servers.run(steps + WORKERS * 20)
+    servers = simulation("linear", WORKERS, numerics)
+    run_closures(servers, steps + WORKERS * 20)
     with servers.cluster, Walk() as walk:
-        servers.run(steps)
+        run_closures(servers, steps)
     return walk
 
 
 def mirrored(numerics: str, steps: int) -> Walk:
     """Steps of two replicas, called directly."""
-    x, y = data(MODELS[MODEL])
     cluster = sd.Cluster({}, numerics=numerics)
-    strategy = sd.MirroredStrategy(2, cluster=cluster)
-    with strategy.scope():
-        variables = [sd.Variable(value, name=f"v{number}") for number, value in enumerate(parameters(MODELS[MODEL]))]
-        optimizer = sd.Optimizer(keras.optimizers.SGD(0.05))
-
-    @sd.function
-    def step(iterator: Any) -> Any:
-        def replica(batch: Any) -> Any:
-            value, gradients = sd.value_and_grad(lambda: loss([v.value for v in variables], *batch), variables)()
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
-            return value
-
-        return strategy.run(replica, args=(next(iterator),))
-
-    rows = sd.Dataset.from_tensor_slices((x, y)).repeat().batch(2 * BATCH)
-    iterator = iter(strategy.distribute_dataset(rows))
+    step, iterator, _ = linear_step(sd.MirroredStrategy(2, cluster=cluster))
     for _ in range(steps + 20):
         step(iterator)
     with cluster, Walk() as walk:
@@ -211,10 +173,10 @@ def mirrored(numerics: str, steps: int) -> Walk:
 
 def crash(numerics: str, _: int) -> Walk:
     """A worker's crash in the middle of its only closure, until the closure is to be run again; nothing else happens then."""
-    servers = ParameterServers(numerics, workers=1)
-    servers.run(20)
+    servers = simulation("linear", 1, numerics)
+    run_closures(servers, 20)
     cluster, began_s = servers.cluster, servers.cluster.now
-    servers.run(1)
+    run_closures(servers, 1)
     compute = cluster.trace.spans.where(lane="worker:0", category="compute")[-1]
     crash_s = cluster.now + (compute.start_s + compute.end_s) / 2 - began_s
     cluster.faults.crash("worker:0", at=crash_s, restart_after=1.0)
@@ -223,7 +185,7 @@ def crash(numerics: str, _: int) -> Walk:
         return cluster.now >= crash_s and not cluster.trace.instants.where(category="retry")
 
     with cluster, Walk(on_the_way) as walk:
-        servers.run(1)
+        run_closures(servers, 1)
     if not cluster.trace.instants.where(category="retry"):
         raise RuntimeError("The crash did not hit the closure: nothing was run again.")
     return walk
