@@ -148,10 +148,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=10, help="processes for each line and tree (default 10)")
     parser.add_argument("--quick", action="store_true", help="a small sample: a hundredth of the steps")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if not any(line.startswith(name) for line in table)]
-    if unknown or options.rounds < 1:
-        parser.error(f"no line {', '.join(unknown)}; there are: {', '.join(table)}" if unknown else "--rounds must be 1 or more")
-    chosen = {name: line for name, line in table.items() if name.startswith(tuple(options.names or [""]))}
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: give 1 or more")
+    wanted = set[str]()
+    for name in options.names or [""]:
+        found = {name} if name in table else {line for line in table if line.startswith(name)}
+        if not found:
+            parser.error(f"no line begins with {name}; there are: {', '.join(table)}")
+        wanted |= found
+    chosen = {name: line for name, line in table.items() if name in wanted}
     try:
         with checked_out(options.base) as base, tempfile.TemporaryDirectory(prefix="simdist-cache-") as cache:
             return compare(base, Path(cache), chosen, options.rounds, options.quick)

@@ -6,8 +6,10 @@ import ast
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -139,6 +141,125 @@ def test_call_comes_back_when_it_enters_the_package_that_its_caller_was_called_f
     module = load("walks")
     outermost_first = [module.Place(file, "f") for file in files]
     assert module.comes_back(tuple(reversed(outermost_first))) is comes_back
+
+
+# -- against another revision --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with two commits; the first is tagged "old"."""
+    try:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        pytest.skip("no git here")
+    for number, tag in enumerate(["old", "new"]):
+        (tmp_path / "file").write_text(str(number))
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        for words in (["add", "file"], [*identity, "commit", "-q", "-m", tag], ["tag", tag]):
+            subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    return tmp_path
+
+
+def worktrees(repository: Path) -> int:
+    listed = subprocess.run(["git", "-C", repository, "worktree", "list"], check=True, capture_output=True, text=True)
+    return len(listed.stdout.splitlines())
+
+
+def told_to_end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0, told_to_end])
+def test_checkout_of_the_base_is_removed_whatever_happens(end: Any, repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, before = load("_against_base"), signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(module, "HEAD", repository)
+    seen = list[Any]()
+    with suppress(ZeroDivisionError, SystemExit), module.checked_out("old") as tree:
+        seen += [tree, (tree / "file").read_text(), worktrees(repository)]
+        end()
+    assert seen[1:] == ["0", 2]
+    assert not seen[0].parent.exists() and worktrees(repository) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_base_that_is_no_revision_is_refused(
+    repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = load("_against_base")
+    monkeypatch.setattr(module, "HEAD", repository)
+    assert module.main(["nowhere", "network"]) == 2
+    assert "Cannot compare with nowhere: git rev-parse" in capsys.readouterr().err
+
+
+def compare(module: ModuleType, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, list[float]], rounds: int = 2) -> tuple[int, list[str]]:
+    """Compare one line with given seconds of its processes, and say who ran in which order; no seconds: it cannot run."""
+    ran = list[str]()
+
+    def in_a_process(tree: Path, cache: Path, name: str, steps: int) -> float:
+        ran.append(tree.name)
+        if not seconds[tree.name]:
+            raise module.CannotRun("ImportError: no such name")
+        return seconds[tree.name].pop(0)
+
+    monkeypatch.setattr(module, "HEAD", Path("head"))
+    monkeypatch.setattr(module, "in_a_process", in_a_process)
+    chosen = {"network": module.lines()["network"]}
+    return module.compare(Path("base"), Path("cache"), chosen, rounds, quick=True), ran
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "ratio"), [([0.1, 1.0, 4.0], 0, "2.00"), ([9.0, 2.09, 3.0], 0, "0.96"), ([9.0, 2.2, 2.3], 1, "0.91")]
+)
+def test_base_and_head_take_turns_and_their_least_seconds_after_the_first_round_count(
+    head: list[float], status: int, ratio: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, ran = compare(load("_against_base"), monkeypatch, {"base": [1.0, 2.0, 5.0], "head": head})
+    assert ran == ["base", "head"] * 3
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].split() == ["geometric", "mean", ratio] and ("slower" in shown[1]) == bool(status)
+    assert found == status
+
+
+@pytest.mark.parametrize(("head", "said"), [([1.0, 1.0, 1.0], "skipped: the base"), ([], "failed: the head")])
+def test_line_that_a_tree_cannot_run_is_left_out_and_said(
+    head: list[float], said: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _ = compare(load("_against_base"), monkeypatch, {"base": [], "head": head})
+    assert f"{said} cannot run it (ImportError: no such name)" in capsys.readouterr().out
+    assert status == 1, "nothing was compared"
+
+
+def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, chosen = load("_against_base"), list[list[str]]()
+    monkeypatch.setattr(module, "checked_out", lambda revision: nullcontext(Path(revision)))
+    monkeypatch.setattr(module, "compare", lambda base, cache, lines, rounds, quick: chosen.append(list(lines)) or 0)
+    for names in (["async-100"], ["async-n", "fit"], []):
+        assert module.main(["old", *names]) == 0
+    assert chosen[:2] == [["async-100"], ["async-numbers-3", "async-numbers-100", "fit"]]
+    assert chosen[2] == list(module.lines())
+    with pytest.raises(SystemExit):
+        module.main(["old", "nothing"])
+
+
+@pytest.mark.slow
+def test_every_line_runs(load: Any) -> None:
+    module = load("_workloads")
+    for name in module.lines():
+        found = module.measured(name, 20)
+        assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist"), name
+
+
+@pytest.mark.slow
+def test_this_tree_is_compared_with_its_last_commit(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = load("_against_base")
+    try:
+        module.git("rev-parse", "--verify", "HEAD")
+    except module.CannotRun as error:
+        pytest.skip(str(error))
+    assert module.main(["HEAD", "network", "--rounds", "1", "--quick"]) in (0, 1)  # how fast it is here is not asked
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 3 and all(float(word) > 0 for word in shown[1].split()[-3:] if word != "slower")
 
 
 # -- the compilation cache ----------------------------------------------------------------------------------------------------------
