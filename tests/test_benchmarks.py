@@ -243,23 +243,24 @@ def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch
 
 
 @pytest.mark.slow
-def test_every_line_runs(load: Any) -> None:
-    module = load("_workloads")
-    for name in module.lines():
-        found = module.measured(name, 20)
-        assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist"), name
+@pytest.mark.parametrize("name", ["async-3", "mirrored-2", "mirrored-numbers-2", "fit", "notebook-8", "mains-4", "network", "first-step"])
+def test_line_runs_here(name: str, load: Any) -> None:
+    found = load("_workloads").measured(name, 20)
+    assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist")
 
 
 @pytest.mark.slow
-def test_this_tree_is_compared_with_its_last_commit(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_runs_on_what_was_checked_out_and_not_on_this_tree(load: Any, tmp_path: Path) -> None:
     module = load("_against_base")
     try:
         module.git("rev-parse", "--verify", "HEAD")
     except module.CannotRun as error:
         pytest.skip(str(error))
-    assert module.main(["HEAD", "network", "--rounds", "1", "--quick"]) in (0, 1)  # how fast it is here is not asked
-    shown = capsys.readouterr().out.splitlines()
-    assert len(shown) == 3 and all(float(word) > 0 for word in shown[1].split()[-3:] if word != "slower")
+    with module.checked_out("HEAD") as base:
+        assert module.in_a_process(base, tmp_path, "network", 1) > 0  # it refuses a package of another tree
+        (base / "simdist" / "__init__.py").write_text("raise ImportError('broken on purpose')")
+        with pytest.raises(module.CannotRun, match="ImportError: broken on purpose"):
+            module.in_a_process(base, tmp_path, "network", 1)
 
 
 # -- the compilation cache ----------------------------------------------------------------------------------------------------------
