@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -122,6 +122,7 @@ def test_walk_of_a_crash_leads_from_the_crash_to_its_retry(load: Any, capsys: py
     recorded = [number for number, stack in enumerate(walk.calls) if stack[0].function.endswith(".instant")]
     assert recorded[-1] == len(walk.calls) - 1, "the retry ends it"
     assert len(recorded) == 3, "crash, detection, retry"
+    assert walk.calls[0][0] in walk.calls[recorded[0]], "the first call leads to the crash"
     lines = module.tree(walk)
     assert sum(line == "...." for line in lines) == len([a for a, b in pairwise(walk.fibers) if a != b])
 
@@ -170,12 +171,14 @@ def told_to_end() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0, told_to_end])
-def test_checkout_of_the_base_is_removed_whatever_happens(end: Any, repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("end", "expected"), [(lambda: None, None), (lambda: 1 / 0, ZeroDivisionError), (told_to_end, SystemExit)])
+def test_checkout_of_the_base_is_removed_whatever_happens(
+    end: Any, expected: Any, repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, before = load("_against_base"), signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(module, "HEAD", repository)
     seen = list[Any]()
-    with suppress(ZeroDivisionError, SystemExit), module.checked_out("old") as tree:
+    with pytest.raises(expected) if expected else nullcontext(), module.checked_out("old") as tree:
         seen += [tree, (tree / "file").read_text(), worktrees(repository)]
         end()
     assert seen[1:] == ["0", 2]
@@ -193,10 +196,16 @@ def test_base_that_is_no_revision_is_refused(
 
 
 def compare(module: ModuleType, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, list[float]], rounds: int = 2) -> tuple[int, list[str]]:
-    """Compare one line with given seconds of its processes, and say who ran in which order; no seconds: it cannot run."""
+    """Compare a line with given seconds of its processes (none: it cannot run), and a second one that always takes one.
+
+    Returns:
+        The status, and which trees ran the first line, in which order.
+    """
     ran = list[str]()
 
     def in_a_process(tree: Path, cache: Path, name: str, steps: int) -> float:
+        if name == "first-step":
+            return 1.0
         ran.append(tree.name)
         if not seconds[tree.name]:
             raise module.CannotRun("ImportError: no such name")
@@ -204,7 +213,7 @@ def compare(module: ModuleType, monkeypatch: pytest.MonkeyPatch, seconds: dict[s
 
     monkeypatch.setattr(module, "HEAD", Path("head"))
     monkeypatch.setattr(module, "in_a_process", in_a_process)
-    chosen = {"network": module.lines()["network"]}
+    chosen = {name: module.lines()[name] for name in ("network", "first-step")}
     return module.compare(Path("base"), Path("cache"), chosen, rounds, quick=True), ran
 
 
@@ -217,17 +226,19 @@ def test_base_and_head_take_turns_and_their_least_seconds_after_the_first_round_
     found, ran = compare(load("_against_base"), monkeypatch, {"base": [1.0, 2.0, 5.0], "head": head})
     assert ran == ["base", "head"] * 3
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-1].split() == ["geometric", "mean", ratio] and ("slower" in shown[1]) == bool(status)
+    base_s, head_s, shown_ratio = shown[1].removesuffix("   slower").split()[-3:]
+    assert shown_ratio == ratio and ("slower" in shown[1]) == bool(status)
+    assert shown[-1].split() == ["geometric", "mean", f"{(float(base_s) / float(head_s)) ** 0.5:.2f}"]
     assert found == status
 
 
-@pytest.mark.parametrize(("head", "said"), [([1.0, 1.0, 1.0], "skipped: the base"), ([], "failed: the head")])
+@pytest.mark.parametrize(("head", "status", "said"), [([1.0, 1.0, 1.0], 0, "skipped: the base"), ([], 1, "failed: the head")])
 def test_line_that_a_tree_cannot_run_is_left_out_and_said(
-    head: list[float], said: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    head: list[float], status: int, said: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, _ = compare(load("_against_base"), monkeypatch, {"base": [], "head": head})
+    found, _ = compare(load("_against_base"), monkeypatch, {"base": [], "head": head})
     assert f"{said} cannot run it (ImportError: no such name)" in capsys.readouterr().out
-    assert status == 1, "nothing was compared"
+    assert found == status
 
 
 def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
