@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -50,8 +50,18 @@ def loss(values: list[Any], x: Any, y: Any) -> Any:
     return ((x - y) ** 2).mean()
 
 
-def simulated(model: str, workers: int, numerics: str, steps: int, first: int = 9_000) -> dict[str, float]:
-    """Worker-steps a second after a first run that compiles, and what the process held at most."""
+class Simulation(NamedTuple):
+    """Workers on 2 parameter servers, with what a closure of one step needs, and a variable to look at."""
+
+    cluster: sd.Cluster
+    coordinator: sd.ClusterCoordinator
+    step: Callable[..., Any]
+    iterator: Any
+    variable: sd.Variable
+
+
+def simulation(model: str, workers: int, numerics: str) -> Simulation:
+    """Build the cluster and the model; nothing runs yet."""
     widths = MODELS[model]
     x, y = data(widths)
     cluster = sd.Cluster({"worker": workers, "ps": 2}, numerics=numerics)
@@ -70,14 +80,30 @@ def simulated(model: str, workers: int, numerics: str, steps: int, first: int = 
     coordinator = sd.ClusterCoordinator(strategy)
     rows = sd.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=0).repeat().batch(BATCH)
     iterator = iter(coordinator.create_per_worker_dataset(lambda: rows))
+    return Simulation(cluster, coordinator, step, iterator, variables[0])
 
-    def run(count: int) -> float:
-        began = time.perf_counter()
+
+def asynchronous(model: str, workers: int, numerics: str) -> Callable[[int], None]:
+    """Workers on 2 parameter servers, as a function that takes so many steps, ten a closure, and computes their numbers."""
+    _, coordinator, step, iterator, variable = simulation(model, workers, numerics)
+
+    def run(count: int) -> None:
         for _ in range(count // PACK):
             coordinator.schedule_steps(step, (iterator,), {}, PACK)
         coordinator.join()
         if numerics != "off":
-            variables[0].numpy()
+            variable.numpy()
+
+    return run
+
+
+def simulated(model: str, workers: int, numerics: str, steps: int, first: int = 9_000) -> dict[str, float]:
+    """Worker-steps a second after a first run that compiles, and what the process held at most."""
+    take = asynchronous(model, workers, numerics)
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        take(count)
         return time.perf_counter() - began
 
     first_s = run(max(first, 2 * PACK * workers) if numerics != "off" else 2 * PACK * workers)

@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--no-crash", action="store_true", help="leave out the program's faults")
     commands.add_parser("lessons", help="open the lessons in JupyterLab, with its own options after the command")
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
-    bench.add_argument("names", nargs="*", help="which benchmarks (default: all)")
+    bench.add_argument("names", nargs="*", help="which benchmarks, or with --base which lines (default: all)")
+    bench.add_argument("--base", metavar="REV", help="measure against another revision of this repository, in turns")
+    bench.add_argument("--rounds", type=int, help="with --base: processes for each line and tree, of which the least counts (default 10)")
     commands.add_parser("doctor", help="say what was found here and what will be used")
     _add_chaos(commands)
     options, options_of_lab = parser.parse_known_args(arguments)
@@ -67,6 +69,13 @@ def _lessons(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     folder = Path(__file__).resolve().parent.parent / "benchmarks"
+    against = folder / "_against_base.py"
+    if options.base is not None and against.is_file():
+        rounds = [] if options.rounds is None else [f"--rounds={options.rounds}"]
+        return subprocess.call([sys.executable, str(against), *rounds, "--", options.base, *options.names])
+    if options.rounds is not None and options.base is None:
+        print("--rounds goes with --base REV; without it a benchmark decides itself how often it measures.", file=sys.stderr)
+        return 2
     known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
     unknown = [name for name in options.names if name not in known]
     if unknown or not known:

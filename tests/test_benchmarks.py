@@ -6,8 +6,11 @@ import ast
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +46,7 @@ def numbers_of_last_line(shown: str) -> list[float]:
     return [float(word.replace(",", "")) for word in shown.splitlines()[-1].split() if word[0].isdigit() and not word.endswith("s")]
 
 
-@pytest.mark.parametrize("name", ["kernel", "network", "trace_cost"])
+@pytest.mark.parametrize("name", ["kernel", "network", "trace_cost", "walks"])
 def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     load(name).main(["--quick"])
     assert max(numbers_of_last_line(capsys.readouterr().out)) > 0
@@ -97,6 +100,178 @@ def test_comparison_without_simgrid_says_what_to_install(load: Any, capsys: pyte
         pytest.skip("SimGrid is here")
     assert load("simgrid_flows").main(["--quick"]) == 2
     assert "apt install python3-simgrid" in capsys.readouterr().err
+
+
+# -- walks ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_walks_through_our_functions_are_counted_alike_in_every_run(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module, shown = load("walks"), list[dict[str, Any]]()
+    for _ in range(2):
+        assert module.main(["servers", "mirrored", "crash", "--quick", "--json"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1] and set(shown[0]) == {"servers", "mirrored", "crash"}
+    for counts in shown[0].values():
+        assert sum(counts["functions"].values()) == pytest.approx(counts["calls"])
+        assert counts["files"] == len({name.split(":")[0] for name in counts["functions"]})
+
+
+def test_walk_of_a_crash_leads_from_the_crash_to_its_retry(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = load("walks")
+    walk = module.crash("off", 1)
+    recorded = [number for number, stack in enumerate(walk.calls) if stack[0].function.endswith(".instant")]
+    assert recorded[-1] == len(walk.calls) - 1, "the retry ends it"
+    assert len(recorded) == 3, "crash, detection, retry"
+    assert walk.calls[0][0] in walk.calls[recorded[0]], "the first call leads to the crash"
+    lines = module.tree(walk)
+    assert sum(line == "...." for line in lines) == len([a for a, b in pairwise(walk.fibers) if a != b])
+
+
+@pytest.mark.parametrize(
+    ("files", "comes_back"),
+    [
+        (["a/x.py", "b/y.py", "a/z.py"], True),
+        (["a/x.py", "b/y.py", "b/w.py", "a/z.py"], True),
+        (["a/x.py", "b/y.py", "c/z.py"], False),
+        (["a/x.py", "b/y.py", "a/z.py", "a/z.py"], False),
+        (["a/x.py", "a/y.py"], False),
+        (["errors.py", "a/x.py", "arguments.py"], True),
+    ],
+)
+def test_call_comes_back_when_it_enters_the_package_that_its_caller_was_called_from(files: list[str], comes_back: bool, load: Any) -> None:
+    module = load("walks")
+    outermost_first = [module.Place(file, "f") for file in files]
+    assert module.comes_back(tuple(reversed(outermost_first))) is comes_back
+
+
+# -- against another revision --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with two commits; the first is tagged "old"."""
+    try:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        pytest.skip("no git here")
+    for number, tag in enumerate(["old", "new"]):
+        (tmp_path / "file").write_text(str(number))
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        for words in (["add", "file"], [*identity, "commit", "-q", "-m", tag], ["tag", tag]):
+            subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    return tmp_path
+
+
+def worktrees(repository: Path) -> int:
+    listed = subprocess.run(["git", "-C", repository, "worktree", "list"], check=True, capture_output=True, text=True)
+    return len(listed.stdout.splitlines())
+
+
+def told_to_end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("end", "expected"), [(lambda: None, None), (lambda: 1 / 0, ZeroDivisionError), (told_to_end, SystemExit)])
+def test_checkout_of_the_base_is_removed_whatever_happens(
+    end: Any, expected: Any, repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, before = load("_against_base"), signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(module, "HEAD", repository)
+    seen = list[Any]()
+    with pytest.raises(expected) if expected else nullcontext(), module.checked_out("old") as tree:
+        seen += [tree, (tree / "file").read_text(), worktrees(repository)]
+        end()
+    assert seen[1:] == ["0", 2]
+    assert not seen[0].parent.exists() and worktrees(repository) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_base_that_is_no_revision_is_refused(
+    repository: Path, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = load("_against_base")
+    monkeypatch.setattr(module, "HEAD", repository)
+    assert module.main(["nowhere", "network"]) == 2
+    assert "Cannot compare with nowhere: git rev-parse" in capsys.readouterr().err
+
+
+def compare(module: ModuleType, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, list[float]], rounds: int = 2) -> tuple[int, list[str]]:
+    """Compare a line with given seconds of its processes (none: it cannot run), and a second one that always takes one.
+
+    Returns:
+        The status, and which trees ran the first line, in which order.
+    """
+    ran = list[str]()
+
+    def in_a_process(tree: Path, cache: Path, name: str, steps: int) -> float:
+        if name == "first-step":
+            return 1.0
+        ran.append(tree.name)
+        if not seconds[tree.name]:
+            raise module.CannotRun("ImportError: no such name")
+        return seconds[tree.name].pop(0)
+
+    monkeypatch.setattr(module, "HEAD", Path("head"))
+    monkeypatch.setattr(module, "in_a_process", in_a_process)
+    chosen = {name: module.lines()[name] for name in ("network", "first-step")}
+    return module.compare(Path("base"), Path("cache"), chosen, rounds, quick=True), ran
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "ratio"), [([0.1, 1.0, 4.0], 0, "2.00"), ([9.0, 2.09, 3.0], 0, "0.96"), ([9.0, 2.2, 2.3], 1, "0.91")]
+)
+def test_base_and_head_take_turns_and_their_least_seconds_after_the_first_round_count(
+    head: list[float], status: int, ratio: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, ran = compare(load("_against_base"), monkeypatch, {"base": [1.0, 2.0, 5.0], "head": head})
+    assert ran == ["base", "head"] * 3
+    shown = capsys.readouterr().out.splitlines()
+    base_s, head_s, shown_ratio = shown[1].removesuffix("   slower").split()[-3:]
+    assert shown_ratio == ratio and ("slower" in shown[1]) == bool(status)
+    assert shown[-1].split() == ["geometric", "mean", f"{(float(base_s) / float(head_s)) ** 0.5:.2f}"]
+    assert found == status
+
+
+@pytest.mark.parametrize(("head", "status", "said"), [([1.0, 1.0, 1.0], 0, "skipped: the base"), ([], 1, "failed: the head")])
+def test_line_that_a_tree_cannot_run_is_left_out_and_said(
+    head: list[float], status: int, said: str, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, _ = compare(load("_against_base"), monkeypatch, {"base": [], "head": head})
+    assert f"{said} cannot run it (ImportError: no such name)" in capsys.readouterr().out
+    assert found == status
+
+
+def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, chosen = load("_against_base"), list[list[str]]()
+    monkeypatch.setattr(module, "checked_out", lambda revision: nullcontext(Path(revision)))
+    monkeypatch.setattr(module, "compare", lambda base, cache, lines, rounds, quick: chosen.append(list(lines)) or 0)
+    for names in (["async-100"], ["async-n", "fit"], []):
+        assert module.main(["old", *names]) == 0
+    assert chosen[:2] == [["async-100"], ["async-numbers-3", "async-numbers-100", "fit"]]
+    assert chosen[2] == list(module.lines())
+    with pytest.raises(SystemExit):
+        module.main(["old", "nothing"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["async-3", "mirrored-2", "mirrored-numbers-2", "fit", "notebook-8", "mains-4", "network", "first-step"])
+def test_line_runs_here(name: str, load: Any) -> None:
+    found = load("_workloads").measured(name, 60)
+    assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist")
+
+
+@pytest.mark.slow
+def test_line_runs_on_what_was_checked_out_and_not_on_this_tree(load: Any, tmp_path: Path) -> None:
+    module = load("_against_base")
+    try:
+        module.git("rev-parse", "--verify", "HEAD")
+    except module.CannotRun as error:
+        pytest.skip(str(error))
+    with module.checked_out("HEAD") as base:
+        assert module.in_a_process(base, tmp_path, "network", 1) > 0  # it refuses a package of another tree
+        (base / "simdist" / "__init__.py").write_text("raise ImportError('broken on purpose')")
+        with pytest.raises(module.CannotRun, match="ImportError: broken on purpose"):
+            module.in_a_process(base, tmp_path, "network", 1)
 
 
 # -- the compilation cache ----------------------------------------------------------------------------------------------------------

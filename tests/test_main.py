@@ -25,6 +25,20 @@ def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "defines no main" in capsys.readouterr().err
 
 
+def test_bench_with_a_base_hands_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = list[list[str]]()
+    monkeypatch.setattr(subprocess, "call", lambda command: called.append(command) or 1)
+    assert main(["bench", "fit", "--base", "v1", "--rounds", "3"]) == 1
+    assert main(["bench", "--base", "v1"]) == 1
+    assert [Path(words[1]).name for words in called] == ["_against_base.py"] * 2
+    assert [words[2:] for words in called] == [["--rounds=3", "--", "v1", "fit"], ["--", "v1"]]
+
+
+def test_rounds_without_a_base_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--rounds", "3"]) == 2
+    assert "--base" in capsys.readouterr().err
+
+
 def test_unknown_benchmark_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "nothing"]) == 2
     assert "async_workers" in capsys.readouterr().err
