@@ -41,7 +41,7 @@ class SimulatedReplicaGroup:
         return ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous).run(linked, calls)
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.process.alive]
+        gone = [member for member in local if not member.alive]
         if not gone:
             return
         for member in gone:

@@ -184,7 +184,7 @@ class SimulatedReplica(SimulatedTask):
     def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         early = self.priced.early[op.number]
         if not early:
-            return super().compute(op, inputs, batch, host)
+            return SimulatedTask.compute(self, op, inputs, batch, host)
         now = self.clock.env._now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         # What is exchanged early is written down before the kernel has ended.

@@ -240,7 +240,7 @@ class WorkerLoop:
         """Take the steps of a closure."""
         try:
             priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.memory)
+            priced.require_memory(self.task.processor.memory)
         except Exception as error:
             self._finish(closure, error)
             return
@@ -309,7 +309,7 @@ class WorkerLoop:
     def _go_on(self, steps: Steps, linked: LinkedProgram) -> None:
         try:
             priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.memory)
+            priced.require_memory(self.task.processor.memory)
         except Exception as error:
             self._finish(steps.closure, error)
         else:
