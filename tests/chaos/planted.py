@@ -13,8 +13,8 @@ import pytest
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.errors import UnavailableError
 from simdist.program.ledger import Ledger
-from simdist.runtime.base import Member
 from simdist.runtime.cluster import newest_cluster
+from simdist.runtime.replicas import Member
 from simdist.runtime.simulated import worker_loop
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
