@@ -244,7 +244,7 @@ class Pushing(Call):
         if self.left == 0:
             self.clock.after(self.confirmed_s - end, self._confirmed)
         for listener in self.runtime.step_ended:
-            listener(part.server)
+            listener(part.server.name)
 
     def _confirmed(self, _: Any) -> None:
         if self.open:

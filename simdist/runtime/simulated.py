@@ -57,7 +57,7 @@ class SimulatedRuntime:
         self.chief = self.tasks["chief:0"]
         self.detection = Detection(self.clock, self.trace, self.tasks, lambda task: self.latency(task, self.chief))
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.step_ended: list[Callable[[Task], None]] = []  # are told whose steps, or updates of whose variables, are one more
+        self.step_ended: list[Callable[[str], None]] = []  # are told the name of whose steps, or updates of whose variables, are one more
         self.lost: list[Callable[[Task], None]] = []  # what must know at once that a task's memory is gone
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
