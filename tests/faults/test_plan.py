@@ -132,6 +132,20 @@ def test_a_predicate_that_fails_is_told_to_the_driver_and_not_asked_again(faults
     assert (asked, fault.fired, healthy.fired) == ([0], False, True)
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_each_kind_without_a_moment_is_refused_and_not_planned(kind: str, faults: Faults) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{kind} needs exactly one of"):
+        ALL[kind](faults)
+    assert faults.planned == []
+
+
+def test_a_predicate_that_held_too_late_is_not_asked_again(faults: Faults, effects: FakeEffects) -> None:
+    asked: list[float] = []
+    fault = faults.slow("worker:0", 2.0, when=lambda cluster: asked.append(cluster.now) is None, until=1.0)
+    effects.move_to(2.0).step("worker:0", 3)
+    assert (asked, fault.fired) == ([2.0], False)
+
+
 def test_nothing_listens_to_steps_while_no_fault_depends_on_them(faults: Faults, effects: FakeEffects) -> None:
     faults.crash("worker:0", at=1.0)
     assert effects.step_ended == []
