@@ -42,7 +42,7 @@ FlowSet = dict[str, Any]
 
 def flow_sets(count: int, seed: int) -> list[FlowSet]:
     """Random links, and flows over one to three of them; whole bytes, because SimGrid takes no others."""
-    from simdist.simulation.streams import generator
+    from simdist.randomness import generator
 
     sets: list[FlowSet] = []
     for number in range(count):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simdist.collectives.base import Schedule
-from simdist.runtime.transfers import Wiring, rehearse
+from simdist.runtime.simulated.transfers import Wiring, rehearse
 from simdist.simulation.fabric import Route
 from simdist.simulation.network import Link
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from simdist.simulation.streams import derive_seed, generator
+from simdist.randomness import derive_seed, generator
 
 __all__ = ["Dice"]
 

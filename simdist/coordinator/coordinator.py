@@ -21,7 +21,7 @@ from simdist.coordinator.worker import Reply, WorkerLoop
 from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
 from simdist.program.values import snapshot
 from simdist.runtime.membership import Decision as Seen
-from simdist.runtime.simulated_task import SimulatedTask
+from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.simulation.kernel import Gate
 from simdist.strategies.parameter_server import ParameterServerStrategy
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from simdist.data import Dataset, InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.runtime.task import Task
+from simdist.runtime.simulated.task import Task
 from simdist.strategies.base import DistributedFromFunction
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource"]

@@ -20,15 +20,15 @@ from simdist import debugging
 from simdist.coordinator.per_worker import PerWorker
 from simdist.data import InputContext
 from simdist.errors import AbortedError, OutOfRangeError
+from simdist.process_state import TaskContext
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
 from simdist.runtime.linked import Apply, LinkedProgram
 from simdist.runtime.linking import link
-from simdist.runtime.simulated_task import SimulatedTask
-from simdist.runtime.task import Task
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.simulation.kernel import Fiber, Gate, TaskKilled
-from simdist.simulation.task_context import TaskContext
 from simdist.strategies.base import Strategy
 
 __all__ = ["Reply", "WorkerLoop"]

@@ -28,6 +28,7 @@ import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.interrupts import delayed_interrupts
 from simdist.program.entry import BatchLike, Branch, Entry, Site
 from simdist.program.kernels import Kernel
 from simdist.program.pending import Pending
@@ -36,7 +37,6 @@ from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.sharded_waves import mesh_devices
 from simdist.program.slicing import needed_for, without_dead
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
-from simdist.simulation.interrupts import delayed_interrupts
 
 __all__ = ["NUMERICS", "Ledger"]
 

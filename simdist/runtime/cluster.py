@@ -20,10 +20,10 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_yo
 from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.collector import spare_the_collector
-from simdist.runtime.effects import SimulatedEffects
 from simdist.runtime.run import Run
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
+from simdist.runtime.simulated.effects import SimulatedEffects
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.task import Task
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]

@@ -47,7 +47,7 @@ from simdist.runtime.linked import (
     Slot,
     TakeBatch,
 )
-from simdist.runtime.overlap import with_early_exchanges
+from simdist.runtime.simulated.overlap import with_early_exchanges
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
 from simdist.variables.state import Cell, Group, Layout
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Life, Task
+from simdist.process_state import TaskContext
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Fiber
-from simdist.simulation.task_context import TaskContext
 
 __all__ = ["Run"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
+from simdist.process_state import active_context
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster, newest_cluster
 from simdist.simulation.kernel import Clock, current_fiber
-from simdist.simulation.task_context import active_context
 
 __all__ = ["sleep"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import greenlet
 
-from simdist.simulation.task_context import TaskContext
+from simdist.process_state import TaskContext
 
 if TYPE_CHECKING:
     from simdist.simulation.kernel import Clock

@@ -36,11 +36,11 @@ from simpy.events import NORMAL
 
 from simdist.arguments import END_S
 from simdist.errors import FailedPreconditionError
+from simdist.interrupts import noted_interrupts
+from simdist.process_state import TaskContext, active
+from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
 from simdist.simulation.fiber import Fiber, Gate, TaskKilled, current_fiber, running
-from simdist.simulation.interrupts import noted_interrupts
-from simdist.simulation.streams import generator
-from simdist.simulation.task_context import TaskContext, active
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 

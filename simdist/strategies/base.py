@@ -14,14 +14,14 @@ from typing import Any, cast
 
 from simdist.data import Dataset, InputContext, seeds
 from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.process_state import active_context, current_seed
 from simdist.program.per_replica import PerReplica
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
+from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.simulated.task import Task
 from simdist.runtime.store import Store
-from simdist.runtime.task import Task
-from simdist.simulation.streams import derive_seed
-from simdist.simulation.task_context import active_context, current_seed
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations

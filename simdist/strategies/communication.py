@@ -17,9 +17,9 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware import FlatSwitch
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
-from simdist.runtime.members import Way
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.transfers import Wiring
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.members import Way
+from simdist.runtime.simulated.transfers import Wiring
 from simdist.variables.compressed_sum import CompressedSum
 
 __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]
@@ -124,7 +124,7 @@ class CommunicationOptions:
 
 
 class GroupCommunication:
-    """What the replicas of one strategy know about each other's links; see `simdist.runtime.members.Communication`.
+    """What the replicas of one strategy know about each other's links; see `simdist.runtime.simulated.members.Communication`.
 
     Args:
         runtime: where they are.

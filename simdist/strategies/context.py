@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
+from simdist.process_state import active_context
 from simdist.program.tracing import active_tracer
-from simdist.simulation.task_context import active_context
 
 __all__ = [
     "ReplicaContext",

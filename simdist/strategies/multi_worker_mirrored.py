@@ -22,6 +22,7 @@ from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import OwnValue, PerReplica
@@ -29,17 +30,16 @@ from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.members import Member
-from simdist.runtime.rendezvous import Rendezvous
-from simdist.simulation.task_context import active_context
+from simdist.runtime.simulated.members import Member
+from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.replica_step import ReplicaStep
+from simdist.runtime.simulated.worker_group import join_group
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.elastic import Elastic
 from simdist.strategies.local_steps import LocalSteps
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
-from simdist.strategies.step import ReplicaStep
 from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
-from simdist.strategies.worker_group import join_group
 from simdist.variables.aggregation import VariableSynchronization
 
 __all__ = ["MultiWorkerMirroredStrategy"]

@@ -1,7 +1,7 @@
 """Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
 
 A step is one program that every replica runs on its own device (`simdist.program.spmd`); where replicas must agree they meet
-in exchanges (`simdist.runtime.rendezvous`). A variable is a copy on every device; a copy that cannot differ from the others
+in exchanges (`simdist.runtime.simulated.rendezvous`). A variable is a copy on every device; a copy that cannot differ from the others
 is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
 when it is over for all, so a step that fails leaves no mark.
 
@@ -18,6 +18,7 @@ from typing import Any
 from simdist import debugging
 from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
 from simdist.program.per_replica import PerReplica, per_replica, spread
@@ -27,13 +28,12 @@ from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.members import Member
-from simdist.simulation.task_context import active_context
+from simdist.runtime.simulated.members import Member
+from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.distributed import DistributedDataset
-from simdist.strategies.step import ReplicaStep
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell

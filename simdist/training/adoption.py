@@ -20,9 +20,9 @@ from keras.src.backend.common import global_state, stateless_scope
 from keras.src.random import seed_generator
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.process_state import current_seed
 from simdist.program import tracing
 from simdist.program.values import snapshot
-from simdist.simulation.task_context import current_seed
 from simdist.strategies import context
 from simdist.variables import slots
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
-from simdist.simulation.task_context import TaskContext, active_context
+from simdist.process_state import TaskContext, active_context
 from simdist.variables.state import Cell
 
 __all__ = ["Role", "apart", "built_roles", "copy_for", "core_of", "is_scaling", "stand_in_for"]

@@ -15,13 +15,13 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.worker import WorkerLoop
 from simdist.errors import UnavailableError
 from simdist.program.ledger import Ledger
-from simdist.runtime.members import Member
-from simdist.runtime.rendezvous import Rendezvous
 from simdist.runtime.run import Run
-from simdist.runtime.task import Life, Task
+from simdist.runtime.simulated.members import Member
+from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.replica_step import ReplicaStep
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Fiber
 from simdist.strategies.elastic import Elastic
-from simdist.strategies.step import ReplicaStep
 from simdist.training import adoption
 from simdist.variables.state import Layout
 

@@ -15,9 +15,9 @@ from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
-from simdist.runtime.processor import Processor
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.simulated_task import SimulatedTask
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.task_runtime import SimulatedTask
 
 Doctor = Callable[[Evidence], Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simdist import randomness as streams
 from simdist.errors import InvalidArgumentError
 from simdist.hardware import Exponential, Factors, Jitter, LogNormal, NoJitter, TwoPoint, Uniform, quantised
-from simdist.simulation import streams
 
 DRAWS = 20_000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from simdist.hardware import Device, MemoryAccount
-from simdist.runtime.processor import Processor
+from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.kernel import Fiber
 
 if TYPE_CHECKING:
-    from simdist.runtime.calls import Call, Plan
+    from simdist.runtime.simulated.calls import Call, Plan
 
 __all__ = ["Life", "Task"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simdist.faults.base import Heal
-from simdist.runtime.simulated import SimulatedRuntime
+from simdist.runtime.simulated.engine import SimulatedRuntime
 
 __all__ = ["SimulatedEffects"]
 

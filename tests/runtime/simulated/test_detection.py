@@ -9,7 +9,7 @@ import pytest
 
 import simdist as sd
 from simdist.hardware import Network
-from simdist.runtime.detection import Detection
+from simdist.runtime.simulated.detection import Detection
 
 
 def beats(cluster: sd.Cluster, monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -8,8 +8,8 @@ import jax
 import pytest
 
 import simdist as sd
+from simdist.process_state import TaskContext
 from simdist.simulation.kernel import Clock
-from simdist.simulation.task_context import TaskContext
 
 
 def test_scope_that_is_open_in_the_notebook_stays_open_over_a_blocking_call() -> None:

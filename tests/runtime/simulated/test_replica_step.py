@@ -13,7 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist.errors import UnavailableError
-from simdist.runtime.replica import StepVersions
+from simdist.runtime.simulated.replica_runtime import StepVersions
 
 
 def one_second_steps(workers: int = 1, **options: Any) -> tuple[sd.Cluster, Any, sd.Variable]:

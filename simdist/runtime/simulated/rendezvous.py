@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from simdist.errors import UnavailableError
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.exchanging import Exchanging
-from simdist.runtime.members import NETWORK, Communication, Member
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Life, Task
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.exchanging import Exchanging
+from simdist.runtime.simulated.members import NETWORK, Communication, Member
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Gate
 
 __all__ = ["Coming", "Rendezvous"]

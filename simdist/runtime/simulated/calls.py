@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.task import Life, Task
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Gate
 from simdist.simulation.network import Flow, Link
 from simdist.variables.state import Group
 
 if TYPE_CHECKING:
-    from simdist.runtime.simulated import SimulatedRuntime
+    from simdist.runtime.simulated.engine import SimulatedRuntime
 
 __all__ = ["Call", "Part", "Plan", "Pushing", "Reading"]
 

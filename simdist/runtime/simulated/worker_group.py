@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.errors import UnavailableError
-from simdist.runtime.members import Communication, Member
-from simdist.runtime.rendezvous import Rendezvous
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Life
-from simdist.simulation.task_context import active_context
+from simdist.process_state import active_context
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.members import Communication, Member
+from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.task import Life
 
 __all__ = ["WorkerGroup", "join_group"]
 

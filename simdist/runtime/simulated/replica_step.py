@@ -14,11 +14,11 @@ from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import run_step
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.members import Communication, Member
-from simdist.runtime.rendezvous import Rendezvous
-from simdist.runtime.replica import SimulatedReplica, StepVersions
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.members import Communication, Member
+from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.replica_runtime import SimulatedReplica, StepVersions
+from simdist.runtime.simulated.task import Task
 from simdist.simulation.kernel import Fiber, current_fiber
 
 __all__ = ["ReplicaStep"]

@@ -14,15 +14,15 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network, Torus
+from simdist.process_state import TaskContext
 from simdist.program.ledger import Ledger
-from simdist.runtime.detection import Detection
-from simdist.runtime.processor import Processor
-from simdist.runtime.task import Life, Task
+from simdist.randomness import derive_seed
+from simdist.runtime.simulated.detection import Detection
+from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.fabric import Fabric, Route
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
 from simdist.simulation.network import Flow, Link, SharedLinks
-from simdist.simulation.streams import derive_seed
-from simdist.simulation.task_context import TaskContext
 from simdist.trace import Trace
 from simdist.variables.state import task_of
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
-from simdist.runtime.calls import Part, Plan, Pushing, Reading
+from simdist.randomness import derive_seed
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
-from simdist.runtime.processor import Processor
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.task import Task
-from simdist.simulation.streams import derive_seed
+from simdist.runtime.simulated.calls import Part, Plan, Pushing, Reading
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.task import Task
 from simdist.variables.state import Group
 
 __all__ = ["SimulatedTask"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.members import Way
-from simdist.runtime.transfers import Transfers, Wiring, idle, rehearse
+from simdist.runtime.simulated.members import Way
+from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
 from simdist.simulation.kernel import Gate
 from simdist.simulation.network import Link
 
 if TYPE_CHECKING:
-    from simdist.runtime.rendezvous import Rendezvous
+    from simdist.runtime.simulated.rendezvous import Rendezvous
 
 __all__ = ["Exchanging"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from simdist.collectives import ALGORITHMS
 from simdist.hardware import Network
-from simdist.runtime.transfers import Transfers, Wiring, idle, rehearse
+from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks

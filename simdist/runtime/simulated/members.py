@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from simdist.collectives.base import Schedule
 from simdist.program.exchange import Exchange
 from simdist.runtime.combining import Combiner
-from simdist.runtime.task import Life, Task
-from simdist.runtime.transfers import Wiring
+from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.transfers import Wiring
 
 __all__ = ["NETWORK", "Communication", "Member", "Way"]
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
+from simdist.randomness import derive_seed
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
-from simdist.runtime.members import NETWORK, Member
-from simdist.runtime.rendezvous import Coming, Rendezvous
-from simdist.runtime.simulated import SimulatedRuntime
-from simdist.runtime.simulated_task import SimulatedTask
-from simdist.runtime.task import Life
-from simdist.simulation.streams import derive_seed
+from simdist.runtime.simulated.engine import SimulatedRuntime
+from simdist.runtime.simulated.members import NETWORK, Member
+from simdist.runtime.simulated.rendezvous import Coming, Rendezvous
+from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.variables.state import Group
 
 __all__ = ["SimulatedReplica", "StepVersions"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from simdist.arguments import END_S
 from simdist.hardware import Device, MemoryAccount
 from simdist.program.cost import Cost
+from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_compute
-from simdist.simulation.streams import generator
 
 if TYPE_CHECKING:
-    from simdist.runtime.task import Task
+    from simdist.runtime.simulated.task import Task
 
 __all__ = ["Processor"]
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from simdist.runtime.membership import Decision, Membership
-from simdist.runtime.task import Life, Task
+from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 
