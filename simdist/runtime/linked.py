@@ -43,6 +43,10 @@ class ReadGroups:
     def numbers(self) -> tuple[int, ...]:
         return tuple([group for group, _, _ in self.groups])
 
+    @cached_property
+    def outputs(self) -> tuple[Slot, ...]:
+        return tuple([slot for _, slot, _ in self.groups])
+
 
 @dataclass(frozen=True, eq=False)
 class TakeBatch:

@@ -18,11 +18,11 @@ SimPy's environment: an end needs an absolute time, and a settlement a later pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Protocol
 
 from simpy.events import NORMAL
 
@@ -35,6 +35,15 @@ __all__ = ["Flow", "Link", "SharedLinks"]
 
 # After everything else that happens in a moment.
 AT_LAST = NORMAL + 1
+
+
+class Load(Protocol):
+    """Bytes that are to travel, and the links of their route: one or more, each once."""
+
+    @property
+    def links(self) -> tuple[Link, ...]: ...
+    @property
+    def size_bytes(self) -> float: ...
 
 
 class SharedLinks:
@@ -107,6 +116,19 @@ class SharedLinks:
             self._new += started
             if not self._settling:
                 self._settle_soon()
+        return started
+
+    def start_loads(self, loads: Sequence[Load], done: Callable[[Any], object]) -> list[Flow]:
+        """Start the flows of one transfer at once; `done` is called with each load when it has arrived."""
+        started: list[Flow] = []
+        for load in loads:
+            flow = Flow(load.links, load.size_bytes, done, load, next(self._sequence))
+            for link in load.links:
+                link.flows[flow] = None
+            started.append(flow)
+        self._new += started
+        if not self._settling:
+            self._settle_soon()
         return started
 
     def stop(self, flow: Flow) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,8 @@ class Names:
             return [self._known(column) for column in columns]
         except KeyError:
             # Row by row, so that the numbers do not depend on how many rows are encoded at a time.
-            for row in zip(*columns, strict=True):
-                for text in row:
+            for text in chain.from_iterable(zip(*columns, strict=True)):
+                if text not in self.codes:
                     self.code(text)
             return [self._known(column) for column in columns]
 

@@ -22,7 +22,7 @@ from simdist.trace import Trace
 
 __all__ = ["ServerLoop"]
 
-# So many messages are remembered; a client has far fewer on their way at once.
+# At least so many messages are remembered; a client has far fewer on their way at once.
 REMEMBERED = 1_024
 
 Identity = tuple[tuple[str, int, int], int]
@@ -93,8 +93,8 @@ class ServerLoop:
         except Exception as error:
             push.fail(error)
             return
-        if len(self._seen) > REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+        if len(self._seen) > 2 * REMEMBERED:
+            self._seen = dict.fromkeys(list(self._seen)[REMEMBERED:])
         push.confirm(part, end)
         for listener in self.updated:
             listener(self.task.name)
@@ -122,7 +122,11 @@ class ServerLoop:
         states, group, site = self.states, update.group, priced.sites[update.number]
         before = states.bundles[group] or states.present(group)
         (bundle,) = self.ledger.call(site, (before, operands), None, (), where)
-        version = states.put(group, bundle)
+        if group in states.joined:
+            version = states.put(group, bundle)
+        else:
+            states.bundles[group] = bundle
+            states.versions[group] = version = states.versions[group] + 1
         self.task.updates += 1
         if read_version is None:
             self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)

@@ -12,7 +12,7 @@ Not simulated: the cost of serialising, message headers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from simdist.runtime.simulated.task import Task
@@ -35,6 +35,7 @@ class Leg:
         counted: the trace's total that counts the bytes; None where the sender counts them.
         content: what the message is about, for its sender.
         is_word: whether it is a message without bytes.
+        travels: whether it has bytes that go over links.
     """
 
     source: Task
@@ -45,6 +46,10 @@ class Leg:
     counted: tuple[str, str] | None = None
     content: Any = None
     is_word: bool = False
+    travels: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "travels", bool(self.links) and self.size_bytes > 0)
 
 
 class Sender(Protocol):
@@ -120,18 +125,19 @@ class Transport:
             self._let_flow(sender.leaving(legs), sender, arrived)
 
     def _let_flow(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
-        totals, flows, here = self.trace.totals, list[Any](), list[Leg]()
+        totals, travels = self.trace.totals, True
         for leg in legs:
             if leg.counted is not None:
                 totals[leg.counted] = totals.get(leg.counted, 0) + leg.size_bytes
-            if leg.links and leg.size_bytes > 0:
-                flows.append((leg.links, leg.size_bytes, arrived, leg))
-            else:
-                here.append(leg)
-        if len(flows) == 1:
-            sender.flows.append(self.links.start(*flows[0]))
-        else:
-            sender.flows += self.links.start_all(flows)
+            travels = travels and leg.travels
+        here = [] if travels else [leg for leg in legs if not leg.travels]
+        if not travels:
+            legs = [leg for leg in legs if leg.travels]
+        if len(legs) == 1:
+            (leg,) = legs
+            sender.flows.append(self.links.start(leg.links, leg.size_bytes, arrived, leg))
+        elif legs:
+            sender.flows += self.links.start_loads(legs, arrived)
         for leg in here:
             arrived(leg)
 
