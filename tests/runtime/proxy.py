@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from simdist.runtime import base
-
 __all__ = ["Proxy", "attributes", "behind", "bare"]
 
 Convert = Callable[[Any], Any]
@@ -117,8 +115,8 @@ def _out(annotation: Any, kept: dict[Any, Proxy]) -> Convert:
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if is_protocol(annotation):
         return lambda value: behind(value, annotation, kept)
-    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation) and annotation.__module__ == base.__name__:
-        return lambda value: _dataclass(value, kept)
+    if isinstance(annotation, type) and crossing(annotation):
+        return lambda value: _dataclass(value, crossing(annotation), kept)
     if origin is Callable or origin is typing.get_origin(Callable[[], Any]):
         return lambda value: _function(value, parts, kept)
     if origin in (list, Sequence):
@@ -134,14 +132,17 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _dataclass(value: Any, kept: dict[Any, Proxy]) -> Any:
+@cache
+def crossing(cls: type) -> Mapping[str, type]:
+    """The fields of a dataclass of the wall that hold something behind a protocol."""
+    if not dataclasses.is_dataclass(cls) or not cls.__module__.startswith("simdist.runtime."):
+        return {}
+    return {name: hint for name, hint in typing.get_type_hints(cls).items() if is_protocol(hint)}
+
+
+def _dataclass(value: Any, fields: Mapping[str, type], kept: dict[Any, Proxy]) -> Any:
     """The same values, those of protocols on the other side."""
-    if value is None:
-        return None
-    hints = typing.get_type_hints(type(value))
-    crossing = {name: getattr(value, name) for name in hints if is_protocol(hints[name])}
-    changed = {name: behind(part, hints[name], kept) for name, part in crossing.items()}
-    return dataclasses.replace(value, **changed) if changed else value
+    return dataclasses.replace(value, **{name: behind(getattr(value, name), hint, kept) for name, hint in fields.items()})
 
 
 def _function(function: Any, parts: Sequence[Any], kept: dict[Any, Proxy]) -> Any:

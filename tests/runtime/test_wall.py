@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import simdist as sd
-from simdist.runtime.base import Engine, Handle, Member, Process, Promise, ReplicaGroup, TaskRuntime, WorkerStep
+from simdist.runtime.base import Engine, Promise, TaskRuntime
+from simdist.runtime.replicas import Member, Process, ReplicaGroup
+from simdist.runtime.work import Handle, WorkerStep
 from tests.golden.measuring import measure
 from tests.golden.runs import RUNS
 from tests.golden.stored import differences, read

@@ -16,10 +16,12 @@ from simdist.program.exchange import Exchange
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
-from simdist.runtime.base import Engine, Handle, Member, StepResult, Way, Worker
+from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
+from simdist.runtime.replicas import Member, Way
 from simdist.runtime.store import Store
+from simdist.runtime.work import Handle, StepResult, Worker
 from simdist.variables import variable as variables
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement
@@ -88,7 +90,7 @@ class Driver:
 
 
 class WorkerStep:
-    """As `simdist.runtime.base.WorkerStep`; notes how often it was bound and linked.
+    """As `simdist.runtime.work.WorkerStep`; notes how often it was bound and linked.
 
     Attributes:
         known: what `ready` gives.
@@ -124,7 +126,7 @@ class WorkerStep:
 
 
 class Communication:
-    """As `simdist.runtime.base.Communication`: these algorithms, whatever the size."""
+    """As `simdist.runtime.replicas.Communication`: these algorithms, whatever the size."""
 
     def __init__(self, all_reduce: str = "ring", timeout_s: float | None = None) -> None:
         self.all_reduce = all_reduce

@@ -12,8 +12,9 @@ import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.process_state import active_context
 from simdist.program.function import StepFunction
-from simdist.runtime.base import Engine, Worker
+from simdist.runtime.base import Engine
 from simdist.runtime.linking import link
+from simdist.runtime.work import Worker
 from tests.runtime.conformance.driver import Driver, WorkerStep, exchanged, random_key
 
 

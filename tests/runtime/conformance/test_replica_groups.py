@@ -12,7 +12,8 @@ import simdist as sd
 from simdist.collectives import ALL_REDUCE
 from simdist.collectives.base import Schedule
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, SimdistError
-from simdist.runtime.base import Engine, Member
+from simdist.runtime.base import Engine
+from simdist.runtime.replicas import Member
 from tests.runtime.conformance.conftest import MEMORY_BYTES
 from tests.runtime.conformance.driver import Communication, Driver, Replicas, exchanged, random_key, run_in_group
 
