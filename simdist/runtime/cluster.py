@@ -17,13 +17,14 @@ from simdist import hardware as models
 from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
+from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_the_collector
+from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import LaunchedRun
-from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]
@@ -96,7 +97,7 @@ class Cluster:
         names = list(dict.fromkeys(["chief:0", *names]))
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
         self.engine: Engine = SimulatedEngine(devices, self.network, self.seed, self.numerics, jax_devices)
-        self.faults = Faults(self.world, self, self.world.step_ended)
+        self.faults = Faults(SimulatedEffects(self.world, self))
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
