@@ -71,6 +71,15 @@ def test_subscribers_are_told_that_tasks_are_up(engine: Engine) -> None:
     assert engine.is_believed_up("worker:0") and engine.is_believed_up("ps:1")
 
 
+def test_subscribers_are_told_of_their_own_tasks(engine: Engine) -> None:
+    mine: list[str] = []
+    theirs: list[str] = []
+    engine.subscribe(["worker:0"], lambda decision: mine.append(decision.task))
+    engine.subscribe(["ps:0", "ps:1"], lambda decision: theirs.append(decision.task))
+    engine.sleep(0.01)
+    assert (mine, sorted(theirs)) == (["worker:0"], ["ps:0", "ps:1"])
+
+
 def test_who_subscribes_later_finds_what_is_believed(engine: Engine) -> None:
     engine.subscribe(["worker:0"], lambda decision: None)
     engine.subscribe(["worker:0"], lambda decision: None)
