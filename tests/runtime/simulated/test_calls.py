@@ -102,6 +102,7 @@ def test_a_server_that_dies_between_request_and_answer_resets_the_read(
     ((ended_s, error),) = scene.client.ended
     assert ended_s == pytest.approx(end_s)
     assert isinstance(error, UnavailableError) and "ps:0 is down" in str(error)
+    assert scene.world.trace.totals.get(("ps:0", "bytes_sent"), 0) == (BYTES if crash_s > 2 * LATENCY_S else 0)
     assert scene.is_clean
 
 
@@ -204,7 +205,7 @@ def test_a_server_that_dies_after_it_has_received_ends_the_push_unless_it_has_co
 
 def test_a_push_to_an_incarnation_that_has_died_is_not_received_by_the_next(scene: Scene) -> None:
     scene.push("ps:0", "ps:1")
-    scene.crash(LATENCY_S + FLIGHT_S / 2, "ps:0", 0.0)
+    scene.crash(LATENCY_S + 2 * FLIGHT_S - 0.01, "ps:0", 0.0)  # the bytes come before the word of its death
     scene.go()
     assert scene.servers["ps:0"].received == []
     assert [type(error) for _, error in scene.client.ended] == [UnavailableError]
