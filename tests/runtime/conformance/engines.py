@@ -25,8 +25,8 @@ def simulated(devices: Mapping[str, Device], seed: int = 0) -> Engine:
 def in_process(devices: Mapping[str, Device], seed: int = 0) -> Engine:
     if importlib.util.find_spec("simdist.runtime.in_process") is None:
         pytest.skip("there is no simdist.runtime.in_process yet")
-    found: Any = importlib.import_module("simdist.runtime.in_process")
-    return found.InProcessEngine(dict(devices), ethernet_10g, seed)
+    found: Any = importlib.import_module("simdist.runtime.in_process.engine")
+    return found.InProcessEngine(list(devices), ethernet_10g, seed)
 
 
 ENGINES: dict[str, MakeEngine] = {"simulated": simulated, "in process": in_process}

@@ -178,3 +178,15 @@ def test_functions_and_steps_wait_for_each_other(scene: Scene) -> None:
     spans = [(span.start_s, span.end_s) for span in scene.world.trace.spans.where(category="closure")]
     assert len(spans) == 3 and all(first[1] <= second[0] for first, second in pairwise(spans))
     assert scene.value("ps:0") == 2
+
+
+def test_a_closure_that_is_ready_runs_no_code_of_users_and_one_that_fits_is_linked_once(scene: Scene) -> None:
+    step = WorkerStep(scene.driver, scene.step("ps:0"), (), repeat=3)
+    step.fitting = True
+    scene.engine.call("worker:0", step, 1).wait()
+    assert step.done == ["bind", "link"]
+    call = step.function.bind((), {})
+    step.known = call, step.link(scene.worker, call)
+    step.done.clear()
+    scene.engine.call("worker:0", step, 2).wait()
+    assert (step.done, scene.value("ps:0")) == ([], 6)
