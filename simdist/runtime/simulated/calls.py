@@ -157,7 +157,8 @@ class Call:
         if self.client.held is not None:
             self.client.held.append((self._timed_out, server))
             return
-        self.fail(TimedOutError(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: a message was lost."))
+        why = "a message was lost, or it stands still"
+        self.fail(TimedOutError(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: {why}."))
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error at its client."""

@@ -88,6 +88,11 @@ class Detection:
         """The connection to a task was closed from the other side."""
         self._decide(self.membership.connection_reset(name, incarnation))
 
+    def expect_silence(self) -> None:
+        """Somebody has fallen silent: waits may count on the next beat, which finds that out."""
+        if self._began_s is not None:
+            self.clock.after(HEARTBEAT_S, lambda _: None)
+
     # -- the beat -------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:

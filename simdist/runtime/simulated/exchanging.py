@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.collectives.base import Schedule
-from simdist.errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
+from simdist.errors import DeadlineExceededError, InvalidArgumentError, TimedOutError
 from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
@@ -287,7 +287,7 @@ class Exchanging:
         missing = self.missing()
         what = f"{', '.join(missing)} did not come, and nobody said why" if missing else "bytes were lost on the way"
         self.fail(
-            UnavailableError(
+            TimedOutError(
                 f"{self.exchange} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "
                 "plan; launch the mains with restart='always' to start again, or set timeout_seconds."
             )

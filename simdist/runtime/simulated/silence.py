@@ -47,6 +47,7 @@ class Silence:
         self.transport = transport
         self.meetings = meetings
         self.is_expected = False
+        self.begun: list[Callable[[], None]] = []  # are told that somebody has fallen silent
         self._cuts: dict[object, tuple[str, str]] = {}
         self._pauses: dict[object, Any] = {}  # token -> the incarnation that is paused
 
@@ -67,6 +68,7 @@ class Silence:
             task.held = []
             for fiber in task.fibers:
                 fiber.held = task.held
+        self._tell()
 
         def heal() -> None:
             del self._pauses[token]
@@ -90,12 +92,17 @@ class Silence:
         self._cuts[token] = source.name, target.name
         self._block()
         self.transport.sever(source, target)
+        self._tell()
 
         def heal() -> None:
             del self._cuts[token]
             self._block()
 
         return heal
+
+    def _tell(self) -> None:
+        for listener in self.begun:
+            listener()
 
     def _block(self) -> None:
         self.transport.blocked = set(self._cuts.values())
