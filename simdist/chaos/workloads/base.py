@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from simdist.chaos.dice import Dice
+from simdist.chaos.lives import Lives
 from simdist.chaos.scenarios import Scenario
+from simdist.chaos.stage import Stage
 from simdist.errors import UnavailableError
+from simdist.runtime.cluster import Cluster
 
-if TYPE_CHECKING:
-    from simdist.chaos.runs import Run
-    from simdist.chaos.stage import Stage
-
-__all__ = ["Excuse", "Workload"]
+__all__ = ["EndedRun", "Excuse", "Workload"]
 
 Excuse = tuple[type[BaseException], str]
 """A class of errors with which a run may end, and why."""
+
+
+class EndedRun(Protocol):
+    """What became of a scenario, as its workload judges it (`simdist.chaos.runs.Run`).
+
+    Attributes:
+        stage: what the workload saw.
+        lives: who was up when.
+        end_s: when it ended.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    stage: Stage
+    lives: Lives
+    end_s: float
 
 
 class Workload(ABC):
@@ -73,7 +88,7 @@ class Workload(ABC):
                 for less in dict.fromkeys((1, value // 2, value - 1)):
                     yield {**scenario.options, name: less}
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         """The errors with which this run may end, by explicit rules; without any it has to end well."""
         if run.lives.crashed(["chief:0"], run.end_s):
             yield UnavailableError, "the chief, whose program this is, died"

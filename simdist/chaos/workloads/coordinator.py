@@ -23,12 +23,11 @@ import numpy as np
 import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Scenario
-from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import LEARNING_RATE, START, batches
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 
 if TYPE_CHECKING:
-    from simdist.chaos.runs import Run
     from simdist.chaos.stage import Stage
 
 __all__ = ["Coordinator", "OwnError", "excuses_of_servers"]
@@ -82,14 +81,14 @@ class Coordinator(Workload):
                     if less:
                         yield {**options, "script": less}
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         yield from excuses_of_servers(run)
         if "x" in run.scenario.options["script"]:
             yield AbortedError, "a closure wanted to end the process of its worker"
 
 
-def excuses_of_servers(run: Run) -> Iterator[Excuse]:
+def excuses_of_servers(run: EndedRun) -> Iterator[Excuse]:
     """What a coordinator cannot mend: variables that died with a server, and no worker left for ever."""
     tasks = run.cluster.tasks
     for server in run.lives.crashed([task for task in tasks if task.startswith("ps")], run.end_s):

@@ -13,13 +13,12 @@ import numpy as np
 import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Scenario
-from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.coordinator import excuses_of_servers
 from simdist.chaos.workloads.regression import INPUTS, START, TARGETS
 from simdist.chaos.workloads.synchronous import excuses_of_deaths
 
 if TYPE_CHECKING:
-    from simdist.chaos.runs import Run
     from simdist.chaos.stage import Stage
 
 __all__ = ["FITS"]
@@ -65,7 +64,7 @@ class Fit(Workload):
         stage.values["losses"] = np.array(history.history["loss"])
         stage.keep("weights", lambda: model.get_weights()[0])
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         yield from excuses_of_servers(run) if self.servers else excuses_of_deaths(run, self.survives)
 

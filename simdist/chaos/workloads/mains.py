@@ -15,12 +15,11 @@ import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Scenario
 from simdist.chaos.stage import this_task
-from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 
 if TYPE_CHECKING:
-    from simdist.chaos.runs import Run
     from simdist.chaos.stage import Stage
 
 __all__ = ["Launched", "Mains", "TrainedMains"]
@@ -55,7 +54,7 @@ class Launched(Workload):
         finally:
             stage.results = dict(launched.results)
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         workers = [task for task in run.cluster.tasks if task.startswith("worker")]
         ended = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
@@ -115,7 +114,7 @@ class TrainedMains(Launched):
             stage.keep("weights", lambda: weights[0])
             stage.keep_copies("weights", lambda: weights)
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
         # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.

@@ -18,12 +18,11 @@ import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.holders import somebody_has_the_variables
 from simdist.chaos.scenarios import Scenario
-from simdist.chaos.workloads.base import Excuse, Workload
+from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
 
 if TYPE_CHECKING:
-    from simdist.chaos.runs import Run
     from simdist.chaos.stage import Stage
 
 __all__ = ["SYNCHRONOUS", "SynchronousLoop", "excuses_of_deaths"]
@@ -66,7 +65,7 @@ class SynchronousLoop(Workload):
     def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
         return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
 
-    def excuses(self, run: Run) -> Iterator[Excuse]:
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         yield from excuses_of_deaths(run, self.survives)
 
@@ -75,7 +74,7 @@ class SynchronousLoop(Workload):
         return {"weights": descend(options["batch"], options["steps"], options["momentum"])} if self.promises else {}
 
 
-def excuses_of_deaths(run: Run, survives: bool) -> Iterator[Excuse]:
+def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
     """A step needs all replicas, or, with survivors, one that has the variables."""
     workers = [task for task in run.cluster.tasks if task.startswith("worker")]
     if survives:

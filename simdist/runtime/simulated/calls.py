@@ -234,6 +234,7 @@ class Pushing(Call):
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
         step: of the client, for error messages.
+        lives: of the servers to which bytes have left, until they have confirmed.
     """
 
     __slots__ = ("confirmed_s", "lives", "operands", "priced", "read_versions", "step")
@@ -269,8 +270,8 @@ class Pushing(Call):
         return going
 
     def _received(self, leg: Leg) -> None:
-        life = self.lives[leg]
-        if not (self.open and life.alive):
+        life = self.lives.get(leg)
+        if life is None or not (self.open and life.alive):
             return
         if leg.target.held is not None:
             leg.target.held.append((self._received, leg))
@@ -287,6 +288,8 @@ class Pushing(Call):
         if self.transport.blocked and not self.transport.passes(part.back):
             self.silenced(part.back)
             return
+        if self.lives.pop(part.there, None) is None:
+            return  # it was confirmed before, and must not stand for another part
         confirmed_s = applied_s + part.back.latency_s
         if confirmed_s > self.confirmed_s:
             self.confirmed_s = confirmed_s

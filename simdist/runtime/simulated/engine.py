@@ -82,7 +82,8 @@ class SimulatedEngine:
                 copy.drop()
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
-        self.world.detection.listeners.append(changed)
+        watched = frozenset(tasks)
+        self.world.detection.listeners.append(lambda decision: changed(decision) if decision.task in watched else None)
         self.world.detection.watch(tasks)
 
     def is_believed_up(self, task: str) -> bool:

@@ -82,8 +82,9 @@ class ServerLoop:
             return
         update, identity = part.update, (push.identity, part.place)
         assert update is not None
+        is_new = identity not in self._seen
         try:
-            if identity not in self._seen:
+            if is_new:
                 where = (push.client.name, push.step, end)
                 self.commit(update, push.priced, push.operands[part.place], start, end, where, push.read_versions.get(update.group))
                 self._seen[identity] = None
@@ -96,8 +97,9 @@ class ServerLoop:
         if len(self._seen) > 2 * REMEMBERED:
             self._seen = dict.fromkeys(list(self._seen)[REMEMBERED:])
         push.confirm(part, end)
-        for listener in self.updated:
-            listener(self.task.name)
+        if is_new:
+            for listener in self.updated:
+                listener(self.task.name)
 
     def commit(
         self,

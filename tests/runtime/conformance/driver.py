@@ -1,0 +1,222 @@
+"""What a strategy does with an engine, by hand: places variables, traces plain functions, links them, and gives them to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import simdist as sd
+from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST
+from simdist.collectives.base import Schedule
+from simdist.errors import FailedPreconditionError
+from simdist.program.exchange import Exchange
+from simdist.program.function import BoundCall, StepFunction, fits_at_once
+from simdist.program.tracing import active_tracer
+from simdist.program.values import Aval, aval_of
+from simdist.runtime.base import Engine
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.linking import link, prepare
+from simdist.runtime.replicas import Member, Way
+from simdist.runtime.store import Store
+from simdist.runtime.work import Handle, StepResult, Worker
+from simdist.variables import variable as variables
+from simdist.variables.state import Cell, task_of
+from simdist.variables.variable import Placement
+
+__all__ = ["Communication", "Driver", "Replicas", "WorkerStep", "exchanged", "random_key"]
+
+Function = Callable[..., Any]
+
+
+class Driver:
+    """A program that drives an engine.
+
+    Args:
+        engine: which.
+
+    Attributes:
+        store, layout: of its variables.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.store = Store(engine, lambda name: None)
+        self.layout = self.store.layout
+        self.closures = 0
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so much time pass; where none ever does, everything has happened already."""
+        try:
+            self.engine.sleep(seconds)
+        except FailedPreconditionError:
+            assert self.engine.now == 0
+
+    # -- variables
+
+    def variable(self, value: Any, *places: str, name: str = "v") -> Any:
+        """On one place, or equal copies on several."""
+        return self._made(value, name, lambda array: [Cell(name, aval_of(array), task_of(places[0]), places=places)], "copies")
+
+    def one_each(self, value: Any, *places: str, name: str = "v") -> Any:
+        """Each of these replicas has a value of its own, which begins with this one."""
+
+        def cells(array: Any) -> list[Cell]:
+            return [Cell(name, aval_of(array), task_of(place), places=[place], replica=rank) for rank, place in enumerate(places)]
+
+        return self._made(value, name, cells, "replicas")
+
+    def _made(self, value: Any, name: str, cells: Callable[[Any], list[Cell]], spread: str) -> Any:
+        def create(variable: Any, array: Any) -> None:
+            placed = cells(array)
+            for cell in placed:
+                self.layout.add(cell, array)
+            variable.placement = Placement(placed, self.store, spread)
+
+        with _creating(create):
+            return sd.Variable(np.asarray(value), name=name)
+
+    # -- steps of workers
+
+    def call(self, task: str, function: Function, *args: Any, repeat: int = 1) -> Handle:
+        """Let a worker take steps of a plain function."""
+        self.closures += 1
+        return self.engine.call(task, WorkerStep(self, function, args, repeat), self.closures)
+
+    def call_function(self, task: str, function: Callable[[Worker], Any]) -> Handle:
+        self.closures += 1
+        return self.engine.call_function(task, function, self.closures)
+
+    def result(self, handle: Handle) -> Any:
+        """Wait for a step; what it returned, as the arrays that it is made of."""
+        found = handle.wait()
+        assert isinstance(found, StepResult)
+        return found.linked.rebuild(list(self.engine.arrays([found.bundle])[0]))
+
+
+class WorkerStep:
+    """As `simdist.runtime.work.WorkerStep`; notes how often it was bound and linked.
+
+    Attributes:
+        known: what `ready` gives.
+        fitting: what `still_fits` says; None: what is true.
+    """
+
+    def __init__(self, driver: Driver, function: Function, args: Sequence[Any], repeat: int = 1) -> None:
+        self.driver = driver
+        self.function = StepFunction(function)
+        self.args = args
+        self.repeat = repeat
+        self.known: tuple[BoundCall, LinkedProgram] | None = None
+        self.fitting: bool | None = None
+        self.done: list[str] = []
+
+    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+        return self.known
+
+    def bind(self, worker: Worker) -> BoundCall:
+        self.done.append("bind")
+        return self.function.bind(self.args, {})
+
+    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+        self.done.append("link")
+        program = self.function.program(call)
+        prepare(program, self.driver.layout)
+        return link(program, self.driver.layout)
+
+    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+        if self.fitting is not None:
+            return self.fitting
+        return linked.version == self.driver.layout.version and fits_at_once(linked.program, call)
+
+
+class Communication:
+    """As `simdist.runtime.replicas.Communication`: these algorithms, whatever the size."""
+
+    def __init__(self, all_reduce: str = "ring", timeout_s: float | None = None) -> None:
+        self.all_reduce = all_reduce
+        self.timeout_s = timeout_s
+        self.spare = 0
+
+    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+        schedule = schedule_of(exchange.kind, self.all_reduce, len(places))
+        return Way(schedule.algorithm, schedule, schedule, places)
+
+
+@cache
+def schedule_of(kind: str, all_reduce: str, ranks: int) -> Schedule:
+    if kind == "all_reduce":
+        return ALL_REDUCE[all_reduce].schedule(ranks)
+    return next(iter({"all_gather": ALL_GATHER, "broadcast": BROADCAST}[kind].values())).schedule(ranks)
+
+
+class Replicas:
+    """Replicas on some places that take steps together.
+
+    Args:
+        driver: drives them.
+        places: tasks or devices.
+        communication: how they exchange; default by rings.
+    """
+
+    def __init__(self, driver: Driver, places: Sequence[str], communication: Any = None) -> None:
+        self.driver = driver
+        self.communication = communication or Communication()
+        engine = driver.engine
+        for place in places:
+            engine.add_device(place)
+        self.members = [Member(rank, task_of(place), place, engine.process(task_of(place))) for rank, place in enumerate(places)]
+        self.group = engine.replica_group(self.communication)
+
+    def step(self, function: Function, *args: Sequence[Any]) -> list[Any]:
+        """Take a step; `args` are for each argument its values, one for each replica. The results of the replicas, in order."""
+        return self.step_of([function] * len(self.members), *args)
+
+    def step_of(self, functions: Sequence[Function], *args: Sequence[Any]) -> list[Any]:
+        """Take a step in which each replica runs a function of its own."""
+        return run_in_group(self.driver, self.group, self.members, self.members, functions, list(zip(*args, strict=True)))
+
+
+def run_in_group(
+    driver: Driver, group: Any, members: Sequence[Member], local: Sequence[Member], functions: Sequence[Function], args: Sequence[Any] = ()
+) -> list[Any]:
+    """Trace a function for each of these local replicas, and take a step of them."""
+    calls: list[BoundCall] = []
+    programs: list[Any] = []
+    for place, function in enumerate(functions):
+        step = StepFunction(function)
+        calls.append(step.bind(args[place] if args else (), {}))
+        programs.append(step.trace(calls[-1], local[place].rank, len(members)))
+    for place, program in enumerate(programs):
+        prepare(program, driver.layout, place)
+    linked = [link(program, driver.layout, place) for place, program in enumerate(programs)]
+    bundles = group.run(members, local, linked, calls)
+    arrays = driver.engine.arrays(bundles)
+    return [program.rebuild(list(found)) for program, found in zip(linked, arrays, strict=True)]
+
+
+def exchanged(kind: str, *values: Any) -> list[Any]:
+    """In a step: exchange arrays with the other replicas."""
+    tracer = active_tracer()
+    assert tracer is not None
+    return tracer.collective(kind, list(values))
+
+
+def random_key(salt: int) -> Any:
+    """In a step: a random key."""
+    tracer = active_tracer()
+    assert tracer is not None
+    return tracer.mark("key", [], [Aval((2,), "uint32")], salt=salt)[0]
+
+
+@contextmanager
+def _creating(create: Callable[[Any, Any], None]) -> Iterator[None]:
+    """New variables are placed like this."""
+    variables._creators.append(lambda: create)
+    try:
+        yield
+    finally:
+        variables._creators.pop()

@@ -1,0 +1,68 @@
+"""A small simulated world for tests of its parts: slow links, known latencies, stand-ins for servers and clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.hardware import Device, Network
+from simdist.runtime.simulated.calls import Call, Part, Plan
+from simdist.runtime.simulated.world import World
+
+__all__ = ["BANDWIDTH", "LATENCY_S", "Client", "Server", "part", "world"]
+
+LATENCY_S, BANDWIDTH = 0.5, 1000.0
+TASKS = ("chief:0", "worker:0", "worker:1", "ps:0", "ps:1")
+
+
+def world(device: Device | None = None) -> World:
+    """Half a second to any other task, and a thousand bytes a second."""
+    return World({task: device or Device() for task in TASKS}, Network(bandwidth=BANDWIDTH, latency=LATENCY_S), 0, "eager")
+
+
+class Server:
+    """Answers reads with what it has, and writes down which updates it was sent."""
+
+    def __init__(self, there: World) -> None:
+        self.world = there
+        self.has: dict[int, Any] = {}
+        self.asked_s: list[float] = []
+        self.received: list[tuple[float, Any, Part]] = []
+        self.error: Any = None
+
+    def answer(self, groups: Any, found: list[Any], versions: list[int]) -> Any:
+        self.asked_s.append(self.world.now)
+        for group, place in groups:
+            found[place], versions[place] = self.has[group]
+        return self.error
+
+    def receive(self, push: Any, part: Part, life: Any) -> None:
+        self.received.append((self.world.now, push, part))
+
+
+class Client:
+    """Writes down how calls ended, and when."""
+
+    def __init__(self, there: World) -> None:
+        self.world = there
+        self.ended: list[tuple[float, BaseException | None]] = []
+
+    def answered(self, call: Call) -> None:
+        self.ended.append((self.world.now, None))
+
+    def unanswered(self, call: Call, error: BaseException) -> None:
+        self.ended.append((self.world.now, error))
+
+
+def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = (), update: Any = None, place: int = 0) -> Part:
+    """What worker:0 wants of a server: to read (`groups`), or to push."""
+    made, routes = Part(server, groups, update, place), there.routes
+    client, task = there.tasks["worker:0"], there.tasks[name]
+    if update is None:
+        made.there, made.back = routes.word(client, task, made), routes.leg(task, client, size_bytes, made)
+    else:
+        made.there, made.back = routes.leg(client, task, size_bytes, made), routes.word(task, client, made)
+    return made
+
+
+def plan(*parts: Part) -> Plan:
+    return Plan(parts, len(parts), len(parts))

@@ -1,0 +1,188 @@
+"""A server of variables: applies each update once, one after the other, and tells what it has."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simdist.errors import UnavailableError
+from simdist.hardware import Device
+from simdist.program.cost import Cost
+from simdist.program.kernels import kernel_of
+from simdist.program.values import Aval, Bundle
+from simdist.runtime.linked import Apply
+from simdist.runtime.simulated import server_loop
+from simdist.runtime.simulated.calls import Part
+from simdist.variables.state import Cell, Group, Layout
+from tests.runtime.simulated.machines import world
+
+SECONDS = 2.0
+AVAL = Aval((), "float32")
+
+
+class Push:
+    """An update on its way from worker:0, as its server sees it."""
+
+    def __init__(self, scene: Scene, amount: float, sequence: int, read_version: int | None = 0) -> None:
+        self.scene = scene
+        self.identity = ("worker:0", 0, sequence)
+        self.client = scene.world.tasks["worker:0"]
+        self.step = 3
+        self.open = True
+        self.priced = scene.priced
+        self.operands = [Bundle.of([np.float32(amount)])]
+        self.read_versions = {} if read_version is None else {scene.group.number: read_version}
+        self.confirmed: list[float] = []
+        self.errors: list[BaseException] = []
+        self.silent: list[Any] = []
+        self.part = Part(scene.server, (), scene.update)
+        self.part.there = scene.world.routes.leg(self.client, scene.task, 4, self.part)
+        self.part.back = scene.world.routes.word(scene.task, self.client, self.part)
+
+    def confirm(self, part: Part, applied_s: float) -> None:
+        self.confirmed.append(applied_s)
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+    def silenced(self, leg: Any) -> None:
+        self.silent.append(leg)
+
+    def arrive(self) -> Push:
+        self.scene.server.receive(self, self.part, self.scene.task.life)  # type: ignore[arg-type]
+        return self
+
+
+class Scene:
+    """ps:0 holds a number; an update adds to it, and takes two seconds."""
+
+    def __init__(self) -> None:
+        self.world = world(Device())
+        self.task = self.world.tasks["ps:0"]
+        self.server = self.world.servers["ps:0"]
+        cell = Cell("v", AVAL, "ps:0")
+        Layout(self.world.states).add(cell, np.float32(0))
+        self.group: Group = cell.group
+        kernel = kernel_of("add", lambda state, operand: [state + operand], [AVAL, AVAL])
+        self.update = Apply(0, self.group.number, "ps:0", kernel, (AVAL,), (AVAL,), 0, 4)
+        site = self.world.ledger.site(kernel, [(AVAL,), (AVAL,)], [(AVAL,)])
+        self.priced: Any = SimpleNamespace(costs=[Cost(0, 0, SECONDS)], sites=[site])
+        self.told: list[str] = []
+        self.world.step_ended.append(self.told.append)
+
+    @property
+    def value(self) -> float:
+        return float(self.world.ledger.arrays(self.world.states.present(self.group.number))[0])
+
+    def go(self, seconds: float = 20.0) -> None:
+        self.world.clock.sleep(seconds)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_update_is_applied_when_the_device_is_free_one_after_the_other(scene: Scene) -> None:
+    first, second = Push(scene, 1, 1).arrive(), Push(scene, 10, 2).arrive()
+    scene.go(SECONDS * 1.5)
+    assert (scene.value, first.confirmed, second.confirmed) == (1, [SECONDS], [])
+    scene.go()
+    assert (scene.value, second.confirmed) == (11, [2 * SECONDS])
+    assert scene.task.updates == 2 and scene.told == ["ps:0", "ps:0"]
+    spans = list(scene.world.trace.spans.where(category="apply"))
+    assert [(span.start_s, span.end_s) for span in spans] == [(0, SECONDS), (SECONDS, 2 * SECONDS)]
+    assert [span.facts for span in spans] == [{"worker": "worker:0", "version": v, "read_version": 0} for v in (1, 2)]
+
+
+def test_an_update_that_comes_twice_is_applied_once_and_confirmed_twice(scene: Scene) -> None:
+    push = Push(scene, 1, 1).arrive()
+    again = Push(scene, 1, 1).arrive()
+    scene.go()
+    assert (scene.value, scene.task.updates, scene.world.states.version(scene.group.number)) == (1, 1, 1)
+    assert (push.confirmed, again.confirmed) == ([SECONDS], [2 * SECONDS])
+    assert scene.told == ["ps:0"]
+    Push(scene, 1, 2).arrive()
+    scene.go()
+    assert scene.value == 2
+
+
+def test_as_many_updates_are_remembered_as_was_promised(scene: Scene, monkeypatch: Any) -> None:
+    monkeypatch.setattr(server_loop, "REMEMBERED", 2)
+    for sequence in (1, 2, 3):
+        Push(scene, 1, sequence).arrive()
+    scene.go()
+    for sequence in (2, 3):
+        Push(scene, 1, sequence).arrive()
+    scene.go()
+    assert scene.value == 3
+
+
+def test_an_update_of_a_call_that_is_over_is_not_applied(scene: Scene) -> None:
+    push = Push(scene, 1, 1).arrive()
+    push.open = False
+    scene.go()
+    assert (scene.value, push.confirmed) == (0, [])
+
+
+def test_an_update_of_an_incarnation_that_died_meanwhile_is_not_applied(scene: Scene) -> None:
+    push = Push(scene, 1, 1).arrive()
+    scene.world.clock.after(SECONDS / 2, lambda _: scene.world.crash(scene.task, 0.0))
+    scene.go()
+    assert (push.confirmed, push.errors, scene.task.updates) == ([], [], 0)
+    with pytest.raises(UnavailableError):
+        scene.value  # noqa: B018
+
+
+def test_an_update_of_variables_that_are_lost_fails_one_latency_later(scene: Scene) -> None:
+    scene.world.states.lose("ps:0")
+    push = Push(scene, 1, 1).arrive()
+    scene.go(SECONDS)
+    assert push.errors == []
+    scene.go(push.part.back.latency_s)
+    assert [type(error) for error in push.errors] == [UnavailableError]
+    assert push.confirmed == []
+
+
+def test_a_paused_server_applies_what_came_when_it_goes_on(scene: Scene) -> None:
+    push = Push(scene, 1, 1).arrive()
+    scene.task.held = []
+    scene.go()
+    assert (scene.value, push.confirmed, push.silent) == (0, [], [push.part.there])
+    held, scene.task.held = scene.task.held, None
+    for function, argument in held:
+        function(argument)
+    assert scene.value == 1 and len(push.confirmed) == 1
+
+
+def test_an_update_without_a_read_says_nothing_of_staleness(scene: Scene) -> None:
+    Push(scene, 1, 1, read_version=None).arrive()
+    scene.go()
+    (span,) = scene.world.trace.spans.where(category="apply")
+    assert span.facts == {"worker": "worker:0", "version": 1}
+
+
+def test_an_answer_has_the_present_versions_at_their_places_and_says_what_is_lost(scene: Scene) -> None:
+    Push(scene, 5, 1).arrive()
+    scene.go()
+    found, versions = [None, "kept"], [0, 9]
+    assert scene.server.answer([(scene.group.number, 0)], found, versions) is None
+    assert found[0] is scene.world.states.present(scene.group.number) and (found[1], versions) == ("kept", [1, 9])
+    scene.world.states.lose("ps:0")
+    assert isinstance(scene.server.answer([(scene.group.number, 0)], found, versions), UnavailableError)
+
+
+def test_an_answer_for_a_group_that_was_joined_is_taken_out_of_the_new_one(scene: Scene) -> None:
+    layout, other = Layout(scene.world.states), Cell("w", AVAL, "ps:0")
+    layout.groups.append(scene.group)
+    layout.add(other, np.float32(7))
+    old = scene.group.number
+    layout.join([other, scene.group.cells[0]])
+    Push(scene, 5, 1).arrive()
+    scene.go()
+    found, versions = [None], [0]
+    assert scene.server.answer([(old, 0)], found, versions) is None
+    assert (float(scene.world.ledger.arrays(found[0])[0]), versions) == (5, [1])
