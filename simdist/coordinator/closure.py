@@ -13,9 +13,9 @@ from simdist.coordinator.remote_value import Result
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
-from simdist.runtime.base import Worker
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
+from simdist.runtime.work import Worker
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["Closure"]

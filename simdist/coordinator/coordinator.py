@@ -21,8 +21,9 @@ from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
-from simdist.runtime.base import Handle, Promise
+from simdist.runtime.base import Promise
 from simdist.runtime.membership import Decision as Seen
+from simdist.runtime.work import Handle
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from simdist.data import Dataset, InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.runtime.base import Worker
+from simdist.runtime.work import Worker
 from simdist.strategies.base import DistributedFromFunction
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource"]

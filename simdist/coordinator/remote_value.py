@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from simdist.runtime.base import Engine, StepResult
+from simdist.runtime.base import Engine
+from simdist.runtime.work import StepResult
 
 __all__ = ["RemoteValue", "Result"]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import jax.core
@@ -50,7 +51,7 @@ class Exchange:
     label: str = ""
     averaged: bool = False
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """What each replica gives."""
         return num_bytes(self.operands)

@@ -78,7 +78,7 @@ def snapshot(value: Any) -> Any:
 
 def num_bytes(avals: Sequence[Aval]) -> int:
     """Bytes of all the arrays together."""
-    return sum(aval.size_bytes for aval in avals)
+    return sum([aval.size_bytes for aval in avals])
 
 
 class Bundle:

@@ -11,39 +11,20 @@ later. Only code of users may block.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
 
-from simdist.collectives.base import Schedule
 from simdist.hardware import Device, MemoryAccount, Network
-from simdist.program.exchange import Exchange
-from simdist.program.function import BoundCall
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedProgram, Meeting, ReadGroups, Run
+from simdist.runtime.linked import ApplyAll, CheckFinite, Meeting, ReadGroups, Run
 from simdist.runtime.membership import Decision
+from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
+from simdist.runtime.work import Handle, LaunchedRun, Worker, WorkerStep
 from simdist.trace import Trace
 from simdist.variables.state import GroupVersions
 
-__all__ = [
-    "PENDING",
-    "Communication",
-    "Engine",
-    "Handle",
-    "LaunchedRun",
-    "Member",
-    "Pending",
-    "Process",
-    "Promise",
-    "ReplicaGroup",
-    "StepInProgress",
-    "StepResult",
-    "TaskRuntime",
-    "Way",
-    "Worker",
-    "WorkerStep",
-]
+__all__ = ["PENDING", "Engine", "Later", "Pending", "Promise", "StepInProgress", "TaskRuntime"]
 
 
 class Pending(Enum):
@@ -119,40 +100,6 @@ class TaskRuntime(Protocol):
 # -- the driver's half ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """What a step gives: a bundle, and the program that says how to put it back together."""
-
-    linked: LinkedProgram
-    bundle: Bundle
-
-
-class Handle(Protocol):
-    """What was asked of a task, and what comes of it."""
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why it failed; None where it did not, or has not ended."""
-        ...
-
-    @property
-    def value(self) -> Any:
-        """What a function returned; of a step its last `StepResult`."""
-        ...
-
-    def wait(self) -> Any:
-        """Block until there is a reply; the value, or its error is raised."""
-        ...
-
-    def then(self, replied: Callable[[], None]) -> None:
-        """Call a function when the reply has come; at once if it has."""
-        ...
-
-    def accept(self) -> None:
-        """The reply counts: apply the updates of the chief's variables that travelled with it."""
-        ...
-
-
 class Promise(Protocol):
     """Something that happens once, and that a driver can wait for."""
 
@@ -160,146 +107,6 @@ class Promise(Protocol):
     def is_open(self) -> bool: ...
     def open(self, value: Any = None) -> None: ...
     def wait(self, what: str) -> Any: ...
-
-
-class Process(Protocol):
-    """One incarnation of a task, as whoever depends on it remembers it."""
-
-    @property
-    def alive(self) -> bool: ...
-    @property
-    def incarnation(self) -> int: ...
-
-
-class Worker(Protocol):
-    """A task as the code that runs on it knows it.
-
-    Attributes:
-        name: of the task.
-        steps: that it has taken, in all its incarnations.
-        local: what this incarnation keeps in its memory: datasets, iterators, resources.
-    """
-
-    name: str
-    steps: int
-    local: dict[Any, Any]
-
-
-class WorkerStep(Protocol):
-    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process.
-
-    Attributes:
-        repeat: how often it is taken.
-    """
-
-    repeat: int
-
-    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
-        """The arguments and the program, where they are known from before and fit; must not run code of users."""
-        ...
-
-    def bind(self, worker: Worker) -> BoundCall:
-        """The arguments, on this worker."""
-        ...
-
-    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
-        """The linked program for the batches that come next."""
-        ...
-
-    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
-        """Whether the same program can be run once more; must not run code of users."""
-        ...
-
-
-@dataclass(frozen=True)
-class Member:
-    """A replica as the others know it: its rank, its task, the device that it computes on, and the incarnation that it joined with.
-
-    A task that was started again is another one for the group: it has lost what the member had.
-    """
-
-    rank: int
-    task: str
-    place: str
-    process: Process
-
-    @property
-    def alive(self) -> bool:
-        """Whether the incarnation that joined is still up."""
-        return self.process.alive
-
-
-@dataclass(frozen=True)
-class Way:
-    """How some replicas carry out an exchange.
-
-    Args:
-        algorithm: its name, for people.
-        schedule: whose order of additions the numbers have.
-        travel: the schedule of the bytes; as a rule the same.
-        places: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
-        alike: other places, for which it takes equally long; empty where there are none.
-    """
-
-    algorithm: str
-    schedule: Schedule
-    travel: Schedule
-    places: tuple[str, ...]
-    alike: tuple[str, ...] = ()
-
-
-class Communication(Protocol):
-    """What a strategy says about exchanges.
-
-    Attributes:
-        timeout_s: how long the first to come waits for the last; None for ever.
-        spare: how many of the replicas a step does not wait for.
-    """
-
-    timeout_s: float | None
-    spare: int
-
-    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
-        """How the replicas at these places do it."""
-        ...
-
-
-class ReplicaGroup(Protocol):
-    """Replicas that take steps together, those of one driver or of several launched mains."""
-
-    def run(
-        self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
-    ) -> list[Bundle]:
-        """Take one step; block until it is over for all replicas that are driven here.
-
-        Args:
-            members: all replicas, by rank.
-            local: those that this driver drives.
-            linked, calls: of each of these its program and its arguments.
-
-        Returns:
-            The result of each local replica; of one that was dropped, that of another.
-
-        Raises:
-            UnavailableError: the task of a replica has died; the step has left no mark.
-        """
-        ...
-
-
-class LaunchedRun(Protocol):
-    """Mains on tasks, one each.
-
-    Attributes:
-        results: what the mains returned, by task.
-        restarts: how often each main was started again.
-    """
-
-    results: dict[str, Any]
-    restarts: dict[str, int]
-
-    def join(self) -> None:
-        """Wait for all mains; raise the first error that was not followed by a restart."""
-        ...
 
 
 class Engine(Protocol):

@@ -18,11 +18,12 @@ from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.hardware import Device, Network, device_for
-from simdist.runtime.base import Engine, LaunchedRun
+from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import LaunchedRun
 from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 

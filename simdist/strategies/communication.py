@@ -16,7 +16,8 @@ from simdist.collectives.choose import choose
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware import FlatSwitch
 from simdist.program.exchange import Exchange
-from simdist.runtime.base import Engine, Way
+from simdist.runtime.base import Engine
+from simdist.runtime.replicas import Way
 from simdist.variables.compressed_sum import CompressedSum
 
 __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]

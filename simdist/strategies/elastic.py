@@ -21,7 +21,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.program.per_replica import PerReplica
-from simdist.runtime.base import Member
+from simdist.runtime.replicas import Member
 from simdist.strategies.distributed import DistributedIterator
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable

@@ -27,8 +27,8 @@ from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import OwnValue, PerReplica
 from simdist.program.tracing import active_tracer, is_under_a_trace
-from simdist.runtime.base import Member
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.replicas import Member
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.elastic import Elastic

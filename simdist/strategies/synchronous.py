@@ -25,10 +25,10 @@ from simdist.program.per_replica import PerReplica, per_replica, spread
 from simdist.program.spmd import Editions
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
-from simdist.runtime.base import Member
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
+from simdist.runtime.replicas import Member
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication

@@ -9,17 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from simdist.coordinator.worker import WorkerLoop
-from simdist.runtime.run import Run
-from simdist.runtime.simulated.members import Member
 
-from simdist.coordinator import worker
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.errors import UnavailableError
 from simdist.program.ledger import Ledger
+from simdist.runtime.cluster import newest_cluster
+from simdist.runtime.replicas import Member
+from simdist.runtime.simulated import worker_loop
 from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.replica_step import ReplicaStep
+from simdist.runtime.simulated.run import Run
 from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.simulation.kernel import Fiber
 from simdist.strategies.elastic import Elastic
 from simdist.training import adoption
@@ -79,7 +81,7 @@ def mains_start_again_without_a_look_at_their_task(patch: pytest.MonkeyPatch) ->
 
     def again(run: Run, failed: tuple[Task, Life]) -> None:
         task, _ = failed
-        run.runtime.trace.instant(task.name, "restart", f"the main of {task.name} starts again", run.runtime.now)
+        run.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", run.world.now)
         run.restarts[task.name] += 1
         run._start(task)
 
@@ -96,7 +98,12 @@ def failed_mains_keep_their_bytes(patch: pytest.MonkeyPatch) -> None:
 
 def members_are_known_by_their_task_not_by_their_life(patch: pytest.MonkeyPatch) -> None:
     """A worker that was started again looks as if it had never gone."""
-    patch.setattr(Member, "alive", property(lambda member: member.task.alive))
+
+    def alive(member: Member) -> bool:
+        cluster = newest_cluster()
+        return cluster is not None and cluster.world.tasks[member.task].alive
+
+    patch.setattr(Member, "alive", property(alive))
 
 
 def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -> None:
@@ -116,22 +123,22 @@ def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -
 
 def a_single_replica_runs_in_the_callers_place(patch: pytest.MonkeyPatch) -> None:
     """Nothing kills it when its task dies."""
-    patch.setattr(ReplicaStep, "_is_callers_own", lambda step, task: True)
+    patch.setattr(ReplicaStep, "_is_callers_own", lambda step, member: True)
 
 
 def steps_that_cannot_begin_leave_a_listener(patch: pytest.MonkeyPatch) -> None:
     """A step makes its meeting place before it asks whether everybody is there, and does not take it away."""
-    require_alive = ReplicaStep._require_alive
+    require_alive = SimulatedReplicaGroup._require_alive
 
-    def untidy(step: ReplicaStep) -> None:
+    def untidy(group: SimulatedReplicaGroup, local: Sequence[Member]) -> None:
         try:
-            require_alive(step)
+            require_alive(group, local)
         except UnavailableError:
-            if step.own_rendezvous:
-                Rendezvous(step.runtime, step.members, step.communication, step._dropped)
+            if group.rendezvous is None and len(local) > 1:
+                Rendezvous(group.world, local, group.communication, group.plans)
             raise
 
-    patch.setattr(ReplicaStep, "_require_alive", untidy)
+    patch.setattr(SimulatedReplicaGroup, "_require_alive", untidy)
 
 
 # -- the coordinator ---------------------------------------------------------------------------------------------------
@@ -145,7 +152,7 @@ def closures_that_exit_end_the_loop_of_their_worker(patch: pytest.MonkeyPatch) -
             raise failure
         return failure
 
-    patch.setattr(worker, "_as_error", only_exceptions)
+    patch.setattr(worker_loop, "_as_error", only_exceptions)
     patch.setattr(WorkerLoop, "_ended", lambda loop, fiber: None)
 
 
@@ -154,9 +161,9 @@ def only_the_last_who_joins_is_woken(patch: pytest.MonkeyPatch) -> None:
 
     def join(coordinator: ClusterCoordinator) -> None:
         while coordinator.queue.pending:
-            gate = coordinator.runtime.clock.gate()
-            coordinator._joining = [gate]
-            coordinator.runtime.clock.wait(gate, "closures (join)")
+            promise = coordinator.engine.promise()
+            coordinator._joining = [promise]
+            promise.wait("closures (join)")
         coordinator._raise_stored()
 
     patch.setattr(ClusterCoordinator, "join", join)

@@ -15,9 +15,9 @@ from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
-from simdist.runtime.simulated.engine import SimulatedRuntime
 from simdist.runtime.simulated.processor import Processor
-from simdist.runtime.simulated.task_runtime import SimulatedTask
+from simdist.runtime.simulated.server_loop import ServerLoop
+from simdist.runtime.simulated.world import World
 
 Doctor = Callable[[Evidence], Any]
 
@@ -129,13 +129,13 @@ def lose_closures(patch: pytest.MonkeyPatch) -> Scenario:
 
 def apply_twice(patch: pytest.MonkeyPatch) -> Scenario:
     """A push is applied, and applied again."""
-    commit = SimulatedTask.commit
+    commit = ServerLoop.commit
 
-    def twice(task: SimulatedTask, *arguments: Any) -> None:
-        commit(task, *arguments)
-        commit(task, *arguments)
+    def twice(server: ServerLoop, *arguments: Any) -> None:
+        commit(server, *arguments)
+        commit(server, *arguments)
 
-    patch.setattr(SimulatedTask, "commit", twice)
+    patch.setattr(ServerLoop, "commit", twice)
     return CLOSURES
 
 
@@ -153,7 +153,7 @@ def compute_at_once(patch: pytest.MonkeyPatch) -> Scenario:
 
 def crash_nobody(patch: pytest.MonkeyPatch) -> Scenario:
     """A crash does nothing."""
-    patch.setattr(SimulatedRuntime, "crash", lambda *arguments: None)
+    patch.setattr(World, "crash", lambda *arguments: None)
     return CRASHED
 
 

@@ -16,12 +16,13 @@ from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
-from simdist.runtime.base import Communication, LaunchedRun, Member, StepResult, Worker, WorkerStep
 from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, arrays_of, raise_error
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply
 from simdist.runtime.membership import Decision
+from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.work import LaunchedRun, StepResult, Worker, WorkerStep
 
 __all__ = ["InProcessEngine"]
 

@@ -8,11 +8,12 @@ from simdist.errors import DeadlineExceededError
 from simdist.program.exchange import Exchange
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.base import PENDING, Communication, Later, Member
+from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, call_kernel, raise_error
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import ApplyAll, LinkedProgram, Meeting, ReadGroups
+from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 
 __all__ = ["ReplicasHere"]

@@ -8,14 +8,16 @@ from typing import Any
 from simdist.hardware import Device, MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.base import Communication, Member, Worker, WorkerStep
 from simdist.runtime.membership import Decision
+from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import Run
 from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.worker_group import join_group
-from simdist.runtime.simulated.worker_loop import ClosureCall, WorkerLoop
+from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Worker, WorkerStep
 from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]

@@ -13,8 +13,8 @@ from simdist.errors import DeadlineExceededError
 from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.base import Communication, Member, Way
 from simdist.runtime.combining import Combination, Combinations, disagreement
+from simdist.runtime.replicas import Communication, Member, Way
 from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link

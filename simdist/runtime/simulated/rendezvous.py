@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from simdist.errors import UnavailableError
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.base import Communication, Member
+from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.exchanging import CollectivePlans, Coming, Exchanging
 from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.world import World

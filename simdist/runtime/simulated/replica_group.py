@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from simdist.errors import UnavailableError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.base import Communication, Member
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
@@ -41,7 +41,7 @@ class SimulatedReplicaGroup:
         return ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous).run(linked, calls)
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.process.alive]
+        gone = [member for member in local if not member.alive]
         if not gone:
             return
         for member in gone:

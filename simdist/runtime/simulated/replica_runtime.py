@@ -7,10 +7,7 @@ that fails leaves no mark.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import call
 from typing import Any
 
 import numpy as np
@@ -18,50 +15,18 @@ import numpy as np
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.randomness import derive_seed
-from simdist.runtime.base import PENDING, Later, Member
+from simdist.runtime.base import PENDING, Later
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
+from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.exchanging import Coming
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World
-from simdist.runtime.state import GroupStates
+from simdist.runtime.step_versions import StepVersions
 
-__all__ = ["SimulatedReplica", "StepVersions"]
-
-
-class StepVersions:
-    """The versions that a step makes of each group, one after the other, until they count.
-
-    Args:
-        states: what counts.
-    """
-
-    def __init__(self, states: GroupStates) -> None:
-        self.states = states
-        self.made: dict[int, list[Bundle]] = {}
-
-    def after(self, group: int, updates: int) -> Bundle:
-        """The version after so many updates of this step."""
-        return self.states.present(group) if updates == 0 else self.made[group][updates - 1]
-
-    def known(self, group: int, updates: int) -> bool:
-        """Whether another replica, whose copy is the same, has made so many updates already."""
-        return group in self.made and len(self.made[group]) >= updates
-
-    def add(self, group: int, version: Bundle) -> None:
-        self.made.setdefault(group, []).append(version)
-
-    def commit(self) -> None:
-        """The step is over: its last versions become the present ones, all of them or, where Ctrl-C comes first, none."""
-        changes: list[Callable[[], None]] = []
-        bundles, versions = self.states.bundles, self.states.versions
-        for group, made in self.made.items():
-            changes.append(partial(bundles.__setitem__, group, made[-1]))
-            changes.append(partial(versions.__setitem__, group, versions[group] + len(made)))
-        # One call into C, so that no handler of a signal, which may raise, runs in between.
-        deque(map(call, changes), maxlen=0)
+__all__ = ["SimulatedReplica"]
 
 
 class SimulatedReplica(SimulatedTask):
@@ -184,7 +149,7 @@ class SimulatedReplica(SimulatedTask):
     def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         early = self.priced.early[op.number]
         if not early:
-            return super().compute(op, inputs, batch, host)
+            return SimulatedTask.compute(self, op, inputs, batch, host)
         now = self.clock.env._now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         # What is exchanged early is written down before the kernel has ended.

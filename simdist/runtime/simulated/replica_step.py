@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from simdist.errors import UnavailableError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.base import Communication, Member
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
-from simdist.runtime.simulated.replica_runtime import SimulatedReplica, StepVersions
+from simdist.runtime.simulated.replica_runtime import SimulatedReplica
 from simdist.runtime.simulated.world import World
+from simdist.runtime.step_versions import StepVersions
 from simdist.simulation.fiber import current_fiber, words
 
 __all__ = ["ReplicaStep"]

@@ -15,158 +15,20 @@ fiber wakes; a closure like the one before needs none of it. Updates of the chie
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.process_state import TaskContext
 from simdist.program.function import BoundCall
-from simdist.program.values import Bundle
-from simdist.runtime.base import StepResult, Worker, WorkerStep
-from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, LinkedProgram
-from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, CallTimedOut
-from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.simulated.closure_call import ClosureCall
+from simdist.runtime.simulated.closure_steps import ClosureSteps
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import Fiber, Gate, TaskKilled, words
 
-__all__ = ["ClosureCall", "WorkerLoop"]
-
-
-class ClosureCall:
-    """A closure on its way to a worker and back: what the coordinator holds of it, as `Handle`.
-
-    Args:
-        world: where it is.
-        task: the worker.
-        number: of the closure.
-        work: the step; or
-        function: what is called.
-
-    Attributes:
-        updates: of the chief's variables, which count if the coordinator accepts the reply.
-        step: that ran last, from 1 on.
-        began_s: when the worker began with it.
-    """
-
-    def __init__(
-        self, world: World, task: Task, number: int, work: WorkerStep | None = None, function: Callable[[Worker], Any] | None = None
-    ) -> None:
-        self.world = world
-        self.task = task
-        self.number = number
-        self.work = work
-        self.function = function
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.updates: list[tuple[Apply, PricedProgram, Bundle]] = []
-        self.step = 0
-        self.began_s = 0.0
-        self.has_replied = False
-        self._told: list[Callable[[], None]] = []
-        self._sent_s = world.clock.env._now
-
-    def reply(self, _: Any) -> None:
-        """The reply has come to the chief."""
-        if not self.has_replied:
-            self.has_replied = True
-            for told in self._told:
-                told()
-
-    def wait(self) -> Any:
-        """Block until there is a reply."""
-        gate = Gate(self.world.clock)
-        self.then(gate.open)
-        gate.wait(f"closure {self.number}")
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def then(self, replied: Callable[[], None]) -> None:
-        """Call a function when the reply has come."""
-        if self.has_replied:
-            replied()
-        else:
-            self._told.append(replied)
-
-    def accept(self) -> None:
-        """The reply counts: what travelled with it is applied on the chief."""
-        chief = self.world.chief
-        now, server = self.world.now, self.world.servers[chief.name]
-        for update, priced, operands in self.updates:
-            server.commit(update, priced, operands, now, now, (chief.name, chief.steps, now), None)
-
-    def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
-        """An update that travels with the reply."""
-        self.updates.append((update, priced, operands))
-
-    def unheard(self, _: Any) -> None:
-        """The closure, or its reply, was lost, and nobody says so: it ends by its time-out."""
-        delay_s = max(0.0, self._sent_s + CALL_TIMEOUT_S - self.world.now)
-        self.world.clock.after(delay_s, self._timed_out)
-
-    def _timed_out(self, _: Any) -> None:
-        if not self.has_replied:
-            self.error = CallTimedOut(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
-            self.reply(None)
-
-
-class Steps:
-    """The steps of one closure, one after the other.
-
-    Args:
-        world, task: where.
-        closure: whose steps they are.
-        call: the bound arguments.
-        ended: is told when they are over, have failed, or need code of users to go on.
-    """
-
-    def __init__(
-        self, world: World, task: Task, closure: ClosureCall, call: BoundCall, ended: Callable[[Steps, BaseException | None], None]
-    ) -> None:
-        assert closure.work is not None
-        self.world = world
-        self.task = task
-        self.closure = closure
-        self.call = call
-        self.ended = ended
-        self.work = closure.work
-        self.left = closure.work.repeat
-        self.runtime: SimulatedTask
-        self.step: Step
-        self.is_under_way = False
-
-    def run(self, linked: LinkedProgram, priced: PricedProgram) -> None:
-        """Take steps until none is left, or the program does not fit the next one."""
-        self.runtime = SimulatedTask(self.world, self.task, priced, self.closure.keep)
-        self.step = Step(linked, self.runtime, self.call.iterators, self.call.arrays, self._stepped)
-        self.closure.step += 1
-        self.is_under_way = True
-        self.step.go()
-
-    def _stepped(self, step: Step) -> bool:
-        """Whether to take another step at once."""
-        self.left -= 1
-        if step.error is None:
-            if self.left and self.work.still_fits(step.linked, self.call):
-                self.closure.step += 1
-                return True
-            self.closure.value = StepResult(step.linked, step.result)
-        step.over = True
-        self.is_under_way = False
-        self.ended(self, step.error)
-        return False
-
-    def stop(self) -> None:
-        """They go no further, and nobody is told."""
-        self.step.stop()
-        self.runtime.drop_call()
-
-    def waits_for(self) -> str | Callable[[], str]:
-        return self.runtime.waits_for
+__all__ = ["WorkerLoop"]
 
 
 class WorkerLoop:
@@ -184,7 +46,7 @@ class WorkerLoop:
         self.strategy = strategy
         self.inbox: deque[ClosureCall] = deque()
         self.running: ClosureCall | None = None
-        self.steps: Steps | None = None
+        self.steps: ClosureSteps | None = None
         self.mail: Gate | None = None  # at which the fiber waits
         self.context = TaskContext()
 
@@ -240,15 +102,15 @@ class WorkerLoop:
         """Take the steps of a closure."""
         try:
             priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.memory)
+            priced.require_memory(self.task.processor.memory)
         except Exception as error:
             self._finish(closure, error)
             return
-        self.steps = Steps(self.world, self.task, closure, call, self._stepped)
+        self.steps = ClosureSteps(self.world, self.task, closure, call, self._stepped)
         self.steps.run(linked, priced)
 
-    def _stepped(self, steps: Steps, error: BaseException | None) -> None:
-        """Steps have come to an end, or need code of users."""
+    def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:
+        """ClosureSteps have come to an end, or need code of users."""
         if error is not None or not steps.left:
             self._finish(steps.closure, error)
         else:
@@ -306,10 +168,10 @@ class WorkerLoop:
         call = closure.work.bind(self.task) if self.steps is None else self.steps.call
         return call, closure.work.link(self.task, call)
 
-    def _go_on(self, steps: Steps, linked: LinkedProgram) -> None:
+    def _go_on(self, steps: ClosureSteps, linked: LinkedProgram) -> None:
         try:
             priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.memory)
+            priced.require_memory(self.task.processor.memory)
         except Exception as error:
             self._finish(steps.closure, error)
         else:

@@ -19,7 +19,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.ledger import Ledger
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import keras_seeds
-from simdist.runtime.base import Member
+from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.pricing import Prices

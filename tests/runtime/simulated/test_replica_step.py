@@ -13,7 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist.errors import UnavailableError
-from simdist.runtime.simulated.replica_runtime import StepVersions
+from simdist.runtime.step_versions import StepVersions
 
 
 def one_second_steps(workers: int = 1, **options: Any) -> tuple[sd.Cluster, Any, sd.Variable]:
@@ -89,16 +89,17 @@ def raised_at(number: int, code: CodeType) -> Callable[[FrameType, str, Any], An
 def test_ctrl_c_while_a_step_is_made_to_count_leaves_all_of_it_or_nothing() -> None:
     number = -1
     for number in itertools.count():
-        versions, groups = StepVersions(), [SimpleNamespace(version=0, bundle="old") for _ in range(3)]
-        for group in groups:
-            versions.add(cast(Any, group), cast(Any, "new"))
+        states = SimpleNamespace(bundles=["old"] * 3, versions=[0] * 3)
+        versions = StepVersions(cast(Any, states))
+        for group in range(3):
+            versions.add(group, cast(Any, "new"))
         before = sys.gettrace()
         sys.settrace(raised_at(number, StepVersions.commit.__code__))
         try:
             versions.commit()
             break
         except KeyboardInterrupt:
-            assert len({(group.bundle, group.version) for group in groups}) == 1
+            assert len(set(zip(states.bundles, states.versions, strict=True))) == 1
         finally:
             sys.settrace(before)
     assert number > 5

@@ -7,9 +7,11 @@ import pytest
 from simdist.collectives import ALGORITHMS
 from simdist.hardware import Network
 from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
+from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks
+from simdist.trace import Trace
 
 ALPHA_S, BANDWIDTH = 10e-6, 10e9
 CASES = [(kind, name) for kind, known in ALGORITHMS.items() for name in known]
@@ -33,7 +35,9 @@ def test_a_rehearsal_takes_as_long_as_the_performance() -> None:
     clock, ends, gate = Clock(), dict[int, float](), None
     gate = clock.gate()
     transfers = Transfers(
-        clock, SharedLinks(clock), played, lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 8 and gate.open())
+        Transport(clock, SharedLinks(clock), Trace()),
+        played,
+        lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 8 and gate.open()),
     )
     for rank in range(8):
         transfers.begin(rank)
@@ -46,7 +50,11 @@ def test_a_rank_that_comes_late_delays_those_who_need_it() -> None:
     late = wiring("all_reduce", "ring", 4, 4e6)
     clock, ends = Clock(), dict[int, float]()
     gate = clock.gate()
-    transfers = Transfers(clock, SharedLinks(clock), late, lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 4 and gate.open()))
+    transfers = Transfers(
+        Transport(clock, SharedLinks(clock), Trace()),
+        late,
+        lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 4 and gate.open()),
+    )
     for rank in range(3):
         transfers.begin(rank)
     clock.after(1.0, transfers.begin, 3)
@@ -67,7 +75,9 @@ def test_what_travels_already_is_in_the_way() -> None:
     links, ends, gate = SharedLinks(clock), dict[int, float](), clock.gate()
     links.start((busy.links[0],), 1e9, lambda _: None)
     assert not idle(busy.links)
-    transfers = Transfers(clock, links, busy, lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 4 and gate.open()))
+    transfers = Transfers(
+        Transport(clock, links, Trace()), busy, lambda rank: (ends.__setitem__(rank, clock.now), len(ends) == 4 and gate.open())
+    )
     for rank in range(4):
         transfers.begin(rank)
     clock.wait(gate)
@@ -78,7 +88,7 @@ def test_a_collective_that_is_stopped_leaves_the_links_free() -> None:
     broken = wiring("all_reduce", "ring", 4, 4e8)
     clock = Clock()
     links, ended = SharedLinks(clock), list[int]()
-    transfers = Transfers(clock, links, broken, ended.append)
+    transfers = Transfers(Transport(clock, links, Trace()), broken, ended.append)
     for rank in range(4):
         transfers.begin(rank)
     clock.sleep(1e-3)

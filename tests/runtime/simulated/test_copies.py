@@ -15,7 +15,7 @@ def cluster() -> sd.Cluster:
 
 
 def test_they_take_a_latency_and_their_share_of_the_bandwidth(cluster: sd.Cluster) -> None:
-    cluster.world.carry("worker:0", "worker:1", 1000.0, "numbers")
+    cluster.engine.copy("worker:0", "worker:1", 1000.0, "numbers")
     assert cluster.now == pytest.approx(1.5)
     assert cluster.trace.totals["worker:0", "bytes_sent"] == 1000.0
 
@@ -25,11 +25,11 @@ def test_they_take_a_latency_and_their_share_of_the_bandwidth(cluster: sd.Cluste
 def test_a_death_at_either_end_is_noticed_a_latency_later_and_frees_the_links(dies: str, at_s: float, cluster: sd.Cluster) -> None:
     cluster.faults.crash(dies, at=at_s, restart_after=0.0)
     with pytest.raises(sd.errors.UnavailableError, match=f"{dies} died while numbers"):
-        cluster.world.carry("worker:0", "worker:1", 1000.0, "numbers")
+        cluster.engine.copy("worker:0", "worker:1", 1000.0, "numbers")
     assert cluster.now == pytest.approx(at_s + 0.5)
     assert cluster.trace.totals.get(("worker:0", "bytes_sent"), 0.0) == (0.0 if at_s < 0.5 else 1000.0)
     assert all(not link.flows for link in cluster.world.fabric.links())
-    assert cluster.world.lost == []
+    assert not any(task.calls for task in cluster.world.tasks.values())
 
 
 def test_who_is_down_neither_gives_nor_gets(cluster: sd.Cluster) -> None:
@@ -37,4 +37,4 @@ def test_who_is_down_neither_gives_nor_gets(cluster: sd.Cluster) -> None:
     sd.sleep(0.2, cluster)
     for ends in (("worker:2", "worker:0"), ("worker:0", "worker:2")):
         with pytest.raises(sd.errors.UnavailableError, match="worker:2 is down"):
-            cluster.world.carry(*ends, 1.0, "numbers")
+            cluster.engine.copy(*ends, 1.0, "numbers")

@@ -1,0 +1,102 @@
+"""Replicas that take steps together: who they are, and how a strategy wants them to talk to each other.
+
+Taught in lesson 03.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from simdist.collectives.base import Schedule
+from simdist.program.exchange import Exchange
+from simdist.program.function import BoundCall
+from simdist.program.values import Bundle
+from simdist.runtime.linked import LinkedProgram
+
+__all__ = ["Communication", "Member", "Process", "ReplicaGroup", "Way"]
+
+
+class Process(Protocol):
+    """One incarnation of a task, as whoever depends on it remembers it."""
+
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def incarnation(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Member:
+    """A replica as the others know it: its rank, its task, the device that it computes on, and the incarnation that it joined with.
+
+    A task that was started again is another one for the group: it has lost what the member had.
+    """
+
+    rank: int
+    task: str
+    place: str
+    process: Process
+
+    @property
+    def alive(self) -> bool:
+        """Whether the incarnation that joined is still up."""
+        return self.process.alive
+
+
+@dataclass(frozen=True)
+class Way:
+    """How some replicas carry out an exchange.
+
+    Args:
+        algorithm: its name, for people.
+        schedule: whose order of additions the numbers have.
+        travel: the schedule of the bytes; as a rule the same.
+        places: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
+        alike: other places, for which it takes equally long; empty where there are none.
+    """
+
+    algorithm: str
+    schedule: Schedule
+    travel: Schedule
+    places: tuple[str, ...]
+    alike: tuple[str, ...] = ()
+
+
+class Communication(Protocol):
+    """What a strategy says about exchanges.
+
+    Attributes:
+        timeout_s: how long the first to come waits for the last; None for ever.
+        spare: how many of the replicas a step does not wait for.
+    """
+
+    timeout_s: float | None
+    spare: int
+
+    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+        """How the replicas at these places do it."""
+        ...
+
+
+class ReplicaGroup(Protocol):
+    """Replicas that take steps together, those of one driver or of several launched mains."""
+
+    def run(
+        self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
+    ) -> list[Bundle]:
+        """Take one step; block until it is over for all replicas that are driven here.
+
+        Args:
+            members: all replicas, by rank.
+            local: those that this driver drives.
+            linked, calls: of each of these its program and its arguments.
+
+        Returns:
+            The result of each local replica; of one that was dropped, that of another.
+
+        Raises:
+            UnavailableError: the task of a replica has died; the step has left no mark.
+        """
+        ...

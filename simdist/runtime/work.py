@@ -1,0 +1,106 @@
+"""Work for tasks: steps and functions that a coordinator gives to workers, mains that are launched, and what comes back.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simdist.program.function import BoundCall
+from simdist.program.values import Bundle
+from simdist.runtime.linked import LinkedProgram
+
+__all__ = ["Handle", "LaunchedRun", "StepResult", "Worker", "WorkerStep"]
+
+
+class Worker(Protocol):
+    """A task as the code that runs on it knows it.
+
+    Attributes:
+        name: of the task.
+        steps: that it has taken, in all its incarnations.
+        local: what this incarnation keeps in its memory: datasets, iterators, resources.
+    """
+
+    name: str
+    steps: int
+    local: dict[Any, Any]
+
+
+class WorkerStep(Protocol):
+    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process.
+
+    Attributes:
+        repeat: how often it is taken.
+    """
+
+    repeat: int
+
+    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+        """The arguments and the program, where they are known from before and fit; must not run code of users."""
+        ...
+
+    def bind(self, worker: Worker) -> BoundCall:
+        """The arguments, on this worker."""
+        ...
+
+    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+        """The linked program for the batches that come next."""
+        ...
+
+    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+        """Whether the same program can be run once more; must not run code of users."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step gives: a bundle, and the program that says how to put it back together."""
+
+    linked: LinkedProgram
+    bundle: Bundle
+
+
+class Handle(Protocol):
+    """What was asked of a task, and what comes of it."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed; None where it did not, or has not ended."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """What a function returned; of a step its last `StepResult`."""
+        ...
+
+    def wait(self) -> Any:
+        """Block until there is a reply; the value, or its error is raised."""
+        ...
+
+    def then(self, replied: Callable[[], None]) -> None:
+        """Call a function when the reply has come; at once if it has."""
+        ...
+
+    def accept(self) -> None:
+        """The reply counts: apply the updates of the chief's variables that travelled with it."""
+        ...
+
+
+class LaunchedRun(Protocol):
+    """Mains on tasks, one each.
+
+    Attributes:
+        results: what the mains returned, by task.
+        restarts: how often each main was started again.
+    """
+
+    results: dict[str, Any]
+    restarts: dict[str, int]
+
+    def join(self) -> None:
+        """Wait for all mains; raise the first error that was not followed by a restart."""
+        ...
