@@ -186,7 +186,6 @@ class InProcessEngine(Common):
 
     def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Reply:
         runtime = OneTask(self, self.process(task))
-        runtime.task.context.locals["worker_index"] = int(task.split(":")[1])
         return self._reply(runtime, number, lambda: function(runtime.task))
 
     def _reply(self, runtime: OneTask, number: int, work: Callable[[], Any]) -> Reply:
