@@ -65,9 +65,9 @@ def steps_of_their_own(make: Make) -> list[Any]:
     return workers(4, size=8, sync_every=2, outer_optimizer=keras.optimizers.SGD(0.7, momentum=0.9))(make)
 
 
-def fit_with_everything_that_draws_and_counts(make: Make) -> list[Any]:
+def fit_with_everything_that_draws_and_counts(make: Make, devices: int = 2) -> list[Any]:
     """Dropout of unseeded keys, moments of each replica's own, metrics, and an initialiser that the strategy seeds."""
-    strategy = sd.MirroredStrategy(2, cluster=make({"worker": 1}))
+    strategy = sd.MirroredStrategy(devices, cluster=make({"worker": 1}))
     with strategy.scope():
         layers = [keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
         model = perceptron(keras.optimizers.Adam(0.02), layers=layers, metrics=["mae"])
@@ -116,7 +116,7 @@ def what_replicas_say_to_each_other(make: Make) -> list[Any]:
 
 
 SYNCHRONOUS: dict[str, Program] = {
-    "one device": mirrored(1),
+    "one device": lambda make: fit_with_everything_that_draws_and_counts(make, 1),
     "two devices": mirrored(2),
     "four devices, hierarchical copy": mirrored(4, sd.HierarchicalCopyAllReduce()),
     "three devices, reduction to one": mirrored(3, sd.ReductionToOneDevice()),

@@ -121,6 +121,40 @@ def test_a_step_that_fails_leaves_no_mark() -> None:
     assert [cluster.engine.steps_of(f"worker:{index}") for index in range(3)] == [1, 1, 1]
 
 
+def test_copies_that_cannot_differ_change_once_for_all_replicas() -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(cluster_of(3))
+    with strategy.scope():
+        v = sd.Variable(1.0, aggregation=sd.VariableAggregation.MEAN)
+
+    def twice() -> None:
+        v.assign_add(1.0)
+        v.assign(2.0 * v.value)
+
+    strategy.run(twice)
+    assert float(v) == 4.0
+    assert strategy.engine.versions.version(v.placement.cells[0].group.number) == 2
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        sd.hardware.ethernet_25g.in_racks(2, oversubscription=4.0).with_port("worker:1", latency=1e-3).within_host(sd.hardware.nvlink3),
+        sd.hardware.Network().as_torus((2, 2)).within_host(sd.hardware.pcie4),
+    ],
+    ids=["racks", "torus"],
+)
+def test_strategies_see_the_figures_that_the_simulated_network_has(network: sd.hardware.Network) -> None:
+    engines = [sd.Cluster({"worker": 4}, network=network, engine=engine).engine for engine in ("in_process", "simulated")]
+    devices = ["worker:0/gpu:0", "worker:0/gpu:1", "worker:3/gpu:0"]
+    for engine in engines:
+        for device in devices:
+            engine.add_device(device)
+    places = [*engines[0].task_names, *devices]
+    pairs = [(one, other) for one in places for other in places if one != other and {one, other} != {"chief:0", "worker:0"}]
+    here, there = ([engine.path_figures(*pair) for pair in pairs] for engine in engines)
+    assert here == there
+
+
 def test_a_dataset_that_ends_is_an_error_that_names_its_worker(coordinator: sd.ClusterCoordinator) -> None:
     step = sd.function(lambda iterator: jnp.sum(next(iterator)[0]))
     iterator = iter(coordinator.create_per_worker_dataset(lambda: batches(24)))

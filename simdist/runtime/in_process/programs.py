@@ -113,7 +113,7 @@ class TaskHere:
         try:
             yield
         finally:
-            outer.replace(self.context)
+            outer.replace(active_context())
 
 
 class OneTask:
