@@ -16,6 +16,7 @@ import simdist as sd
 from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.exchange import Exchange
 from simdist.program.function import BoundCall, StepFunction
+from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import LinkedProgram, Meeting
@@ -162,6 +163,17 @@ def test_a_dataset_that_ends_is_an_error_that_names_its_worker(coordinator: sd.C
         coordinator.schedule(step, args=(iterator,))
     with pytest.raises(OutOfRangeError, match="dataset of worker:0 has run out"):
         coordinator.join()
+
+
+def test_an_error_of_a_kernel_says_where_it_was_computed(coordinator: sd.ClusterCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise MemoryError("full")
+
+    monkeypatch.setattr(Kernel, "__call__", full)
+    coordinator.schedule(sd.function(lambda x: x + 1.0), args=(np.float32(1.0),))
+    with pytest.raises(MemoryError) as caught:
+        coordinator.join()
+    assert "of worker:0, step 0" in caught.value.__notes__[0]
 
 
 def test_ctrl_c_in_a_closure_counts_when_its_reply_has_been_taken(coordinator: sd.ClusterCoordinator) -> None:

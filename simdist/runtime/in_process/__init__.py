@@ -9,7 +9,7 @@ Invariants:
 
 - The bits are those of the simulated engine, wherever the order of updates does not depend on time: of synchronous strategies
   always, of parameter servers with one worker. With several workers closures run here in the order of scheduling.
-- A step that fails has left no mark, on variables or on the count of steps.
+- A step of replicas that fails has left no mark, on variables or on the count of steps.
 - Code of users runs in the context of its worker; when it has ended, however, the caller's is in its place again.
 """
 
