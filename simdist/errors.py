@@ -9,6 +9,7 @@ keeps working, and each message says what was given, what was expected and what 
     ├── OutOfRangeError          (RuntimeError)     a dataset has no more elements
     ├── FailedPreconditionError  (RuntimeError)     the call is right, but not now or not here
     ├── UnavailableError         (ConnectionError)  a task is down or cannot be reached
+    │   └── TimedOutError                           a message was lost, or nobody answered in time
     ├── AbortedError             (RuntimeError)     a task came back without its state
     ├── CancelledError           (RuntimeError)     the work was dropped because other work failed
     ├── DeadlineExceededError    (TimeoutError)     nothing can ever satisfy this wait, or it took too long
@@ -30,6 +31,7 @@ __all__ = [
     "OutOfRangeError",
     "ResourceExhaustedError",
     "SimdistError",
+    "TimedOutError",
     "UnavailableError",
     "did_you_mean",
 ]
@@ -57,6 +59,10 @@ class FailedPreconditionError(SimdistError, RuntimeError):
 
 class UnavailableError(SimdistError, ConnectionError):
     """A task is down, or cannot be reached."""
+
+
+class TimedOutError(UnavailableError):
+    """A request or its answer was lost, or whoever should answer is silent: what was asked may be asked again."""
 
 
 class AbortedError(SimdistError, RuntimeError):

@@ -20,6 +20,9 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["Closure"]
 
+# So often a closure is run again because a message of it was lost; then that is its error.
+MAX_TIME_OUTS = 5
+
 
 @dataclass
 class Closure:
@@ -35,6 +38,12 @@ class Closure:
     result: Result
     repeat: int = 1
     key: Any = None
+    time_outs: int = 0
+
+    def may_be_tried_again(self) -> bool:
+        """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
+        self.time_outs += 1
+        return self.time_outs <= MAX_TIME_OUTS
 
     def run(self, worker: Worker) -> Any:
         """Call a plain function, on this worker."""

@@ -18,7 +18,7 @@ from simdist.coordinator.closure import Closure
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.queue import ClosureQueue, Decision
 from simdist.coordinator.remote_value import RemoteValue, Result
-from simdist.errors import CancelledError, InvalidArgumentError, UnavailableError
+from simdist.errors import CancelledError, InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.base import Promise
@@ -200,6 +200,9 @@ class ClusterCoordinator:
                 call.accept()
             except Exception as failure:
                 error = failure
+        if isinstance(error, TimedOutError) and self.closures[number].may_be_tried_again():
+            self._carry_out(self.queue.timed_out(worker, number))
+            return
         if error is not None:
             self._carry_out(self.queue.raised(worker, number, error))
             return

@@ -5,6 +5,7 @@ Facts go in, decisions come out. A closure moves like this:
     queued    --a worker is idle-->          running     decision: Dispatch
     running   --its reply came-->            done        decision: Resolve
     running   --its worker went down-->      queued      decision: Retry (at the front of the queue)
+    running   --a message of it was lost-->  queued      decision: Retry (at the front of the queue)
     running   --it raised-->                 failed      decision: Fail; all queued ones: Cancel
     queued    --another one failed-->        cancelled   decision: Cancel
 
@@ -90,6 +91,14 @@ class ClosureQueue:
         del self.running[worker]
         self.idle[worker] = None
         return [Decision("resolve", closure, worker), *self._dispatch()]
+
+    def timed_out(self, worker: str, closure: int) -> list[Decision]:
+        """A message of a closure was lost: it is run again, before everything that is queued. Its worker is there."""
+        if self.running.get(worker) != closure:
+            return []
+        decisions = self.worker_down(worker)
+        self.idle[worker] = None
+        return [*decisions, *self._dispatch()]
 
     def raised(self, worker: str, closure: int, error: Any) -> list[Decision]:
         """A closure failed by itself: it is not run again, and what is queued is cancelled."""

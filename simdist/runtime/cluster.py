@@ -17,14 +17,15 @@ from simdist import hardware as models
 from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
+from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.in_process import InProcessEngine
+from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import LaunchedRun
-from simdist.simulation.faults import Faults
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]
@@ -121,7 +122,7 @@ class Cluster:
         )
         self.numerics = self.engine.numerics
         self._kind = engine
-        self._faults = Faults(self.world, self, self.world.step_ended) if engine == "simulated" else None
+        self._faults = Faults(SimulatedEffects(self.world, self)) if engine == "simulated" else None
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False

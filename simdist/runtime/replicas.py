@@ -83,6 +83,10 @@ class Communication(Protocol):
 class ReplicaGroup(Protocol):
     """Replicas that take steps together, those of one driver or of several launched mains."""
 
+    def believes_in(self, member: Member) -> bool:
+        """Whether the driver believes that a member is there: it has not died, and was not silent for too long."""
+        ...
+
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:

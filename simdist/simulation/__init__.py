@@ -1,1 +1,1 @@
-"""Virtual time: the clock and its fibers, shared links, faults, and streams of random numbers."""
+"""Virtual time: the clock and its fibers, shared links, and streams of random numbers."""

@@ -123,6 +123,7 @@ class Fiber:
         lane: whom error messages name.
         context: the process-wide state of the code that it runs.
         waiting: the gate at which it stands; None while it runs.
+        held: where what would wake it is written down instead, while its task is paused; None while it is not.
         finished: opens when it has ended, however; `result` or `error` is set then, and `killed` says whether its task died.
     """
 
@@ -134,6 +135,7 @@ class Fiber:
         "error",
         "finished",
         "greenlet",
+        "held",
         "kills",
         "lane",
         "result",
@@ -149,6 +151,7 @@ class Fiber:
         self.dead = False
         self.abandoned = False
         self.kills = 0
+        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
         self.waiting: Any = None
         self.waits_for: str | Callable[[], str] = ""
         self.result: Any = None

@@ -248,6 +248,9 @@ class Clock:
 
     def _switch(self, fiber: Fiber) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
+        if fiber.held is not None and not fiber.dead:
+            fiber.held.append((self._enter, (fiber, fiber.waiting)))
+            return
         previous, own = running.fiber, fiber.greenlet
         if own.parent is not self._hub:
             own.parent = greenlet.getcurrent()

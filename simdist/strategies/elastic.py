@@ -1,4 +1,4 @@
-"""Going on with the survivors: what becomes of a strategy when one of its workers dies, and when it comes back.
+"""Going on with the survivors: what becomes of a strategy when one of its workers dies or falls silent, and when it comes back.
 
 A step that loses a replica leaves no mark, so the survivors, which have copies of everything, can take it again among
 themselves: the same global batch, in fewer and larger parts. A worker that was started again joins before the next step; it
@@ -60,32 +60,47 @@ class Elastic:
             UnavailableError: nobody is left who has the variables.
         """
         strategy = self.strategy
-        left = [member for member in strategy.members if member.alive]
+        believes_in = strategy.group.believes_in
+        left = [member for member in strategy.members if believes_in(member)]
         for member in strategy.members:
             if not member.alive:
                 strategy.engine.notice(member, "no answer")
+            elif member not in left:
+                self._forget_copies(member)
         if not left:
             raise UnavailableError(
-                "All replicas have died, and the variables with them. Build the model again, or restore a checkpoint; faults that leave "
-                "one worker alive can be survived."
+                "All replicas have died or are silent, and the variables with them. Build the model again, or restore a checkpoint; faults "
+                "that leave one worker alive can be survived."
             )
         if len(left) < len(strategy.members):
             self._resize(left, iterators, "leave")
         present = {member.place for member in left}
-        back = [
-            Member(member.rank, member.task, member.place, strategy.engine.process(member.task))
-            for member in self.everybody
-            if strategy.engine.process(member.task).alive and member.place not in present
-        ]
+        now = [replace(member, process=strategy.engine.process(member.task)) for member in self.everybody]
+        back = [member for member in now if believes_in(member) and member.place not in present]
         joined = {member.place: member for member in self._bring_back(back)}
         if joined:
-            present = {member.place: member for member in strategy.members if member.alive} | joined
+            present = {member.place: member for member in strategy.members if believes_in(member)} | joined
             self._resize([present[member.place] for member in self.everybody if member.place in present], iterators, "join")
 
     def has_lost_somebody(self) -> bool:
-        """Whether a replica has died, and another is left to go on."""
-        alive = [member.alive for member in self.strategy.members]
-        return any(alive) and not all(alive)
+        """Whether a replica has died or is silent, and another is left to go on."""
+        present = list(map(self.strategy.group.believes_in, self.strategy.members))
+        return any(present) and not all(present)
+
+    def _forget_copies(self, member: Member) -> None:
+        """What a member has that is silent will be out of date when it is heard again: it does not count any more."""
+        versions = self.strategy.engine.versions
+        for group in self.strategy.store.layout.groups:
+            places = versions.places_of(group.number)
+            if member.place not in places:
+                continue
+            for cell in group.cells:
+                versions.hold(member.place, cell.name, -cell.aval.size_bytes)
+            left = tuple(place for place in places if place != member.place)
+            if left:
+                versions.lie_at(group.number, left)
+            else:
+                versions.forget(group.number)
 
     def _resize(self, members: list[Member], iterators: list[tuple[DistributedIterator, dict[str, Any]]], what: str) -> None:
         strategy = self.strategy
@@ -137,14 +152,14 @@ class Elastic:
         """The variables travel from a survivor to each that has come back; whoever dies on the way stays away."""
         joined: list[Member] = []
         for member in back:
-            while member.alive and member not in joined:
-                source = next((other for other in [*self.strategy.members, *joined] if other.alive), None)
+            while self.strategy.group.believes_in(member) and member not in joined:
+                source = next((other for other in [*self.strategy.members, *joined] if self.strategy.group.believes_in(other)), None)
                 if source is None:
                     break
                 with suppress(UnavailableError):  # one of the two has died: is there another source?
                     self._copy_state(source.place, member)
                     joined.append(member)
-        return [member for member in joined if member.alive]
+        return [member for member in joined if self.strategy.group.believes_in(member)]
 
     def _copy_state(self, source: str, member: Member) -> None:
         strategy, engine = self.strategy, self.strategy.engine

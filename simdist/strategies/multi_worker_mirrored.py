@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
-from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
@@ -38,6 +38,9 @@ from simdist.strategies.synchronous import StepOutcome, SynchronousStrategy
 from simdist.variables.aggregation import VariableSynchronization
 
 __all__ = ["MultiWorkerMirroredStrategy"]
+
+# So often a step of survivors is taken again because messages of it were lost.
+MAX_TIME_OUTS = 5
 
 
 class MultiWorkerMirroredStrategy(SynchronousStrategy):
@@ -236,13 +239,15 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             self._share_initial_values()
         if self.elastic is None:
             return super().step(fn, args, kwargs)
-        iterators = self.elastic.positions([*args, *kwargs.values()])
+        iterators, time_outs = self.elastic.positions([*args, *kwargs.values()]), 0
         while True:
             try:
                 self.elastic.settle(iterators)
                 return super().step(fn, args, kwargs)
-            except UnavailableError:
-                if not self.elastic.has_lost_somebody():
+            except UnavailableError as error:
+                # Where messages between members are lost nobody is gone: the way may open again, but not for ever is tried.
+                time_outs += isinstance(error, TimedOutError)
+                if not self.elastic.has_lost_somebody() and not (isinstance(error, TimedOutError) and time_outs <= MAX_TIME_OUTS):
                     raise
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:

@@ -46,11 +46,15 @@ SPAN_STYLES = {
 MARK_STYLES = {
     "crash": MarkStyle("#c1121f", "X", level=3),
     "fault": MarkStyle("#c1121f", "D", level=3),
+    "pause": MarkStyle("#c1121f", "8", level=3),
+    "partition": MarkStyle("#c1121f", "h", level=3),
+    "slow": MarkStyle("#c1121f", "<", level=3),
     "error": MarkStyle("#c1121f", "^", level=3),
     "retry": MarkStyle("#7b3fa0", "o", level=2),
     "cancel": MarkStyle("#5c6670", "s", level=2),
     "detect": MarkStyle("#b35900", "v", level=1),
     "restart": MarkStyle("#1b7f4b", "P", level=1),
+    "heal": MarkStyle("#1b7f4b", ">", level=1),
     "place": MarkStyle("#8a949e", "|", level=0),
     "observe": MarkStyle("#8a949e", "d", level=0),
 }

@@ -36,7 +36,7 @@ SHOWN: dict[str, tuple[Scenario, str]] = {
     ),
     "a_single_replica_runs_in_the_callers_place": (
         Scenario("elastic", {**LOOP, "steps": 1}, chips=Chips(0.2), disturbances=(crash("worker:0", 0.1, 0.5),)),
-        "dead-task-is-silent",
+        "never-hangs",
     ),
     "mains_start_again_without_a_look_at_their_task": (
         Scenario("trained-mains", {**ALWAYS, "steps": 2}, 2, disturbances=(crash("worker:0", 1e-4, 1e-4), crash("worker:1", 0.5, 2.0))),

@@ -126,7 +126,9 @@ def test_every_category_draws_without_a_warning() -> None:
 
 def test_colours_and_markers_differ_between_categories() -> None:
     assert len({style.color for style in SPAN_STYLES.values()}) == len(SPAN_STYLES)
-    faults = [MARK_STYLES[name].marker for name in ("crash", "fault", "error", "retry", "restart", "detect")]
+    faults = [
+        MARK_STYLES[name].marker for name in ("crash", "fault", "pause", "partition", "slow", "error", "retry", "restart", "detect", "heal")
+    ]
     assert len(set(faults)) == len(faults)
     assert mark_style("crash").level > mark_style("retry").level > mark_style("place").level
 

@@ -74,7 +74,7 @@ def _listeners_leave(evidence: Evidence) -> Iterator[str]:
     run, calm = evidence.run, evidence.calm
     if run.stage.closures or run.workload.has_mains or calm.error is not None:
         return
-    found, expected = len(run.cluster.world.lost), len(calm.cluster.world.lost)
+    found, expected = len(run.cluster.world.meetings), len(calm.cluster.world.meetings)
     if found > expected or (evidence.ended_well and found < expected):
         yield f"{found} listeners for deaths are left, {expected} in the undisturbed run"
 

@@ -82,6 +82,10 @@ class ReplicasHere:
         self.tasks = tasks
         self.combinations = Combinations()
 
+    def believes_in(self, member: Member) -> bool:
+        """Nobody dies here, or falls silent."""
+        return True
+
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from simdist.errors import UnavailableError
+from simdist.errors import TimedOutError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated.pricing import PricedProgram
@@ -28,13 +28,9 @@ from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.network import Flow
 
-__all__ = ["CALL_TIMEOUT_S", "Call", "CallTimedOut", "Part", "Plan", "Pushing", "Reading", "Replied"]
+__all__ = ["CALL_TIMEOUT_S", "Call", "Part", "Plan", "Pushing", "Reading", "Replied"]
 
 CALL_TIMEOUT_S = 30.0
-
-
-class CallTimedOut(UnavailableError):
-    """A request or its answer was lost, or its server is silent. What was asked may be asked again."""
 
 
 class Replied(Protocol):
@@ -136,8 +132,11 @@ class Call:
         if task is self.client:
             self.drop()
         else:
-            latency_s = next(part.back.latency_s for part in self.plan.parts if part.there.target is task)
-            self.transport.clock.after(latency_s, self._reset, task)
+            back = next(part.back for part in self.plan.parts if part.there.target is task)
+            if back.source is task and not self.transport.passes(back):
+                self.silenced(back)
+            else:
+                self.transport.clock.after(back.latency_s, self._reset, task)
 
     def refused(self, leg: Leg) -> None:
         """The server was down when the call arrived: a reset comes back."""
@@ -158,7 +157,8 @@ class Call:
         if self.client.held is not None:
             self.client.held.append((self._timed_out, server))
             return
-        self.fail(CallTimedOut(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: a message was lost."))
+        why = "a message was lost, or it stands still"
+        self.fail(TimedOutError(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: {why}."))
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error at its client."""

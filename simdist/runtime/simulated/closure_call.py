@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from simdist.errors import TimedOutError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, CallTimedOut
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
@@ -91,5 +92,5 @@ class ClosureCall:
 
     def _timed_out(self, _: Any) -> None:
         if not self.has_replied:
-            self.error = CallTimedOut(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
+            self.error = TimedOutError(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
             self.reply(None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simdist.errors import UnavailableError
-from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, CallTimedOut
+from simdist.errors import TimedOutError, UnavailableError
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.fabric import Route
@@ -79,7 +79,9 @@ class Copy:
         """It is lost on its way, and nobody says so."""
         if not self.timed:
             self.timed = True
-            error = CallTimedOut(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: they were lost on the way.")
+            error = TimedOutError(
+                f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: they were lost on the way."
+            )
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
 
     def drop(self) -> None:

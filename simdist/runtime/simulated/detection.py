@@ -1,26 +1,44 @@
-"""Who notices that a task has died: heartbeats to the chief, and what the trace tells of it.
+"""Who notices that a task is gone: heartbeats to the chief, and what the trace tells of it.
 
-The chief believes what the machine in `simdist.runtime.membership` says; here are its clock and its listeners. Heartbeats that
-could change no belief are passed over by arithmetic, so that a long idle time costs nothing.
+Every watched task sends the chief a word each `HEARTBEAT_S`; one that was started again registers at once. The chief believes what the
+machine in `simdist.runtime.membership` says; here are its clock and its listeners. It knows nothing else: a task that is paused, or cut
+off from it, is down for it after `SILENCE_S`.
 
-Not simulated: heartbeats need no bytes, and those of a life that the chief knows take no time on the network. Of a new life it
-learns no earlier than a message could have come.
+Heartbeats that could change no belief are not played but passed over by arithmetic, so that a long idle time costs nothing. While
+somebody who is believed to be up is silent, the chief's clock counts as something that can end a wait.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from simdist.runtime.membership import Decision, Membership
 from simdist.runtime.simulated.task import Life, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 
-__all__ = ["HEARTBEAT_S", "SILENCE_S", "Detection"]
+__all__ = ["HEARTBEAT_S", "SILENCE_S", "Detection", "Mail"]
 
 HEARTBEAT_S = 1.0
 SILENCE_S = 5.0
+
+
+class Mail(Protocol):
+    """How heartbeats get to the chief."""
+
+    def hears(self, task: Task) -> bool:
+        """Whether a word that a task sends now gets to the chief."""
+        ...
+
+    def latency_s(self, task: Task) -> float:
+        """Seconds until it has arrived."""
+        ...
+
+    def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
+        """Send the incarnation of a task to the chief; no wait can count on it."""
+        ...
 
 
 class Detection:
@@ -29,27 +47,27 @@ class Detection:
     Args:
         clock, trace: the cluster's.
         tasks: all of them, by name.
-        latency_s: seconds that a message from a task to the chief takes.
+        mail: carries heartbeats.
 
     Attributes:
         membership: the beliefs.
         listeners: are told each change.
     """
 
-    def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task], latency_s: Callable[[Task], float]) -> None:
+    def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task], mail: Mail) -> None:
         self.clock = clock
         self.trace = trace
         self.tasks = tasks
-        self.latency_s = latency_s
+        self.mail = mail
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
-        self._watched: set[str] = set()
+        self._watched: dict[str, None] = {}
         self._began_s: float | None = None
 
     def watch(self, names: Iterable[str]) -> None:
         """Begin heartbeats from these tasks to the chief."""
         for name in names:
-            self._watched.add(name)
+            self._watched[name] = None
             task = self.tasks[name]
             if task.alive:
                 self.heartbeat(name, task.incarnation)
@@ -57,24 +75,41 @@ class Detection:
             self._began_s = self.clock.now
             self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
+    def register(self, task: Task) -> None:
+        """A task that was started again tells the chief that it is there."""
+        self.mail.post(task, lambda life: self.heartbeat(task.name, life.incarnation))
+
     def heartbeat(self, name: str, incarnation: int) -> None:
         """A sign of life has come; of a task that nobody watches it says nothing."""
-        if name not in self._watched:
-            return
-        self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
+        if name in self._watched:
+            self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
 
     def connection_reset(self, name: str, incarnation: int) -> None:
         """The connection to a task was closed from the other side."""
         self._decide(self.membership.connection_reset(name, incarnation))
 
+    def expect_silence(self) -> None:
+        """Somebody has fallen silent: waits may count on the next beat, which finds that out."""
+        if self._began_s is not None:
+            self.clock.after(HEARTBEAT_S, lambda _: None)
+
+    # -- the beat -------------------------------------------------------------------------------------------------
+
     def _beat(self) -> None:
-        for name, belief in self.membership.beliefs.items():
-            life = self.tasks[name].life
-            is_new = life.incarnation > belief.incarnation and self.clock.now < life.began_s + self.latency_s(self.tasks[name])
-            if life.alive and not is_new:
-                self.heartbeat(name, life.incarnation)
+        for name in self._watched:
+            task = self.tasks[name]
+            if not self.mail.hears(task):
+                continue
+            if self._is_known(task):
+                # What it says is known: it is only heard of once more.
+                self.membership.beliefs[name].heard_s = self.clock.now + self.mail.latency_s(task)
+            elif self.clock.now >= task.life.began_s + self.mail.latency_s(task):
+                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation))
         self._decide(self.membership.time_passed(self.clock.now))
-        self.clock.after_daemon(self._next_beat_s() - self.clock.now, self._beat)
+        if any(map(self._is_silent, self.membership.beliefs)):
+            self.clock.after(HEARTBEAT_S, lambda _: self._beat())
+        else:
+            self.clock.after_daemon(self._next_beat_s() - self.clock.now, self._beat)
 
     def _next_beat_s(self) -> float:
         """When the next heartbeats can change a belief; those before are passed over, as they would find what these found."""
@@ -84,10 +119,21 @@ class Detection:
             return next_s
         return max(next_s, self._began_s + math.floor((idle_until_s - self._began_s) / HEARTBEAT_S) * HEARTBEAT_S)
 
+    def _is_known(self, task: Task) -> bool:
+        """Whether the chief believes of a task what is so: that this incarnation is up."""
+        belief = self.membership.beliefs.get(task.name)
+        return belief is not None and belief.up and belief.incarnation == task.incarnation
+
+    def _is_silent(self, name: str) -> bool:
+        """Whether a task that is believed to be up says nothing."""
+        return self.membership.beliefs[name].up and not self.mail.hears(self.tasks[name])
+
     def _is_settled(self, name: str) -> bool:
         """Whether neither a heartbeat of this task nor more silence can change what is believed of it."""
-        belief, life = self.membership.beliefs[name], self.tasks[name].life
-        return (belief.up and belief.incarnation == life.incarnation) if life.alive else not belief.up
+        task = self.tasks[name]
+        return self._is_known(task) if self.mail.hears(task) else not self.membership.beliefs[name].up
+
+    # -- decisions ------------------------------------------------------------------------------------------------
 
     def _decide(self, decisions: list[Decision]) -> None:
         for decision in decisions:

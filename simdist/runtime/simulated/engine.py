@@ -48,6 +48,7 @@ class SimulatedEngine:
         self.task_names = list(world.tasks)
         self.chief = world.chief.name
         self._workers: dict[str, WorkerLoop] = {}
+        self._away: dict[str, int] = {}  # workers that are believed to be down, with their incarnations
 
     @property
     def now(self) -> float:
@@ -114,6 +115,17 @@ class SimulatedEngine:
             self.world.mains[name].append(worker.start)
             if worker.task.alive:
                 worker.start()
+        self.world.detection.listeners.append(self._tell_those_who_were_away)
+
+    def _tell_those_who_were_away(self, decision: Decision) -> None:
+        """A worker that was only silent has been heard again: it learns that it was replaced."""
+        worker = self._workers.get(decision.task)
+        if worker is None:
+            return
+        if decision.kind == "down":
+            self._away[decision.task] = decision.incarnation
+        elif self._away.pop(decision.task, None) == decision.incarnation:
+            self.world.routes.post(self.world.chief, worker.task, worker.replaced)
 
     def call(self, task: str, step: WorkerStep, number: int) -> ClosureCall:
         worker = self._workers[task]

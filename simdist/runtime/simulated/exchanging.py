@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.collectives.base import Schedule
-from simdist.errors import DeadlineExceededError
+from simdist.errors import DeadlineExceededError, TimedOutError
 from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
@@ -19,7 +19,10 @@ from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehears
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 
-__all__ = ["CollectivePlans", "Coming", "Exchanging", "Meeters"]
+__all__ = ["COLLECTIVE_TIMEOUT_S", "CollectivePlans", "Coming", "Exchanging", "Meeters"]
+
+# How long an exchange without a time-out of its own waits where somebody may be silent.
+COLLECTIVE_TIMEOUT_S = 30.0
 
 
 class CollectivePlans:
@@ -111,11 +114,15 @@ class Exchanging:
         self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
-        self.watch: list[Exchanging] = []  # what the time-out finds; empty when it is over, so that nothing is kept until then
+        self.began_s = group.world.clock.env._now
+        self.expects_silence = False
+        self.watch: list[Exchanging] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         timeout_s = getattr(exchange.options, "timeout_seconds", None) or group.communication.timeout_s
         if timeout_s is not None:
             self.watch.append(self)
             group.world.clock.after(timeout_s, _expired, (self.watch, timeout_s))
+        elif group.world.silence.is_expected:
+            self.expect_silence()
 
     def come(self, rank: int, exchange: Exchange, given: Bundle, place: str, is_early: bool) -> Coming:
         """A replica is there.
@@ -195,12 +202,12 @@ class Exchanging:
             if num_bytes:
                 world.trace.total(place, "bytes_sent", num_bytes)
         carried = self._carried(way, wiring)
-        alone = world.busy() <= len(self.group.members) and idle(list(carried))
+        alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
         if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self._as_rehearsed(wiring, carried)
             return
         real = self._wiring(way, way.places) if way.alike else wiring
-        self.transfers = Transfers(world.transport, real, self._done)
+        self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
         for place in range(len(way.places)):
             self.transfers.begin(place)
 
@@ -259,6 +266,28 @@ class Exchanging:
                 )
             )
 
+    def expect_silence(self) -> None:
+        """Somebody may not come, or some bytes may be lost, without a word: give up after a while."""
+        if not self.expects_silence and not self.over:
+            self.expects_silence = True
+            self.watch.append(self)
+            clock = self.group.world.clock
+            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _silent, self.watch)
+
+    def give_up(self) -> None:
+        """The time is over in which everybody should have come, and all bytes."""
+        is_stuck = self.transfers is not None and self.transfers.has_lost
+        if self.ranks and not is_stuck:
+            return
+        missing = self.missing()
+        what = f"{', '.join(missing)} did not come, and nobody said why" if missing else "bytes were lost on the way"
+        self.fail(
+            TimedOutError(
+                f"{self.exchange} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "
+                "plan; launch the mains with restart='always' to start again, or set timeout_seconds."
+            )
+        )
+
     def _end(self, error: BaseException | None) -> None:
         self.over = True
         self.watch.clear()
@@ -279,3 +308,8 @@ def _expired(watched: tuple[list[Exchanging], float]) -> None:
     watch, timeout_s = watched
     for exchanging in list(watch):
         exchanging.expire(timeout_s)
+
+
+def _silent(watch: list[Exchanging]) -> None:
+    for exchanging in list(watch):
+        exchanging.give_up()

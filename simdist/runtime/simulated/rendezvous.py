@@ -61,7 +61,7 @@ class Rendezvous:
         self.pending: dict[int, Exchanging] = {}
         self.failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
-        world.lost.append(self._lost)
+        world.meetings.append(self)
 
     def come(self, rank: int, exchange: Exchange, given: Bundle, is_early: bool = False) -> Coming:
         """Be there for this replica's next exchange.
@@ -123,10 +123,10 @@ class Rendezvous:
 
     def close(self) -> None:
         """These members do not meet any more."""
-        if self._lost in self.world.lost:
-            self.world.lost.remove(self._lost)
+        if self in self.world.meetings:
+            self.world.meetings.remove(self)
 
-    def _lost(self, task: Task) -> None:
+    def lost(self, task: Task) -> None:
         """A task has died: whoever talks to it learns of it one latency later."""
         if not any(member.task == task.name and member.rank in self.active for member in self.members):
             return
@@ -142,6 +142,11 @@ class Rendezvous:
         if self.broken is None:
             self.world.detection.notice(task.name, life, "connection reset")
         self.break_up(error)
+
+    def expect_silence(self) -> None:
+        """From now on somebody may not come without a word."""
+        for exchanging in list(self.pending.values()):
+            exchanging.expect_silence()
 
     def drop(self, ranks: list[int]) -> None:
         """A step goes on without these."""

@@ -1,4 +1,8 @@
-"""Replicas that take steps together, as their driver knows them."""
+"""Replicas that take steps together, as their driver knows them, and what it believes of them.
+
+Where tasks may fall silent, the driver listens for their heartbeats: a step with a task that is believed to be down fails, and leaves no
+mark. A task that is heard again is a member like those that were started again: what it had of the variables is out of date.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from simdist.errors import UnavailableError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.membership import Decision
+from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
@@ -31,26 +36,70 @@ class SimulatedReplicaGroup:
         self.communication = communication
         self.plans = CollectivePlans() if rendezvous is None else rendezvous.plans
         self.rendezvous = rendezvous
+        self.step: ReplicaStep | None = None
+        self._listens_to: set[str] = set()
+        self._silent: set[Process] = set()
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
         for program, member in zip(linked, local, strict=True):
             self.world.prices.of(program).require_memory(self.world.processor(member.place).memory)
+        if self.rendezvous is None and self.world.silence.is_expected:
+            self._listen(local)
         self._require_alive(local)
-        return ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous).run(linked, calls)
+        self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous)
+        try:
+            return self.step.run(linked, calls)
+        finally:
+            self.step = None
+
+    def believes_in(self, member: Member) -> bool:
+        return member.alive and member.process not in self._silent
+
+    def _listen(self, members: Sequence[Member]) -> None:
+        """Listen for the heartbeats of these members' tasks, other than the driver's own."""
+        new = {member.task for member in members} - self._listens_to - {self.world.chief.name}
+        if new:
+            if not self._listens_to:
+                self.world.detection.listeners.append(self._heard)
+            self._listens_to |= new
+            self.world.detection.watch(sorted(new))
+
+    def _heard(self, decision: Decision) -> None:
+        if decision.task not in self._listens_to:
+            return
+        process = self.world.tasks[decision.task].life
+        if decision.incarnation != process.incarnation:
+            return
+        if decision.kind == "up":
+            self._silent.discard(process)
+        elif process.alive:
+            self._silent.add(process)
+            if self.step is not None:
+                self.step.give_up_on(decision.task, _silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.alive]
+        gone = [member for member in local if not self.believes_in(member)]
         if not gone:
             return
-        for member in gone:
+        dead = [member for member in gone if not member.alive]
+        if not dead:
+            raise _silent_error(gone[0].task)
+        for member in dead:
             self.world.notice(member, "no answer")
-        names = ", ".join(dict.fromkeys(member.task for member in gone))
-        is_down = not all(self.world.tasks[member.task].alive for member in gone)
+        names = ", ".join(dict.fromkeys(member.task for member in dead))
+        is_down = not all(self.world.tasks[member.task].alive for member in dead)
         raise UnavailableError(
             f"{names} is down, and a step needs all replicas. Give the fault a restart_after=, and make the strategy again."
             if is_down
             else f"{names} was started again, and has lost its variables. Make the strategy and its variables again, or make the "
             "strategy with on_failure='continue'."
         )
+
+
+def _silent_error(task: str) -> UnavailableError:
+    return UnavailableError(
+        f"{task} is silent, and a step needs all replicas; this one has left no mark. Give the pause or partition an until=, and take the "
+        "step again later; or make the strategy with on_failure='continue' to go on with the others."
+    )

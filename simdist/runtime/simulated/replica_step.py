@@ -163,6 +163,15 @@ class ReplicaStep:
         finally:
             replica.stop()
 
+    def give_up_on(self, task: str, error: UnavailableError) -> None:
+        """A task is believed to be gone: the step cannot end."""
+        if self.over.is_open or not any(member.task == task for member in self.local):
+            return
+        self.errors.append(error)
+        if self.rendezvous is not None:
+            self.rendezvous.break_up(error)
+        self._open()
+
     # -- side by side ---------------------------------------------------------------------------------------------
 
     def _side_by_side(self) -> None:

@@ -40,7 +40,7 @@ class ServerLoop:
     """
 
     def __init__(
-        self, task: Task, clock: Clock, trace: Trace, ledger: Ledger, states: GroupStates, updated: Sequence[Callable[[Task], None]]
+        self, task: Task, clock: Clock, trace: Trace, ledger: Ledger, states: GroupStates, updated: Sequence[Callable[[str], None]]
     ) -> None:
         self.task = task
         self.clock = clock
@@ -97,7 +97,7 @@ class ServerLoop:
             del self._seen[next(iter(self._seen))]
         push.confirm(part, end)
         for listener in self.updated:
-            listener(self.task)
+            listener(self.task.name)
 
     def commit(
         self,

@@ -18,7 +18,17 @@ __all__ = ["Life", "Sender", "Task"]
 
 
 class Sender(Protocol):
-    """What has messages on their way to or from a task, and must know when it dies."""
+    """What has messages on their way to or from a task, and must know when it dies, or when they are lost.
+
+    Attributes:
+        flows: its bytes that are on their way.
+    """
+
+    flows: list[Any]
+
+    def silenced(self, leg: Any) -> None:
+        """This message will not arrive, and nobody says so."""
+        ...
 
     def lost(self, task: Task) -> None:
         """A task of it has died."""
@@ -92,6 +102,7 @@ class Task:
     def begin(self, seed: int, incarnation: int, now: float = 0.0) -> None:
         """Start an incarnation, with random streams of its own."""
         self.life = Life(incarnation, now)
+        self.held = None
         for processor in self.processors.values():
             processor.begin(seed, incarnation)
             processor.free_s = now

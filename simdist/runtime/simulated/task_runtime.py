@@ -183,7 +183,7 @@ class SimulatedTask:
     def step_done(self) -> None:
         self.task.steps += 1
         for listener in self.world.step_ended:
-            listener(self.task)
+            listener(self.task.name)
 
     # -- updating -------------------------------------------------------------------------------------------------
 

@@ -102,17 +102,25 @@ class Transfers:
         transport: carries it.
         wiring: who sends what where.
         done: is called with each rank when it has done with its last step.
+        lost: is called when bytes are lost, and nobody else will say so.
+
+    Attributes:
+        has_lost: whether bytes were lost, so that it cannot end.
     """
 
-    def __init__(self, transport: Transport, wiring: Wiring, done: Callable[[int], None]) -> None:
+    def __init__(self, transport: Transport, wiring: Wiring, done: Callable[[int], None], lost: Callable[[], None] = lambda: None) -> None:
         self.transport = transport
         self.wiring = wiring
         self.done = done
+        self.lost = lost
+        self.has_lost = False
+        self.to_do = wiring.num_ranks
         self.place = [-1] * wiring.num_ranks  # in the rank's list of steps; -1 before it begins
         self.left = [0] * wiring.num_ranks  # transfers of its present step that have not ended
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
         self.flows: list[Flow] = []
         self.open = True
+        transport.collectives[self] = None
 
     def begin(self, rank: int) -> None:
         """A rank is there, and enters its first step."""
@@ -121,6 +129,7 @@ class Transfers:
     def stop(self) -> None:
         """Nobody needs this any more: what is on its way is dropped."""
         self.open = False
+        self.transport.collectives.pop(self, None)
         for flow in self.flows:
             self.transport.links.stop(flow)
         self.flows.clear()
@@ -130,11 +139,16 @@ class Transfers:
 
     def silenced(self, leg: Leg) -> None:
         """A transfer is lost: its two ranks wait until the time-out of the collective."""
+        self.has_lost = True
+        self.lost()
 
     def _enter_next(self, rank: int) -> None:
         self.place[rank] += 1
         steps = self.wiring.steps[rank]
         if self.place[rank] == len(steps):
+            self.to_do -= 1
+            if not self.to_do:
+                self.transport.collectives.pop(self, None)
             self.done(rank)
             return
         legs = steps[self.place[rank]]

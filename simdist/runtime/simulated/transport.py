@@ -89,6 +89,7 @@ class Transport:
         self.links = links
         self.trace = trace
         self.blocked: set[tuple[str, str]] = set()
+        self.collectives: dict[Sender, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -152,6 +153,16 @@ class Transport:
             letter.lose()
         else:
             self.clock.after(leg.latency_s, letter.arrive)
+
+    def sever(self, source: Task, target: Task) -> None:
+        """Lose what is on its way from one task to another."""
+        senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
+        for sender in senders:
+            for flow in sender.flows:
+                leg: Leg = flow.argument
+                if flow.done is not None and leg.source is source and leg.target is target:
+                    self.links.stop(flow)
+                    sender.silenced(leg)
 
     def passes(self, leg: Leg) -> bool:
         """Whether a message gets through now."""

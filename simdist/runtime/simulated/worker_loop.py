@@ -71,6 +71,13 @@ class WorkerLoop:
             self.steps.stop()
         self.running = self.steps = None
 
+    def replaced(self, _: Any = None) -> None:
+        """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it."""
+        self.inbox.clear()
+        if self.running is None or self.steps is None:
+            return  # code of a user is not interrupted: its reply will be refused
+        self.killed()
+
     def send(self, closure: ClosureCall) -> ClosureCall:
         """Send a closure from the chief."""
         self.world.routes.post(self.world.chief, self.task, self._arrived, closure, closure.unheard)

@@ -22,10 +22,12 @@ from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
+from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
+from simdist.runtime.simulated.silence import Meeting, Silence
 from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
@@ -64,7 +66,7 @@ class World:
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
         self.states = GroupStates(self.ledger.parts, self._call, self.hold)
         self.prices = Prices(self.ledger, self.states)
-        self.step_ended: list[Callable[[Task], None]] = []  # are told whose steps, or updates of whose variables, are one more
+        self.step_ended: list[Callable[[str], None]] = []  # are told whose steps, or updates of whose variables, are one more
         self.servers = {
             name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self.step_ended) for name, task in self.tasks.items()
         }
@@ -73,9 +75,11 @@ class World:
             task.begin(self.seed, 0)
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
-        self.detection = Detection(self.clock, self.trace, self.tasks, lambda task: self.routes.latency_s(task, self.chief))
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.lost: list[Callable[[Task], None]] = []  # those who are told one latency later by their connections that a task has died
+        self.meetings: list[Meeting] = []  # where replicas meet; each takes itself away
+        self.silence = Silence(self.clock, self.transport, self.meetings)
+        self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
+        self.silence.begun.append(self.detection.expect_silence)
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
 
@@ -116,6 +120,7 @@ class World:
     def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
         """Run a function as a part of a task's present incarnation."""
         fiber = self.clock.spawn(lane or task.name, function, context or self.context_of(task))
+        fiber.held = task.held
         task.fibers.append(fiber)
         return fiber
 
@@ -130,18 +135,20 @@ class World:
             self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
             return
-        task.life.alive, task.down_since_s = False, now
+        task.life.alive, task.down_since_s, task.held = False, now, None
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
         self.states.lose(task.name)
-        for listener in list(self.lost):
-            listener(task)
+        for meeting in list(self.meetings):
+            meeting.lost(task)
         calls, task.calls = task.calls, {}
         for call in calls:
             call.lost(task)
-        self.clock.after(self.routes.latency_s(task, self.chief), lambda _: self.detection.connection_reset(task.name, incarnation))
+        if (task.name, self.chief.name) not in self.transport.blocked:
+            latency_s = self.routes.latency_s(task, self.chief)
+            self.clock.after(latency_s, lambda _: self.detection.connection_reset(task.name, incarnation))
         self._plan_restart(task, restart_after_s)
         fibers, task.fibers = task.fibers, []
         for fiber in fibers:
@@ -169,12 +176,7 @@ class World:
         self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
         for main in list(self.mains[task.name]):
             main(task)
-        self.register(task)
-
-    def register(self, task: Task) -> None:
-        """Tell the chief that this incarnation is there."""
-        incarnation = task.incarnation
-        self.routes.post(task, self.chief, lambda _: self.detection.heartbeat(task.name, incarnation))
+        self.detection.register(task)
 
     def add_device(self, place: str, device: Device | None = None) -> Processor:
         """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
@@ -224,30 +226,11 @@ class World:
         else:
             memory.release(name, -size_bytes)
 
-    # -- what faults need -----------------------------------------------------------------------------------------
-
-    def slow(self, task: Task, factor: float) -> Callable[[], None]:
-        """Slow a task down; the result takes this factor away again."""
-        return task.slow_by(factor)
-
-    def later(self, delay_s: float, function: Callable[[], None]) -> None:
-        """Call a function after a delay, without keeping the run alive."""
-        self.clock.after_daemon(delay_s, function)
-
-    def ask(self, predicate: Callable[[Any], Any], cluster: Any) -> bool:
-        """What a predicate says, which may look but not wait."""
-        with self.clock.asking():
-            return bool(predicate(cluster))
-
     def tell_driver(self, error: BaseException) -> None:
         """Raise an error in the notebook: from the blocking call that it is in, or at once where it runs itself."""
         if not self.clock.is_driving:
             raise error
         self.clock.interrupt_driver(error)
-
-    def require_open(self, what: str) -> None:
-        """See `Clock.require_open`."""
-        self.clock.require_open(what)
 
     def close(self) -> None:
         """End all tasks."""

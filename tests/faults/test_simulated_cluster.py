@@ -237,3 +237,29 @@ def test_factors_whose_product_has_no_end_fail_the_step_and_leave_the_device_usa
     coordinator.schedule(step)
     coordinator.join()
     assert variable.numpy().tolist() == [1.0] * 3
+
+
+def test_the_trace_tells_when_a_task_became_slow_and_when_it_healed() -> None:
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.slow("worker:0", 2.0, at=0.1, until=0.5)
+    cluster.faults.slow("worker:0", 3.0, at=0.2)
+    sd.sleep(1.0, cluster)
+    told = [(item.lane, item.category, item.time_s, item.facts) for item in cluster.trace.instants]
+    assert told == [
+        ("worker:0", "slow", 0.1, {"factor": 2.0, "until": 0.5}),
+        ("worker:0", "slow", 0.2, {"factor": 3.0}),
+        ("worker:0", "heal", 0.5, {"kind": "slow", "factor": 2.0}),
+    ]
+    cluster.close()
+
+
+def test_a_slow_task_may_wait_for_a_predicate() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    coordinator, step, _ = training(cluster)
+    fault = cluster.faults.slow("worker:0", 5.0, when=lambda c: c.world.tasks["ps:0"].updates >= 2)
+    for _ in range(3):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert fault.fired
+    assert cluster.world.tasks["worker:0"].slowness == 5.0
+    cluster.close()

@@ -1,0 +1,1 @@
+"""Faults: what breaks, when, and for how long; as plain data that knows no engine."""

@@ -1,0 +1,73 @@
+"""What faults do to the simulated machines: `Effects` on a `World`.
+
+Each effect is a token: where several lie over one target, what is in force follows from all of them, and the end of one is not the
+end of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from simdist.faults.base import Heal
+from simdist.runtime.simulated.world import World
+
+__all__ = ["SimulatedEffects"]
+
+
+class SimulatedEffects:
+    """As `Effects`.
+
+    Args:
+        world: what faults touch.
+        cluster: what predicates are asked about.
+    """
+
+    def __init__(self, world: World, cluster: Any) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.step_ended = world.step_ended
+
+    @property
+    def now(self) -> float:
+        return self.world.now
+
+    def require_task(self, name: str) -> str:
+        return self.world.task(name).name
+
+    def require_open(self, what: str) -> None:
+        self.world.clock.require_open(what)
+
+    def progress(self, task: str) -> int:
+        return self.world.task(task).progress
+
+    def expect_silence(self) -> None:
+        self.world.silence.expect()
+
+    def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
+        self.world.crash(self.world.task(task), restart_after_s, reason)
+
+    def slow(self, task: str, factor: float) -> Heal:
+        return self.world.task(task).slow_by(factor)
+
+    def pause(self, task: str) -> Heal:
+        return self.world.silence.pause(self.world.task(task))
+
+    def cut(self, source: str, target: str) -> Heal:
+        return self.world.silence.cut(self.world.task(source), self.world.task(target))
+
+    def note(self, category: str, task: str, text: str, **facts: Any) -> None:
+        self.world.trace.instant(task, category, text, self.world.now, **facts)
+
+    def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
+        if awaited:
+            self.world.clock.after(delay_s, lambda _: function())
+        else:
+            self.world.clock.after_daemon(delay_s, function)
+
+    def ask(self, predicate: Callable[[Any], Any]) -> bool:
+        with self.world.clock.asking():
+            return bool(predicate(self.cluster))
+
+    def tell_driver(self, error: BaseException) -> None:
+        self.world.tell_driver(error)

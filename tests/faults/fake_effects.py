@@ -1,0 +1,101 @@
+"""An engine that suffers faults and does nothing else: it keeps a list of what was done to it, and its clock is moved by hand."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.faults.base import Heal
+
+__all__ = ["FakeEffects"]
+
+
+class FakeEffects:
+    """`Effects`.
+
+    Attributes:
+        laid: the effects in force, in the order in which they were laid.
+        crashes: (second, task, restart after, reason).
+        notes: (second, category, task, facts).
+        told: errors for the driver.
+    """
+
+    def __init__(self, *tasks: str, now: float = 0.0) -> None:
+        self.now = now
+        self.tasks = tasks or ("chief:0", "worker:0", "worker:1", "ps:0")
+        self.is_open = True
+        self.expects_silence = False
+        self.laid: list[tuple[Any, ...]] = []
+        self.crashes: list[tuple[float, str, float | None, str]] = []
+        self.notes: list[tuple[float, str, str, dict[str, Any]]] = []
+        self.told: list[BaseException] = []
+        self.step_ended: list[Callable[[str], None]] = []
+        self.steps: Counter[str] = Counter()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._serial = 0
+
+    def require_task(self, name: str) -> str:
+        if name not in self.tasks:
+            raise InvalidArgumentError(f"no task {name}")
+        return name
+
+    def require_open(self, what: str) -> None:
+        if not self.is_open:
+            raise FailedPreconditionError(f"{what}: closed")
+
+    def progress(self, task: str) -> int:
+        return self.steps[task]
+
+    def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
+        self.crashes.append((self.now, task, restart_after_s, reason))
+
+    def slow(self, task: str, factor: float) -> Heal:
+        return self._lay("slow", task, factor)
+
+    def pause(self, task: str) -> Heal:
+        return self._lay("pause", task)
+
+    def cut(self, source: str, target: str) -> Heal:
+        return self._lay("cut", source, target)
+
+    def note(self, category: str, task: str, text: str, **facts: Any) -> None:
+        self.notes.append((self.now, category, task, facts))
+
+    def expect_silence(self) -> None:
+        self.expects_silence = True
+
+    def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
+        self._serial += 1
+        heapq.heappush(self._due, (self.now + delay_s, self._serial, function))
+
+    def ask(self, predicate: Callable[[Any], Any]) -> bool:
+        return bool(predicate(self))
+
+    def tell_driver(self, error: BaseException) -> None:
+        self.told.append(error)
+
+    def _lay(self, *effect: Any) -> Heal:
+        token = effect  # equal effects may lie there twice: one end takes one of them away
+        self.laid.append(token)
+        return lambda: self.laid.remove(token)
+
+    # -- what a test does -----------------------------------------------------------------------------------------
+
+    def move_to(self, time_s: float) -> FakeEffects:
+        """Do all that is due up to a second."""
+        while self._due and self._due[0][0] <= time_s:
+            self.now, _, function = heapq.heappop(self._due)
+            function()
+        self.now = time_s
+        return self
+
+    def step(self, task: str, count: int = 1) -> FakeEffects:
+        """Steps of a task end."""
+        for _ in range(count):
+            self.steps[task] += 1
+            for listener in self.step_ended:
+                listener(task)
+        return self
