@@ -7,10 +7,12 @@ does not shift the numbers of another. No function here, nor anywhere in simdist
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["derive_seed", "generator"]
+__all__ = ["derive_seed", "generator", "keras_seeds"]
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
@@ -29,3 +31,9 @@ def derive_seed(seed: int, *purpose: object) -> int:
 def generator(seed: int, *purpose: object) -> np.random.Generator:
     """A numpy generator for one purpose."""
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *purpose)))
+
+
+def keras_seeds(seed: int, task: str, incarnation: int) -> Callable[[], int]:
+    """Seeds for what one incarnation of a task makes without one, in the order of making; Keras wants them small and not 0."""
+    drawn = itertools.count(1)
+    return lambda: 1 + derive_seed(seed, task, incarnation, "keras", next(drawn)) % 1_000_000_000

@@ -8,6 +8,7 @@ simulates follows from them. All of it is frozen data in base units; nothing her
     links.py       one connection, as figures
     topology.py    which links there are between hosts, and which a message crosses
     networks.py    ports, topology, the inside of hosts, exceptions
+    wiring.py      which links join the places of a cluster
     presets.py     machines that exist, with the sources of their figures
     calibrate.py   the machine at hand, measured
     figures.py     what a figure has to be

@@ -21,6 +21,7 @@ from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_the_collector
+from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
@@ -28,6 +29,9 @@ from simdist.runtime.work import LaunchedRun
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]
+
+ENGINES = ("simulated", "in_process")
+SIMULATED = "Another engine has it: sd.Cluster(..., engine='simulated')."
 
 _clusters: list[weakref.ReferenceType[Cluster]] = []  # those whose `with` blocks are open; and in the first place the one made last
 
@@ -46,7 +50,7 @@ class _ResolverOfCluster(SimpleClusterResolver):
 
 
 class Cluster:
-    """Tasks, a network and a clock, all simulated and deterministic; what they compute is real.
+    """Tasks, a network and a clock, all simulated and deterministic; what they compute is real. Or the tasks alone, without time.
 
     Args:
         spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
@@ -59,16 +63,30 @@ class Cluster:
             numbers, class E2), "shard_map" (late, what the replicas of a step compute side by side on several JAX devices;
             class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
+        engine: what carries it out. "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything
+            happens at once, in the caller's place, with the same bits; no time, faults, traces of work, backup workers or launched
+            mains, and no hardware. Of the network only the figures count, by which strategies choose how to exchange.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics, a spec that makes no sense, hardware for a job that there is not, or JAX
-            devices that cannot work together.
+        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that there is not,
+            or JAX devices that cannot work together.
+        FailedPreconditionError: hardware, numerics or JAX devices that the engine could not honour.
         TypeError: a seed that is no whole number, or hardware or a network of another type.
 
     Example:
         >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
         ...     print(cluster.tasks)
         ['chief:0', 'worker:0', 'worker:1', 'worker:2', 'ps:0', 'ps:1']
+
+        The same program runs without time, to see what it computes:
+
+        >>> import simdist as sd
+        >>> cluster = Cluster({"worker": 3}, engine="in_process")
+        >>> strategy = sd.MultiWorkerMirroredStrategy(cluster)
+        >>> float(strategy.reduce("SUM", strategy.run(lambda: sd.get_replica_context().replica_id_in_sync_group + 1), axis=None))
+        6.0
+        >>> cluster.now, cluster
+        (0.0, Cluster({'worker': 3}, seed=0, engine='in_process'))
     """
 
     def __new__(cls, *_args: Any, **_options: Any) -> Cluster:
@@ -83,31 +101,59 @@ class Cluster:
         network: Network | None = None,
         numerics: str = "deferred",
         jax_devices: Sequence[Any] | None = None,
+        engine: str = "simulated",
     ) -> None:
+        if engine not in ENGINES:
+            raise InvalidArgumentError(f"engine={engine!r} is not known. {did_you_mean(str(engine), ENGINES)}")
+        if engine == "in_process":
+            _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices)
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
         self.seed = whole_number(seed, "seed")
         self.hardware = _checked_hardware(hardware, self.spec)
         self.network = network if network is not None else models.ethernet_10g
         if not isinstance(cast("object", self.network), Network):
             raise TypeError(f"network is {network!r}; expected a Network, for example simdist.hardware.ethernet_10g")
-        self.numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
         self.jax_devices = jax_devices
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         # The chief stands first in every picture, wherever the spec has it.
         names = list(dict.fromkeys(["chief:0", *names]))
-        devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
-        self.engine: Engine = SimulatedEngine(devices, self.network, self.seed, self.numerics, jax_devices)
-        self.faults = Faults(SimulatedEffects(self.world, self))
+        self.engine: Engine = (
+            InProcessEngine(names, self.network, self.seed) if engine == "in_process" else self._simulated(names, numerics)
+        )
+        self.numerics = self.engine.numerics
+        self._kind = engine
+        self._faults = Faults(SimulatedEffects(self.world, self)) if engine == "simulated" else None
         self.resolver = _ResolverOfCluster(self)
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
         _clusters[:1] = [weakref.ref(self)]
 
+    def _simulated(self, names: Sequence[str], numerics: str) -> SimulatedEngine:
+        devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
+        numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
+        return SimulatedEngine(devices, self.network, self.seed, numerics, self.jax_devices)
+
     @property
     def world(self) -> World:
-        """What is behind the wall: the simulated machines; for those who watch them or break them."""
-        assert isinstance(self.engine, SimulatedEngine)
+        """What is behind the wall: the simulated machines; for those who watch them or break them.
+
+        Raises:
+            FailedPreconditionError: the engine has none.
+        """
+        if not isinstance(self.engine, SimulatedEngine):
+            raise FailedPreconditionError("cluster.world is the world of simulated machines, and this cluster has none. " + SIMULATED)
         return self.engine.world
+
+    @property
+    def faults(self) -> Faults:
+        """What breaks, and when.
+
+        Raises:
+            FailedPreconditionError: nothing can break where everything happens at once.
+        """
+        if self._faults is None:
+            raise FailedPreconditionError("Faults need machines and a time at which they fail, and this cluster has neither. " + SIMULATED)
+        return self._faults
 
     @property
     def now(self) -> float:
@@ -126,7 +172,10 @@ class Cluster:
 
     def fresh(self, seed: int | None = None) -> Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
-        return Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics, self.jax_devices)
+        seed = self.seed if seed is None else seed
+        if self._kind == "in_process":
+            return Cluster(self.spec, seed, network=self.network, engine="in_process")
+        return Cluster(self.spec, seed, self.hardware, self.network, self.numerics, self.jax_devices)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Refuse to be pickled or copied.
@@ -178,7 +227,7 @@ class Cluster:
 
         Raises:
             InvalidArgumentError: an unknown job, or another word for restart.
-            FailedPreconditionError: the cluster is closed.
+            FailedPreconditionError: the cluster is closed, or its engine cannot run tasks side by side.
         """
         self.engine.require_usable("launch was called")
         if not callable(main):
@@ -202,7 +251,8 @@ class Cluster:
         self.engine.close()
         if self._directory is not None:
             self._directory.cleanup()
-        self.faults.warn_about_unfired()
+        if self._faults is not None:
+            self._faults.warn_about_unfired()
 
     def __enter__(self) -> Cluster:
         if self._closed:
@@ -216,7 +266,19 @@ class Cluster:
 
     def __repr__(self) -> str:
         jobs = ", ".join(f"{job!r}: {self.spec.num_tasks(job)}" for job in self.spec.jobs)
-        return f"Cluster({{{jobs}}}, seed={self.seed}, now={self.now:.6f} s)"
+        state = "engine='in_process'" if self._kind == "in_process" else f"now={self.now:.6f} s"
+        return f"Cluster({{{jobs}}}, seed={self.seed}, {state})"
+
+
+def _require_no_effect(numerics: str, **figures: Any) -> None:
+    """An engine without time computes eagerly, and its devices have no figures."""
+    if numerics not in ("deferred", "eager"):
+        raise FailedPreconditionError(
+            f"numerics={numerics!r} says when and where to compute; here it is at once. Leave it out. " + SIMULATED
+        )
+    for name, value in figures.items():
+        if value is not None:
+            raise FailedPreconditionError(f"{name}= would have no effect where everything happens at once. Leave it out. " + SIMULATED)
 
 
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:

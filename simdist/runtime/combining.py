@@ -13,11 +13,12 @@ import jax.numpy as jnp
 
 from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs
+from simdist.errors import InvalidArgumentError
 from simdist.program.exchange import Exchange
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import BundleType
 
-__all__ = ["Combination", "Combinations"]
+__all__ = ["Combination", "Combinations", "disagreement"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,3 +98,20 @@ def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
         for n, total in zip(numbers, totals, strict=True):
             sums[n] = total
     return sums
+
+
+def disagreement(place: str, exchange: Exchange, other_place: str, other: Exchange, number: int) -> InvalidArgumentError:
+    """Two replicas came to exchange `number` of their group with what cannot be combined."""
+    return InvalidArgumentError(
+        f"{place} came to {exchange}, but {other_place} to {other}, as exchange {number} of their group. {_remedy(exchange, other)}"
+    )
+
+
+def _remedy(one: Exchange, other: Exchange) -> str:
+    """What to do about two exchanges that do not agree."""
+    if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
+        return (
+            "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
+            "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."
+        )
+    return "All replicas must build the same model and run the same step; compare their mains."

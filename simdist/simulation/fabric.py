@@ -1,36 +1,24 @@
-"""The fabric of a cluster: the links of its network, made once, and the route between any two places.
+"""The fabric of a cluster: the links of its wiring, made once, and the route between any two places.
 
-A place is a host (``worker:0``) or one of its devices (``worker:0/gpu:1``). A message from a device leaves through the
-device's port or its host's bus, crosses the links between the hosts as the topology says, and enters likewise; a host
-itself stands for its own memory, which has no port.
+Which links there are, and which of them a message crosses, is said by `simdist.hardware.wiring.Wiring`.
 
-    places                          links
-    host                            of the topology: HOST/out, HOST/in, rack:N/up, rack:N/down, HOST/x+, HOST/x-, ...
-    device with a port of its own   HOST/gpu:1/out, HOST/gpu:1/in
-    devices that share a bus        HOST/bus/up (to the root complex), HOST/bus/down
-
-Invariants: the order of links is that of the hosts and devices given, nothing depends on hashes, a route's latency is
-the sum of the latencies of its links, and a route from a place to itself is empty. Flows, and so all that changes with
-time, belong to `simdist.simulation.network.SharedLinks`.
+Invariants: the order of links is that of the hosts and devices given, a route's latency is the sum of the latencies of its
+links, and a route from a place to itself is empty. Flows, and so all that changes with time, belong to
+`simdist.simulation.network.SharedLinks`.
 
 Not simulated: links that break (faults stop messages elsewhere), devices that reach the network past their host.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from simdist.errors import InvalidArgumentError, did_you_mean
-from simdist.hardware import Link as LinkFigures
 from simdist.hardware import Network
+from simdist.hardware.wiring import Wiring, unknown
 from simdist.simulation.network import Link
 
 __all__ = ["Fabric", "Route"]
-
-NAMES_IN_A_MESSAGE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +34,14 @@ class Route:
     latency_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    host: int
-    leave: tuple[str, ...]  # links from here to the host's memory or its network
-    enter: tuple[str, ...]
-
-
 class Fabric:
     """All links of a cluster, and the routes over them.
 
     Args:
-        network: figures, topology, exceptions.
-        hosts: names of the hosts; racks and torus nodes are filled in this order.
-        devices: for each host that has some, the names of its devices: ``{"worker:0": ["worker:0/gpu:0"]}``.
+        network, hosts, devices: as of `Wiring`.
 
     Raises:
-        InvalidArgumentError: a name that is given twice, devices of an unknown host, a device whose name does not begin with
-            its host's, a number of hosts that does not fit the torus, an exception for a port or link that is not there.
+        InvalidArgumentError: as `Wiring`.
 
     Example:
         >>> fabric = Fabric(Network(bandwidth=1e9, latency=1e-4).in_racks(1), ["worker:0", "worker:1"])
@@ -73,37 +51,14 @@ class Fabric:
     """
 
     def __init__(self, network: Network, hosts: Sequence[str], devices: Mapping[str, Sequence[str]] | None = None) -> None:
-        self.network = network
-        self.hosts = tuple(hosts)
-        self._places: dict[str, _Place] = {}
-        figures = {link.name: link for link in network.topology.links(self.hosts, network.bandwidth, network.latency)}
-        ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
-        self._add_hosts()
-        for host, lanes in self._of_known_hosts(devices or {}):
-            for port, link in self._inside(host, lanes):
-                figures[link.name] = link
-                ports.setdefault(port, []).append(link.name)
-        _make_exceptions(network, figures, ports)
-        self._links = {name: Link(name, link.bandwidth) for name, link in figures.items()}
-        self._latency_s = {name: link.latency for name, link in figures.items()}
+        self.wiring = Wiring(network, hosts, devices)
+        self._links = {name: Link(name, link.bandwidth) for name, link in self.wiring.links.items()}
         self._routes: dict[tuple[str, str], Route] = {}
 
     def add_device(self, host: str, device: str) -> None:
-        """One more device inside a host; its links have the figures of the network inside hosts.
-
-        Args:
-            host: a host of the fabric.
-            device: its name; begins with the host's and a slash.
-
-        Raises:
-            InvalidArgumentError: the host is unknown, or the name is taken or does not begin with the host's.
-        """
-        if host not in self.hosts:
-            raise _unknown("host", host, self.hosts)
-        for _, link in self._inside(self.hosts.index(host), [device]):
-            if link.name not in self._links:
-                self._links[link.name] = Link(link.name, link.bandwidth)
-                self._latency_s[link.name] = link.latency
+        """One more device inside a host; see `Wiring.add_device`."""
+        for link in self.wiring.add_device(host, device):
+            self._links[link.name] = Link(link.name, link.bandwidth)
 
     def route(self, source: str, target: str) -> Route:
         """The way from one place to another; the same object each time.
@@ -118,9 +73,9 @@ class Fabric:
         try:
             return self._routes[source, target]
         except KeyError:
-            names = self._path(source, target)
+            names = self.wiring.way(source, target)
         links = tuple(self._links[name] for name in names)
-        route = self._routes[source, target] = Route(links, math.fsum(self._latency_s[name] for name in names))
+        route = self._routes[source, target] = Route(links, self.wiring.latency_s(names))
         return route
 
     def links(self) -> list[Link]:
@@ -134,69 +89,5 @@ class Fabric:
             InvalidArgumentError: there is none; the message lists similar ones.
         """
         if name not in self._links:
-            raise _unknown("link", name, self._links)
+            raise unknown("link", name, self._links)
         return self._links[name]
-
-    def _path(self, source: str, target: str) -> list[str]:
-        here, there = self._place(source), self._place(target)
-        if source == target:
-            return []
-        between = self.network.topology.route(self.hosts, here.host, there.host) if here.host != there.host else []
-        return [*here.leave, *between, *there.enter]
-
-    def _place(self, name: str) -> _Place:
-        if name not in self._places:
-            raise _unknown("host or device", name, self._places)
-        return self._places[name]
-
-    def _add(self, name: str, place: _Place) -> None:
-        if name in self._places:
-            raise InvalidArgumentError(f"{name!r} is named twice; every host and device needs a name of its own.")
-        self._places[name] = place
-
-    def _add_hosts(self) -> None:
-        for number, name in enumerate(self.hosts):
-            self._add(name, _Place(number, (), ()))
-
-    def _of_known_hosts(self, devices: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, Sequence[str]]]:
-        """The devices in the order of the hosts, whatever the order of the mapping."""
-        for host in devices:
-            if host not in self.hosts:
-                raise _unknown("host", host, self.hosts)
-        return [(number, devices[name]) for number, name in enumerate(self.hosts) if devices.get(name)]
-
-    def _inside(self, host: int, lanes: Sequence[str]) -> Iterable[tuple[str, LinkFigures]]:
-        """The links inside one host, each with the port that it belongs to; each adds half of the latency."""
-        name, network = self.hosts[host], self.network
-        for lane in lanes:
-            if not lane.startswith(f"{name}/"):
-                raise InvalidArgumentError(f"Device {lane!r} cannot be in host {name!r}; its name has to begin with '{name}/'.")
-            port = f"{name}/bus" if network.intra_host_shared else lane
-            out, into = ("up", "down") if network.intra_host_shared else ("out", "in")
-            self._add(lane, _Place(host, (f"{port}/{out}",), (f"{port}/{into}",)))
-            if not network.intra_host_shared or lane == lanes[0]:
-                for way in (out, into):
-                    bandwidth, latency = network.intra_host_bandwidth, network.intra_host_latency / 2
-                    yield port, LinkFigures(name=f"{port}/{way}", bandwidth=bandwidth, latency=latency)
-
-
-def _make_exceptions(network: Network, figures: dict[str, LinkFigures], ports: Mapping[str, Sequence[str]]) -> None:
-    """Change the figures as the network's overrides say, one after the other."""
-    for override in network.overrides:
-        known = ports if override.is_port else figures
-        if override.name not in known:
-            raise _unknown("port" if override.is_port else "link", override.name, known)
-        for name in ports[override.name] if override.is_port else [override.name]:
-            old = figures[name]
-            figures[name] = replace(
-                old,
-                bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
-                latency=old.latency if override.latency is None else override.latency,
-            )
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> InvalidArgumentError:
-    names = list(known)
-    if len(names) > NAMES_IN_A_MESSAGE:
-        names = difflib.get_close_matches(str(name), names, n=NAMES_IN_A_MESSAGE, cutoff=0.0)
-    return InvalidArgumentError(f"There is no {kind} {name!r} in this network. {did_you_mean(name, names)}")

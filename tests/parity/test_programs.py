@@ -1,4 +1,7 @@
-"""Programs of the tutorials that the system comes from, in our spelling, run as they stand."""
+"""Programs of the tutorials that the system comes from, in our spelling, run as they stand.
+
+Each runs on every engine that can: crashes and launched mains need tasks that run side by side in time, the simulated ones.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,12 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+
+
+@pytest.fixture(params=["simulated", "in_process"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """What carries the program out."""
+    return request.param
 
 
 def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
@@ -41,8 +50,8 @@ def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
     ]
 
 
-def test_custom_loop_with_a_keras_model_and_a_metric() -> None:
-    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
+def test_custom_loop_with_a_keras_model_and_a_metric(engine: str) -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0, engine=engine)
     strategy = sd.ParameterServerStrategy(cluster)
     with strategy.scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
@@ -133,7 +142,7 @@ def test_several_workers_with_one_main_per_task() -> None:
 
 # -- one machine, several devices, custom loop; and every other synchronous strategy in its place -----------------------
 
-SYNCHRONOUS = {
+OWN_CLUSTER = {
     "one device": sd.OneDeviceStrategy,
     "mirrored": lambda: sd.MirroredStrategy(devices=4),
     "hierarchical copy": lambda: sd.MirroredStrategy(["gpu:0", "gpu:1"], cross_device_ops=sd.HierarchicalCopyAllReduce()),
@@ -141,11 +150,25 @@ SYNCHRONOUS = {
     "tpu": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
     "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3})),
 }
+GIVEN_CLUSTER = {
+    "mirrored": lambda cluster: sd.MirroredStrategy(devices=4, cluster=cluster),
+    "central storage": lambda cluster: sd.CentralStorageStrategy(["gpu:0", "gpu:1"], cluster=cluster),
+    "workers": sd.MultiWorkerMirroredStrategy,
+}
 
 
-@pytest.mark.parametrize("name", SYNCHRONOUS)
+@pytest.mark.parametrize("name", OWN_CLUSTER)
 def test_custom_loop_under_every_synchronous_strategy(name: str) -> None:
-    strategy, global_batch_size = SYNCHRONOUS[name](), 12
+    custom_loop(OWN_CLUSTER[name]())
+
+
+@pytest.mark.parametrize("name", GIVEN_CLUSTER)
+def test_custom_loop_without_time(name: str) -> None:
+    custom_loop(GIVEN_CLUSTER[name](sd.Cluster({"worker": 3}, engine="in_process")))
+
+
+def custom_loop(strategy: Any) -> None:
+    global_batch_size = 12
     with strategy.scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
         optimizer = sd.Optimizer(keras.optimizers.SGD())

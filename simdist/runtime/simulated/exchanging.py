@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.collectives.base import Schedule
-from simdist.errors import DeadlineExceededError, InvalidArgumentError, TimedOutError
+from simdist.errors import DeadlineExceededError, TimedOutError
 from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.combining import Combination, Combinations
+from simdist.runtime.combining import Combination, Combinations, disagreement
 from simdist.runtime.replicas import Communication, Member, Way
 from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
 from simdist.runtime.simulated.world import World
@@ -134,12 +134,7 @@ class Exchanging:
         if self.first is None:
             self.first = rank
         elif not exchange.agrees_with(self.exchange):
-            self.fail(
-                InvalidArgumentError(
-                    f"{self._name(self.first)} came to {self.exchange}, but {self._name(rank)} to {exchange}, as exchange {self.number} of "
-                    f"their group. {_remedy(self.exchange, exchange)}"
-                )
-            )
+            self.fail(disagreement(self._name(self.first), self.exchange, self._name(rank), exchange, self.number))
             return coming
         self.given[rank] = given
         active = self.group.active
@@ -318,13 +313,3 @@ def _expired(watched: tuple[list[Exchanging], float]) -> None:
 def _silent(watch: list[Exchanging]) -> None:
     for exchanging in list(watch):
         exchanging.give_up()
-
-
-def _remedy(one: Exchange, other: Exchange) -> str:
-    """What to do about two exchanges that do not agree."""
-    if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
-        return (
-            "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
-            "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."
-        )
-    return "All replicas must build the same model and run the same step; compare their mains."

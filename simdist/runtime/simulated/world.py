@@ -8,17 +8,17 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
-from simdist.hardware import Device, Network, Torus
+from simdist.hardware import Device, Network
+from simdist.hardware.wiring import hosts_of
 from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
 from simdist.program.ledger import Ledger
 from simdist.program.values import Bundle, BundleType
-from simdist.randomness import derive_seed
+from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
@@ -59,7 +59,8 @@ class World:
         self.links = SharedLinks(self.clock)
         self.ledger = Ledger(numerics, jax_devices)
         self.trace = Trace(seed=seed)
-        self.fabric, self.host_of = _wired(network, list(devices))
+        self.host_of = hosts_of(network, list(devices))
+        self.fabric = Fabric(network, list(dict.fromkeys(self.host_of.values())))
         self.transport = Transport(self.clock, self.links, self.trace)
         self.routes = Routes(self.fabric, self.host_of, self.transport)
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
@@ -125,13 +126,7 @@ class World:
 
     def context_of(self, task: Task, environ: dict[str, str] | None = None, prefix: str = "") -> TaskContext:
         """Process-wide state for one incarnation, seeded by (seed, task, incarnation)."""
-        drawn = [0]
-
-        def next_seed() -> int:
-            drawn[0] += 1
-            return 1 + derive_seed(self.seed, task.name, task.incarnation, "keras", drawn[0]) % 1_000_000_000
-
-        return TaskContext(environ, prefix, next_seed)
+        return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation))
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
         """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
@@ -240,14 +235,3 @@ class World:
     def close(self) -> None:
         """End all tasks."""
         self.clock.close()
-
-
-def _wired(network: Network, names: list[str]) -> tuple[Fabric, dict[str, str]]:
-    """The fabric that joins the tasks, and the host of each.
-
-    A torus has as many nodes as its shape says: where the notebook's chief is one task too many, it runs on the first node.
-    """
-    hosts = names
-    if isinstance(network.topology, Torus) and math.prod(network.topology.shape) == len(names) - 1:
-        hosts = names[1:]
-    return Fabric(network, hosts), {name: name if name in hosts else hosts[0] for name in names}

@@ -1,0 +1,189 @@
+"""The wiring of a cluster: the links of its network as figures, and which of them lie between any two places.
+
+A place is a host (``worker:0``) or one of its devices (``worker:0/gpu:1``). A message from a device leaves through the
+device's port or its host's bus, crosses the links between the hosts as the topology says, and enters likewise; a host
+itself stands for its own memory, which has no port.
+
+    places                          links
+    host                            of the topology: HOST/out, HOST/in, rack:N/up, rack:N/down, HOST/x+, HOST/x-, ...
+    device with a port of its own   HOST/gpu:1/out, HOST/gpu:1/in
+    devices that share a bus        HOST/bus/up (to the root complex), HOST/bus/down
+
+Invariants: the order of links is that of the hosts and devices given, nothing depends on hashes, and the way from a place to
+itself is empty. All of it is data: what travels on the links is the business of `simdist.simulation.fabric`.
+
+Not modelled: links that break, devices that reach the network past their host.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.hardware.links import Link
+from simdist.hardware.networks import Network
+from simdist.hardware.topology import Torus
+
+__all__ = ["Wiring", "hosts_of", "unknown"]
+
+NAMES_IN_A_MESSAGE = 12
+
+
+def hosts_of(network: Network, tasks: Sequence[str]) -> dict[str, str]:
+    """The host of each task: one of its own.
+
+    A torus has as many nodes as its shape says: where the notebook's chief, the first task, is one too many, it runs on the first node.
+    """
+    hosts = tasks
+    if isinstance(network.topology, Torus) and math.prod(network.topology.shape) == len(tasks) - 1:
+        hosts = tasks[1:]
+    return {task: task if task in hosts else hosts[0] for task in tasks}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    host: int
+    leave: tuple[str, ...]  # links from here to the host's memory or its network
+    enter: tuple[str, ...]
+
+
+class Wiring:
+    """All links of a cluster, and the ways over them.
+
+    Args:
+        network: figures, topology, exceptions.
+        hosts: names of the hosts; racks and torus nodes are filled in this order.
+        devices: for each host that has some, the names of its devices: ``{"worker:0": ["worker:0/gpu:0"]}``.
+
+    Attributes:
+        links: every link by its name: those between hosts first, then those inside each host.
+
+    Raises:
+        InvalidArgumentError: a name that is given twice, devices of an unknown host, a device whose name does not begin with
+            its host's, a number of hosts that does not fit the torus, an exception for a port or link that is not there.
+
+    Example:
+        >>> wiring = Wiring(Network(bandwidth=1e9, latency=1e-4).in_racks(1), ["worker:0", "worker:1"])
+        >>> wiring.way("worker:0", "worker:1")
+        ['worker:0/out', 'rack:0/up', 'rack:1/down', 'worker:1/in']
+        >>> wiring.figures("worker:0", "worker:1")
+        (0.0001, 1000000000.0)
+    """
+
+    def __init__(self, network: Network, hosts: Sequence[str], devices: Mapping[str, Sequence[str]] | None = None) -> None:
+        self.network = network
+        self.hosts = tuple(hosts)
+        self._places: dict[str, _Place] = {}
+        self.links = {link.name: link for link in network.topology.links(self.hosts, network.bandwidth, network.latency)}
+        ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
+        self._add_hosts()
+        for host, lanes in self._of_known_hosts(devices or {}):
+            for port, link in self._inside(host, lanes):
+                self.links[link.name] = link
+                ports.setdefault(port, []).append(link.name)
+        _make_exceptions(network, self.links, ports)
+
+    def add_device(self, host: str, device: str) -> list[Link]:
+        """One more device inside a host; its links, where they are new, have the figures of the network inside hosts.
+
+        Args:
+            host: a host of the cluster.
+            device: its name; begins with the host's and a slash.
+
+        Returns:
+            The new links.
+
+        Raises:
+            InvalidArgumentError: the host is unknown, or the name is taken or does not begin with the host's.
+        """
+        if host not in self.hosts:
+            raise unknown("host", host, self.hosts)
+        new = [link for _, link in self._inside(self.hosts.index(host), [device]) if link.name not in self.links]
+        self.links.update({link.name: link for link in new})
+        return new
+
+    def way(self, source: str, target: str) -> list[str]:
+        """The names of the links from one place to another, in the order of travel.
+
+        Args:
+            source: a host or device.
+            target: a host or device.
+
+        Raises:
+            InvalidArgumentError: there is no such place; the message lists similar ones.
+        """
+        here, there = self._place(source), self._place(target)
+        if source == target:
+            return []
+        between = self.network.topology.route(self.hosts, here.host, there.host) if here.host != there.host else []
+        return [*here.leave, *between, *there.enter]
+
+    def latency_s(self, way: Sequence[str]) -> float:
+        """The latencies of these links together."""
+        return math.fsum(self.links[name].latency for name in way)
+
+    def figures(self, source: str, target: str) -> tuple[float, float]:
+        """Latency in seconds and bandwidth in bytes/s from one place to another, where nobody is in the way."""
+        way = self.way(source, target)
+        return self.latency_s(way), min((self.links[name].bandwidth for name in way), default=math.inf)
+
+    def _place(self, name: str) -> _Place:
+        if name not in self._places:
+            raise unknown("host or device", name, self._places)
+        return self._places[name]
+
+    def _add(self, name: str, place: _Place) -> None:
+        if name in self._places:
+            raise InvalidArgumentError(f"{name!r} is named twice; every host and device needs a name of its own.")
+        self._places[name] = place
+
+    def _add_hosts(self) -> None:
+        for number, name in enumerate(self.hosts):
+            self._add(name, _Place(number, (), ()))
+
+    def _of_known_hosts(self, devices: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, Sequence[str]]]:
+        """The devices in the order of the hosts, whatever the order of the mapping."""
+        for host in devices:
+            if host not in self.hosts:
+                raise unknown("host", host, self.hosts)
+        return [(number, devices[name]) for number, name in enumerate(self.hosts) if devices.get(name)]
+
+    def _inside(self, host: int, lanes: Sequence[str]) -> Iterable[tuple[str, Link]]:
+        """The links inside one host, each with the port that it belongs to; each adds half of the latency."""
+        name, network = self.hosts[host], self.network
+        for lane in lanes:
+            if not lane.startswith(f"{name}/"):
+                raise InvalidArgumentError(f"Device {lane!r} cannot be in host {name!r}; its name has to begin with '{name}/'.")
+            port = f"{name}/bus" if network.intra_host_shared else lane
+            out, into = ("up", "down") if network.intra_host_shared else ("out", "in")
+            self._add(lane, _Place(host, (f"{port}/{out}",), (f"{port}/{into}",)))
+            if not network.intra_host_shared or lane == lanes[0]:
+                for way in (out, into):
+                    bandwidth, latency = network.intra_host_bandwidth, network.intra_host_latency / 2
+                    yield port, Link(name=f"{port}/{way}", bandwidth=bandwidth, latency=latency)
+
+
+def _make_exceptions(network: Network, figures: dict[str, Link], ports: Mapping[str, Sequence[str]]) -> None:
+    """Change the figures as the network's overrides say, one after the other."""
+    for override in network.overrides:
+        known = ports if override.is_port else figures
+        if override.name not in known:
+            raise unknown("port" if override.is_port else "link", override.name, known)
+        for name in ports[override.name] if override.is_port else [override.name]:
+            old = figures[name]
+            figures[name] = replace(
+                old,
+                bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
+                latency=old.latency if override.latency is None else override.latency,
+            )
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidArgumentError:
+    """There is nothing of this name; those are listed that are most like it."""
+    names = list(known)
+    if len(names) > NAMES_IN_A_MESSAGE:
+        names = difflib.get_close_matches(str(name), names, n=NAMES_IN_A_MESSAGE, cutoff=0.0)
+    return InvalidArgumentError(f"There is no {kind} {name!r} in this network. {did_you_mean(name, names)}")

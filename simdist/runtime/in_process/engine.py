@@ -1,0 +1,228 @@
+"""The driver's half of an engine without a clock."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from simdist import debugging
+from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, did_you_mean
+from simdist.hardware import Device, MemoryAccount, Network
+from simdist.hardware.wiring import Wiring, hosts_of
+from simdist.interrupts import noted_interrupts
+from simdist.process_state import TaskContext
+from simdist.program.kernels import Kernel
+from simdist.program.values import Bundle
+from simdist.randomness import keras_seeds
+from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, arrays_of, raise_error
+from simdist.runtime.in_process.replicas import ReplicasHere
+from simdist.runtime.interpreter import Step
+from simdist.runtime.linked import Apply
+from simdist.runtime.membership import Decision
+from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.work import LaunchedRun, StepResult, Worker, WorkerStep
+
+__all__ = ["InProcessEngine"]
+
+
+class Reply:
+    """What came of a closure, as `Handle`: it is there from the beginning.
+
+    Attributes:
+        noted: Ctrl-C while it ran; it counts when the reply has been taken, so that no closure is left half done.
+    """
+
+    def __init__(self, common: Common, updates: Sequence[tuple[Apply, Bundle]]) -> None:
+        self.common = common
+        self.updates = updates
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.noted: list[BaseException] = []
+
+    def wait(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def then(self, replied: Callable[[], None]) -> None:
+        replied()
+        if self.noted:
+            self.noted.clear()
+            signal.raise_signal(signal.SIGINT)
+
+    def accept(self) -> None:
+        for part, given in self.updates:
+            self.common.change(part.group, part.kernel, given, f" of {part.task}")
+
+
+class Opening:
+    """Something that happens once, as `Promise`."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.value: Any = None
+
+    def open(self, value: Any = None) -> None:
+        if not self.is_open:
+            self.is_open, self.value = True, value
+
+    def wait(self, what: str) -> Any:
+        if not self.is_open:
+            raise DeadlineExceededError(
+                f"Waiting for {what}, but everything that was asked for has been done, and nothing is still to happen that could end this "
+                "wait. Schedule the missing work first."
+            )
+        return self.value
+
+
+def _refuse(what: str) -> NoReturn:
+    raise FailedPreconditionError(f"{what} sd.Cluster(..., engine='simulated').")
+
+
+class InProcessEngine(Common):
+    """As `Engine`.
+
+    Args:
+        tasks: their names, the chief first.
+        network: by whose figures strategies choose how to exchange; nothing travels.
+        seed: of all random streams.
+    """
+
+    now = 0.0
+    numerics = "eager"
+
+    def __init__(self, tasks: Sequence[str], network: Network, seed: int) -> None:
+        super().__init__(seed, tasks[0], self._hold)
+        self.network = network
+        self.task_names = list(tasks)
+        self._tasks = {name: TaskHere(name) for name in tasks}
+        self._hosts = hosts_of(network, tasks)
+        self._wiring = Wiring(network, list(dict.fromkeys(self._hosts.values())))
+        self._memory = {name: MemoryAccount(math.inf, name) for name in tasks}
+        for name in tasks:
+            self.trace.declare_lane(name)
+        self._up: list[str] = []
+        self._told: list[Callable[[Decision], None]] = []
+
+    # -- tasks and devices ----------------------------------------------------------------------------------------
+
+    def process(self, task: str) -> TaskHere:
+        if task not in self._tasks:
+            raise InvalidArgumentError(f"There is no task {task!r} in this cluster. {did_you_mean(task, self._tasks)}")
+        return self._tasks[task]
+
+    def steps_of(self, task: str) -> int:
+        return self.process(task).steps
+
+    def add_device(self, place: str, device: Device | None = None) -> None:
+        if device is not None:
+            _refuse(f"{place} was to be {device.name}, but nothing takes time here. Figures of devices need")
+        task = self.process(place.partition("/")[0])
+        if place not in self._memory:
+            self._wiring.add_device(self._hosts[task.name], place)
+            self._memory[place] = MemoryAccount(math.inf, place)
+            self.trace.declare_lane(place)
+
+    def memory(self, place: str) -> MemoryAccount:
+        return self._memory[place]
+
+    def _hold(self, place: str, name: str, size_bytes: int) -> None:
+        if size_bytes >= 0:
+            self._memory[place].allocate(name, size_bytes)
+        else:
+            self._memory[place].release(name, -size_bytes)
+
+    def path_figures(self, source: str, target: str) -> tuple[float, float]:
+        return self._wiring.figures(self._hosts.get(source, source), self._hosts.get(target, target))
+
+    def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
+        """All devices read the same arrays."""
+
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
+        self._told.append(changed)
+        for task in [self.process(name) for name in tasks if name not in self._up]:
+            self._up.append(task.name)
+            for told in self._told:
+                told(Decision("up", task.name, task.incarnation))
+
+    def is_believed_up(self, task: str) -> bool:
+        return task in self._up
+
+    def notice(self, member: Member, reason: str) -> None:
+        """Nobody dies here."""
+
+    # -- variables ------------------------------------------------------------------------------------------------
+
+    def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
+        return [arrays_of(self.versions.present(group)) for group in groups]
+
+    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
+        self.change(group, kernel, Bundle.of([operand]), f" ({what})")
+
+    def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
+        return list(map(arrays_of, bundles))
+
+    # -- work -----------------------------------------------------------------------------------------------------
+
+    def start_workers(self, tasks: Sequence[str], strategy: Any) -> None:
+        for name in tasks:
+            self.process(name).context = context = TaskContext(seeds=keras_seeds(self.seed, name, 0))
+            context.strategies.append(strategy)
+
+    def call(self, task: str, step: WorkerStep, number: int) -> Reply:
+        runtime = OneTask(self, self.process(task))
+
+        def take() -> StepResult:
+            call = step.bind(runtime.task)
+            for _ in range(step.repeat):
+                linked = step.link(runtime.task, call)
+                taken = Step(linked, runtime, call.iterators, call.arrays, raise_error)
+                taken.go()
+            return StepResult(linked, taken.result)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+        return self._reply(runtime, number, take)
+
+    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Reply:
+        runtime = OneTask(self, self.process(task))
+        return self._reply(runtime, number, lambda: function(runtime.task))
+
+    def _reply(self, runtime: OneTask, number: int, work: Callable[[], Any]) -> Reply:
+        """Do the work of a closure in the context of its worker."""
+        self.require_usable(f"Closure {number} was to run")
+        reply, name, before = Reply(self, runtime.kept), runtime.task.name, runtime.task.steps
+        with noted_interrupts(reply.noted), runtime.task.inside():
+            try:
+                reply.value = work()
+            except Exception as error:
+                reply.error = error
+            except BaseException as wish:
+                reply.error = AbortedError(
+                    f"Closure {number} wanted to end the process of {name} ({wish!r}), which is this one. Raise an ordinary exception."
+                )
+                reply.error.__cause__ = wish
+        if reply.error is not None:
+            debugging.report(reply.error, f"closure {number}", name, 0, runtime.task.steps - before + 1, self.now)
+        return reply
+
+    def replica_group(self, communication: Communication) -> ReplicasHere:
+        if communication.spare:
+            _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
+        return ReplicasHere(self, communication, self.process)
+
+    def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> NoReturn:
+        _refuse("Mains that meet each other need an engine with tasks that run side by side:")
+
+    def launch(
+        self, cluster: Any, main: Callable[[], Any], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
+    ) -> LaunchedRun:
+        _refuse("Launched mains need an engine with tasks that run side by side:")
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def promise(self) -> Opening:
+        return Opening()
+
+    def sleep(self, seconds: float) -> None:
+        _refuse("No time passes in this cluster, so nobody can sleep. Leave the sleep out, or take an engine with a clock:")
