@@ -58,7 +58,7 @@ class ClusterCoordinator:
         self.scheduled = 0
         self._joining: list[Promise] = []  # of those who wait until nothing is pending
         self._process = engine.process(engine.chief)
-        engine.start_workers(strategy.workers, strategy)
+        self._workers = engine.start_workers(strategy.workers, strategy)
         engine.subscribe([*strategy.workers, *strategy.servers], self._membership_changed)
         for name in strategy.workers:
             # Somebody else may have been told before that they are up.
@@ -183,9 +183,9 @@ class ClusterCoordinator:
     def _dispatch(self, number: int, worker: str) -> None:
         closure = self.closures[number]
         call = (
-            self.engine.call(worker, closure, number)
+            self._workers.call(worker, closure, number)
             if isinstance(closure.fn, StepFunction)
-            else self.engine.call_function(worker, closure.run, number)
+            else self._workers.call_function(worker, closure.run, number)
         )
         self.calls[worker] = call
         call.then(partial(self._replied, worker, number, call))

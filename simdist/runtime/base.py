@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
 
-from simdist.hardware import Device, MemoryAccount, Network
+from simdist.hardware import MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, CheckFinite, Meeting, ReadGroups, Run
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
-from simdist.runtime.work import Handle, LaunchedRun, Worker, WorkerStep
+from simdist.runtime.work import LaunchedRun, WorkerPool
 from simdist.trace import Trace
 from simdist.variables.state import GroupVersions
 
@@ -145,8 +145,8 @@ class Engine(Protocol):
         """Steps that a task has taken, in all its incarnations."""
         ...
 
-    def add_device(self, place: str, device: Device | None = None) -> None:
-        """A device of a task (``worker:0/gpu:1``), if it is not there yet; by default like the task's own."""
+    def add_device(self, place: str) -> None:
+        """A device of a task (``worker:0/gpu:1``) that is like the task's own, if it is not there yet."""
         ...
 
     def memory(self, place: str) -> MemoryAccount:
@@ -166,11 +166,11 @@ class Engine(Protocol):
         ...
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
-        """Watch tasks; tell each change of what the chief believes of them."""
+        """Watch tasks; tell each change of what the chief believes of them, the first of all that they are up."""
         ...
 
     def is_believed_up(self, task: str) -> bool:
-        """What the chief believes of a task."""
+        """What the chief believes of a task that somebody watches."""
         ...
 
     def notice(self, member: Member, reason: str) -> None:
@@ -197,16 +197,8 @@ class Engine(Protocol):
 
     # -- work
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> None:
-        """Let tasks take calls, now and after each restart; code of users runs there in the scope of the strategy."""
-        ...
-
-    def call(self, task: str, step: WorkerStep, number: int) -> Handle:
-        """Let a worker take a step, as closure `number`."""
-        ...
-
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Handle:
-        """Let a worker call a plain function in its process, as closure `number`."""
+    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkerPool:
+        """Let tasks take closures, now and after each restart; code of users runs there in the scope of this strategy."""
         ...
 
     def replica_group(self, communication: Communication) -> ReplicaGroup:

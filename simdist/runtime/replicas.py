@@ -90,7 +90,7 @@ class ReplicaGroup(Protocol):
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
-        """Take one step; block until it is over for all replicas that are driven here.
+        """Take one step; block until it is over for all replicas that are driven here. What it changes counts then, and not before.
 
         Args:
             members: all replicas, by rank.

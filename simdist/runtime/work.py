@@ -13,7 +13,7 @@ from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 
-__all__ = ["Handle", "LaunchedRun", "StepResult", "Worker", "WorkerStep"]
+__all__ = ["Handle", "LaunchedRun", "StepResult", "Worker", "WorkerPool", "WorkerStep"]
 
 
 class Worker(Protocol):
@@ -40,7 +40,8 @@ class WorkerStep(Protocol):
     repeat: int
 
     def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
-        """The arguments and the program, where they are known from before and fit; must not run code of users."""
+        """The arguments and the program, where they are known from before and fit. An engine may ask, to spare the worker; no code of
+        users may run."""
         ...
 
     def bind(self, worker: Worker) -> BoundCall:
@@ -52,7 +53,7 @@ class WorkerStep(Protocol):
         ...
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
-        """Whether the same program can be run once more; must not run code of users."""
+        """Whether the same program can be run once more. An engine may ask, to spare the worker; no code of users may run."""
         ...
 
 
@@ -86,7 +87,19 @@ class Handle(Protocol):
         ...
 
     def accept(self) -> None:
-        """The reply counts: apply the updates of the chief's variables that travelled with it."""
+        """The reply counts: apply the updates of the chief's variables that travelled with it. They wait until then."""
+        ...
+
+
+class WorkerPool(Protocol):
+    """Workers that take the closures of one coordinator."""
+
+    def call(self, task: str, step: WorkerStep, number: int) -> Handle:
+        """Let a worker take a step, as closure `number`."""
+        ...
+
+    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Handle:
+        """Let a worker call a plain function in its process, as closure `number`."""
         ...
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
@@ -64,10 +64,15 @@ class OptimizerRule:
                 f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
                 "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
             )
+        before = len(layout.groups)
+        try:
+            for cell, array in zip(shadow.cells, shadow.initial, strict=True):
+                layout.add(cell, array)
+            layout.join([*own, *shadow.cells])
+        except SimdistError:
+            layout.take_back(before)  # a server is down, or full: nothing is left of the slots
+            raise
         self.shadows[owner], self.shadowed[owner] = shadow, cells
-        for cell, array in zip(shadow.cells, shadow.initial, strict=True):
-            layout.add(cell, array)
-        layout.join([*own, *shadow.cells])
         if self.slots is not None:
             self.slots.bind({owner: (shadow, self.shadowed[owner]) for owner, shadow in self.shadows.items()}, layout)
 

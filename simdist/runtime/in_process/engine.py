@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from simdist import debugging
-from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, did_you_mean
-from simdist.hardware import Device, MemoryAccount, Network
+from simdist.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, did_you_mean
+from simdist.hardware import MemoryAccount, Network
 from simdist.hardware.wiring import Wiring, hosts_of
-from simdist.interrupts import noted_interrupts
-from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.randomness import keras_seeds
-from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, arrays_of, raise_error
+from simdist.runtime.in_process.programs import Common, TaskHere, arrays_of
 from simdist.runtime.in_process.replicas import ReplicasHere
-from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply
+from simdist.runtime.in_process.workers import WorkersHere
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.work import LaunchedRun, StepResult, Worker, WorkerStep
+from simdist.runtime.work import LaunchedRun
 
 __all__ = ["InProcessEngine"]
-
-
-class Reply:
-    """What came of a closure, as `Handle`: it is there from the beginning.
-
-    Attributes:
-        noted: Ctrl-C while it ran; it counts when the reply has been taken, so that no closure is left half done.
-    """
-
-    def __init__(self, common: Common, updates: Sequence[tuple[Apply, Bundle]]) -> None:
-        self.common = common
-        self.updates = updates
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.noted: list[BaseException] = []
-
-    def wait(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def then(self, replied: Callable[[], None]) -> None:
-        replied()
-        if self.noted:
-            self.noted.clear()
-            signal.raise_signal(signal.SIGINT)
-
-    def accept(self) -> None:
-        for part, given in self.updates:
-            self.common.change(part.group, part.kernel, given, f" of {part.task}")
 
 
 class Opening:
@@ -101,10 +65,9 @@ class InProcessEngine(Common):
         self._hosts = hosts_of(network, tasks)
         self._wiring = Wiring(network, list(dict.fromkeys(self._hosts.values())))
         self._memory = {name: MemoryAccount(math.inf, name) for name in tasks}
+        self._up: list[str] = []  # those that somebody watches
         for name in tasks:
             self.trace.declare_lane(name)
-        self._up: list[str] = []
-        self._told: list[Callable[[Decision], None]] = []
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
@@ -116,9 +79,7 @@ class InProcessEngine(Common):
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
 
-    def add_device(self, place: str, device: Device | None = None) -> None:
-        if device is not None:
-            _refuse(f"{place} was to be {device.name}, but nothing takes time here. Figures of devices need")
+    def add_device(self, place: str) -> None:
         task = self.process(place.partition("/")[0])
         if place not in self._memory:
             self._wiring.add_device(self._hosts[task.name], place)
@@ -141,11 +102,9 @@ class InProcessEngine(Common):
         """All devices read the same arrays."""
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
-        self._told.append(changed)
         for task in [self.process(name) for name in tasks if name not in self._up]:
             self._up.append(task.name)
-            for told in self._told:
-                told(Decision("up", task.name, task.incarnation))
+            changed(Decision("up", task.name, task.incarnation))
 
     def is_believed_up(self, task: str) -> bool:
         return task in self._up
@@ -166,45 +125,8 @@ class InProcessEngine(Common):
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> None:
-        for name in tasks:
-            self.process(name).context = context = TaskContext(seeds=keras_seeds(self.seed, name, 0))
-            context.strategies.append(strategy)
-
-    def call(self, task: str, step: WorkerStep, number: int) -> Reply:
-        runtime = OneTask(self, self.process(task))
-
-        def take() -> StepResult:
-            call = step.bind(runtime.task)
-            for _ in range(step.repeat):
-                linked = step.link(runtime.task, call)
-                taken = Step(linked, runtime, call.iterators, call.arrays, raise_error)
-                taken.go()
-            return StepResult(linked, taken.result)  # pyright: ignore[reportPossiblyUnboundVariable]
-
-        return self._reply(runtime, number, take)
-
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Reply:
-        runtime = OneTask(self, self.process(task))
-        return self._reply(runtime, number, lambda: function(runtime.task))
-
-    def _reply(self, runtime: OneTask, number: int, work: Callable[[], Any]) -> Reply:
-        """Do the work of a closure in the context of its worker."""
-        self.require_usable(f"Closure {number} was to run")
-        reply, name, before = Reply(self, runtime.kept), runtime.task.name, runtime.task.steps
-        with noted_interrupts(reply.noted), runtime.task.inside():
-            try:
-                reply.value = work()
-            except Exception as error:
-                reply.error = error
-            except BaseException as wish:
-                reply.error = AbortedError(
-                    f"Closure {number} wanted to end the process of {name} ({wish!r}), which is this one. Raise an ordinary exception."
-                )
-                reply.error.__cause__ = wish
-        if reply.error is not None:
-            debugging.report(reply.error, f"closure {number}", name, 0, runtime.task.steps - before + 1, self.now)
-        return reply
+    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkersHere:
+        return WorkersHere(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:
         if communication.spare:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import get_ident
 from typing import Any
@@ -12,7 +11,6 @@ import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from simdist.process_state import TaskContext, active_context
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import derive_seed
@@ -90,11 +88,7 @@ class Common:
 
 
 class TaskHere:
-    """A task, as `Worker`; its one incarnation is up for ever, as `Process`.
-
-    Attributes:
-        context: of the code of users that runs there.
-    """
+    """A task, as `Worker`; its one incarnation is up for ever, as `Process`."""
 
     alive = True
     incarnation = 0
@@ -103,17 +97,6 @@ class TaskHere:
         self.name = name
         self.steps = 0
         self.local: dict[Any, Any] = {}
-        self.context = TaskContext()
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Run code of users in the context of this task."""
-        outer = active_context()
-        self.context.replace(outer)
-        try:
-            yield
-        finally:
-            outer.replace(active_context())
 
 
 class OneTask:

@@ -10,14 +10,12 @@ from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import Run
 from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.worker_group import join_group
-from simdist.runtime.simulated.worker_loop import WorkerLoop
+from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Worker, WorkerStep
 from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]
@@ -47,8 +45,6 @@ class SimulatedEngine:
         self.versions = world.states
         self.task_names = list(world.tasks)
         self.chief = world.chief.name
-        self._workers: dict[str, WorkerLoop] = {}
-        self._away: dict[str, int] = {}  # workers that are believed to be down, with their incarnations
 
     @property
     def now(self) -> float:
@@ -62,8 +58,8 @@ class SimulatedEngine:
     def steps_of(self, task: str) -> int:
         return self.world.task(task).steps
 
-    def add_device(self, place: str, device: Device | None = None) -> None:
-        self.world.add_device(place, device)
+    def add_device(self, place: str) -> None:
+        self.world.add_device(place)
 
     def memory(self, place: str) -> MemoryAccount:
         return self.world.processor(place).memory
@@ -110,31 +106,8 @@ class SimulatedEngine:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> None:
-        for name in tasks:
-            worker = self._workers[name] = WorkerLoop(self.world, self.world.task(name), strategy)
-            self.world.mains[name].append(worker.start)
-            if worker.task.alive:
-                worker.start()
-        self.world.detection.listeners.append(self._tell_those_who_were_away)
-
-    def _tell_those_who_were_away(self, decision: Decision) -> None:
-        """A worker that was only silent has been heard again: it learns that it was replaced."""
-        worker = self._workers.get(decision.task)
-        if worker is None:
-            return
-        if decision.kind == "down":
-            self._away[decision.task] = decision.incarnation
-        elif self._away.pop(decision.task, None) == decision.incarnation:
-            self.world.routes.post(self.world.chief, worker.task, worker.replaced)
-
-    def call(self, task: str, step: WorkerStep, number: int) -> ClosureCall:
-        worker = self._workers[task]
-        return worker.send(ClosureCall(self.world, worker.task, number, work=step))
-
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> ClosureCall:
-        worker = self._workers[task]
-        return worker.send(ClosureCall(self.world, worker.task, number, function=function))
+    def start_workers(self, tasks: Sequence[str], strategy: Any) -> SimulatedWorkers:
+        return SimulatedWorkers(self.world, tasks, strategy)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
         return SimulatedReplicaGroup(self.world, communication)

@@ -95,10 +95,10 @@ class SimulatedTask:
             plan = self.task.plans[op] = self._plan_read(op)
         states = self.states
         if not plan.parts:
-            self._versions_read = {group: states.versions[group] for group in op.numbers}
+            self._versions_read = {group: states.version(group) for group in op.numbers}
             return [states.present(group) for group in op.numbers]
         mine = [place for place, group in enumerate(op.numbers) if states.groups[group].task == self.task.name] if plan.is_partial else ()
-        own = [(place, states.present(op.numbers[place]), states.versions[op.numbers[place]]) for place in mine]
+        own = [(place, states.present(op.numbers[place]), states.version(op.numbers[place])) for place in mine]
         self._began_s = self.clock.env._now
         self.waits_for = "variables from parameter servers"
         self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)

@@ -170,7 +170,6 @@ class WorkerLoop:
         """What code of users gives: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
-            self.context.locals["worker_index"] = int(self.task.name.split(":")[1])
             return closure.function(self.task)
         call = closure.work.bind(self.task) if self.steps is None else self.steps.call
         return call, closure.work.link(self.task, call)

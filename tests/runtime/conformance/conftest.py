@@ -11,7 +11,7 @@ import pytest
 
 from simdist.hardware import Device
 from simdist.runtime.base import Engine
-from tests.runtime.conformance.driver import Driver
+from tests.runtime.conformance.driver import POOLS, Driver
 from tests.runtime.conformance.engines import ENGINES
 
 TASKS = ("chief:0", "worker:0", "worker:1", "ps:0", "ps:1")
@@ -33,7 +33,7 @@ def make_engine(request: Any) -> Iterator[Callable[..., Engine]]:
     def make(seed: int = 0, strategy: Any = None) -> Engine:
         engine: Engine = ENGINES[request.param]({task: Device(memory=MEMORY_BYTES) for task in TASKS}, seed=seed)
         made.append(engine)
-        engine.start_workers(WORKERS, strategy or SimpleNamespace())
+        POOLS[engine] = engine.start_workers(WORKERS, strategy or SimpleNamespace())
         return engine
 
     yield make

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
 from simdist.runtime.replicas import Member, Way
 from simdist.runtime.store import Store
-from simdist.runtime.work import Handle, StepResult, Worker
+from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
 from simdist.variables import variable as variables
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement
@@ -30,6 +31,10 @@ from simdist.variables.variable import Placement
 __all__ = ["Communication", "Driver", "Replicas", "WorkerStep", "exchanged", "random_key"]
 
 Function = Callable[..., Any]
+
+
+POOLS: WeakKeyDictionary[Any, WorkerPool] = WeakKeyDictionary()
+"""The workers of each engine, as whoever made it has started them."""
 
 
 class Driver:
@@ -84,11 +89,11 @@ class Driver:
     def call(self, task: str, function: Function, *args: Any, repeat: int = 1) -> Handle:
         """Let a worker take steps of a plain function."""
         self.closures += 1
-        return self.engine.call(task, WorkerStep(self, function, args, repeat), self.closures)
+        return POOLS[self.engine].call(task, WorkerStep(self, function, args, repeat), self.closures)
 
     def call_function(self, task: str, function: Callable[[Worker], Any]) -> Handle:
         self.closures += 1
-        return self.engine.call_function(task, function, self.closures)
+        return POOLS[self.engine].call_function(task, function, self.closures)
 
     def result(self, handle: Handle) -> Any:
         """Wait for a step; what it returned, as the arrays that it is made of."""

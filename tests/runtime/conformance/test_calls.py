@@ -15,7 +15,7 @@ from simdist.program.function import StepFunction
 from simdist.runtime.base import Engine
 from simdist.runtime.linking import link
 from simdist.runtime.work import Worker
-from tests.runtime.conformance.driver import Driver, WorkerStep, exchanged, random_key
+from tests.runtime.conformance.driver import POOLS, Driver, WorkerStep, exchanged, random_key
 
 
 def test_a_step_returns_its_structure_and_changes_variables_wherever_they_lie(engine: Engine, driver: Driver) -> None:
@@ -80,7 +80,7 @@ def test_a_program_is_linked_again_for_each_step_that_it_does_not_fit(fitting: b
     variable = driver.variable(np.float32(0), "ps:0")
     step = WorkerStep(driver, lambda: variable.assign_add(np.float32(1)), (), repeat=3)
     step.fitting = fitting
-    engine.call("worker:0", step, 1).wait()
+    POOLS[engine].call("worker:0", step, 1).wait()
     links = len(step.done) - 1
     assert step.done == ["bind", *["link"] * links] and (1 <= links <= 3 if fitting else links == 3)
     assert float(variable.numpy()) == 3
@@ -90,7 +90,7 @@ def test_what_is_ready_gives_what_binding_and_linking_would(engine: Engine, driv
     step = WorkerStep(driver, lambda x: x + 1, (np.float32(41),))
     call = step.function.bind(step.args, {})
     step.known = call, link(step.function.program(call), driver.layout)
-    assert float(driver.result(engine.call("worker:0", step, 1))) == 42
+    assert float(driver.result(POOLS[engine].call("worker:0", step, 1))) == 42
 
 
 def test_a_reply_is_told_once_to_each_who_asked(engine: Engine, driver: Driver) -> None:
@@ -149,7 +149,7 @@ def test_an_error_of_code_of_users_is_the_error_of_its_handle(where: str, engine
     step = WorkerStep(driver, lambda: None, ())
     monkeypatch.setattr(step, where, fails)
     with pytest.raises(KeyError, match="on purpose"):
-        engine.call("worker:0", step, 1).wait()
+        POOLS[engine].call("worker:0", step, 1).wait()
 
 
 def test_closures_of_one_worker_run_in_order(engine: Engine, driver: Driver) -> None:
@@ -193,7 +193,7 @@ def test_a_step_takes_the_next_batches_until_there_are_none(engine: Engine, driv
     whole = iter(sd.Dataset.from_tensor_slices(np.arange(2, dtype=np.float32)).batch(2))
     linked = link(function.program(function.bind((whole,), {})), driver.layout)
     with pytest.raises(OutOfRangeError):
-        engine.call("worker:0", Ended(driver, function.fn, (iterator,)), 1).wait()
+        POOLS[engine].call("worker:0", Ended(driver, function.fn, (iterator,)), 1).wait()
 
 
 def keys_of(engine: Engine) -> dict[tuple[str, int, int], tuple[int, ...]]:
@@ -222,4 +222,4 @@ def test_a_workers_step_meets_nobody(engine: Engine, driver: Driver) -> None:
             return link(self.function.trace(call, 0, 2), self.driver.layout)
 
     with pytest.raises(FailedPreconditionError):
-        engine.call("worker:0", Together(driver, lambda x: exchanged("all_reduce", x)[0], (np.float32(1),)), 1).wait()
+        POOLS[engine].call("worker:0", Together(driver, lambda x: exchanged("all_reduce", x)[0], (np.float32(1),)), 1).wait()

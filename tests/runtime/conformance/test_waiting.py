@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.process_state import active_context
 from simdist.runtime.base import Engine
 from simdist.runtime.membership import Decision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
@@ -71,7 +72,6 @@ def test_subscribers_are_told_that_tasks_are_up(engine: Engine) -> None:
     Driver(engine).pass_time(0.01)
     assert {(decision.kind, decision.task, decision.incarnation) for decision in told} == {("up", "worker:0", 0), ("up", "ps:1", 0)}
     assert len(told) == 2
-    assert engine.is_believed_up("worker:0") and engine.is_believed_up("ps:1")
 
 
 def test_subscribers_are_told_of_their_own_tasks(engine: Engine) -> None:
@@ -153,6 +153,7 @@ def test_two_engines_know_nothing_of_each_other(make_engine: Callable[..., Engin
 
 
 def test_workers_may_be_started_for_a_second_strategy(make_engine: Callable[..., Engine]) -> None:
-    engine = make_engine()
-    engine.start_workers(["worker:1"], SimpleNamespace())
-    assert Driver(engine).call_function("worker:1", lambda worker: worker.name).wait() == "worker:1"
+    engine, second = make_engine(), SimpleNamespace()
+    pool = engine.start_workers(["worker:1"], second)
+    assert pool.call_function("worker:1", lambda worker: active_context().strategies, 1).wait() == [second]
+    assert Driver(engine).call_function("worker:1", lambda worker: active_context().strategies[0] is second).wait() is False

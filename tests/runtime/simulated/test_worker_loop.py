@@ -14,7 +14,7 @@ from simdist.hardware import Device, Network
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.work import Handle, Worker
-from tests.runtime.conformance.driver import Driver, WorkerStep
+from tests.runtime.conformance.driver import POOLS, Driver, WorkerStep
 
 LATENCY_S, SECONDS = 0.5, 1.0
 MOMENTS = 15
@@ -27,7 +27,7 @@ class Scene:
         tasks = ("chief:0", "worker:0", "ps:0")
         network = Network(bandwidth=1e9, latency=LATENCY_S)
         self.engine = SimulatedEngine({task: Device(launch_overhead=SECONDS) for task in tasks}, network, 0, "deferred")
-        self.engine.start_workers(["worker:0"], object())
+        self.pool = POOLS[self.engine] = self.engine.start_workers(["worker:0"], object())
         self.world = self.engine.world
         self.worker = self.world.tasks["worker:0"]
         self.driver = Driver(self.engine)
@@ -49,7 +49,7 @@ class Scene:
     def call(self, *tasks: str, repeat: int = 1) -> Handle:
         step = WorkerStep(self.driver, self.step(*tasks), (), repeat)
         step.fitting = True
-        handle = self.engine.call("worker:0", step, 1)
+        handle = self.pool.call("worker:0", step, 1)
         handle.then(lambda: self.told.append(self.engine.now))
         return handle
 
@@ -183,10 +183,10 @@ def test_functions_and_steps_wait_for_each_other(scene: Scene) -> None:
 def test_a_closure_that_is_ready_runs_no_code_of_users_and_one_that_fits_is_linked_once(scene: Scene) -> None:
     step = WorkerStep(scene.driver, scene.step("ps:0"), (), repeat=3)
     step.fitting = True
-    scene.engine.call("worker:0", step, 1).wait()
+    scene.pool.call("worker:0", step, 1).wait()
     assert step.done == ["bind", "link"]
     call = step.function.bind((), {})
     step.known = call, step.link(scene.worker, call)
     step.done.clear()
-    scene.engine.call("worker:0", step, 2).wait()
+    scene.pool.call("worker:0", step, 2).wait()
     assert (step.done, scene.value("ps:0")) == ([], 6)

@@ -1,0 +1,52 @@
+"""The workers of one coordinator, as it knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simdist.runtime.membership import Decision
+from simdist.runtime.simulated.closure_call import ClosureCall
+from simdist.runtime.simulated.worker_loop import WorkerLoop
+from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Worker, WorkerStep
+
+__all__ = ["SimulatedWorkers"]
+
+
+class SimulatedWorkers:
+    """As `WorkerPool`.
+
+    Args:
+        world: where they are.
+        tasks: their names.
+        strategy: in whose scope code of users runs.
+    """
+
+    def __init__(self, world: World, tasks: Sequence[str], strategy: Any) -> None:
+        self.world = world
+        self.loops = {name: WorkerLoop(world, world.task(name), strategy) for name in tasks}
+        self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
+        for name, loop in self.loops.items():
+            world.mains[name].append(loop.start)
+            if loop.task.alive:
+                loop.start()
+        world.detection.listeners.append(self._tell_those_who_were_away)
+
+    def call(self, task: str, step: WorkerStep, number: int) -> ClosureCall:
+        loop = self.loops[task]
+        return loop.send(ClosureCall(self.world, loop.task, number, work=step))
+
+    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> ClosureCall:
+        loop = self.loops[task]
+        return loop.send(ClosureCall(self.world, loop.task, number, function=function))
+
+    def _tell_those_who_were_away(self, decision: Decision) -> None:
+        """A worker that was only silent has been heard again: it learns that it was replaced."""
+        loop = self.loops.get(decision.task)
+        if loop is None:
+            return
+        if decision.kind == "down":
+            self._away[decision.task] = decision.incarnation
+        elif self._away.pop(decision.task, None) == decision.incarnation:
+            self.world.routes.post(self.world.chief, loop.task, loop.replaced)
