@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -149,3 +150,38 @@ def test_a_worker_that_is_down_when_the_coordinator_is_made_runs_nothing_until_i
     assert len(worker.fibers) == 1
     results = [coordinator.schedule(lambda: sd.sleep(1.0) or cluster.now) for _ in range(2)]
     assert [value.fetch() for value in results] == [pytest.approx(5.0, abs=1e-3)] * 2
+
+
+def test_closures_of_two_coordinators_run_in_the_scopes_of_their_own_strategies() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    strategies = [sd.ParameterServerStrategy(cluster) for _ in range(2)]
+    coordinators = [sd.ClusterCoordinator(strategy) for strategy in strategies]
+    for coordinator, strategy in [*zip(coordinators, strategies, strict=True)] * 2:
+        assert coordinator.schedule(sd.get_strategy).fetch() is strategy
+
+
+def test_slots_that_a_lost_server_should_hold_leave_nothing_behind() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variables = [sd.Variable(np.zeros(3, np.float32), name=name) for name in "ab"]
+        optimizer = sd.Optimizer(optax.adam(0.1))
+
+    @sd.function
+    def step() -> None:
+        optimizer.apply_gradients([(np.ones(3, np.float32), variable) for variable in variables])
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.crash("ps:1", at=1e-6)
+    sd.sleep(1e-3, cluster)
+    held = cluster.world.tasks["ps:0"].memory.in_use_bytes
+    for _ in range(2):  # the second step finds no slots half made
+        coordinator.schedule(step)
+        with pytest.raises(UnavailableError, match="ps:1"):
+            coordinator.join()
+    before = len(strategy.store.layout.groups)
+    coordinator.schedule(step)
+    with pytest.raises(UnavailableError, match="ps:1"):
+        coordinator.join()
+    assert len(strategy.store.layout.groups) == before
+    assert cluster.world.tasks["ps:0"].memory.in_use_bytes >= held

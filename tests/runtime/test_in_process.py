@@ -269,9 +269,8 @@ def test_a_replica_that_never_comes_is_named() -> None:
         (lambda cluster: cluster.engine.join_group(None, [], "worker:0"), "tasks that run side by side"),
         (lambda cluster: sd.sleep(1.0, cluster), "No time passes in this cluster"),
         (lambda cluster: sd.MultiWorkerMirroredStrategy(cluster, backup_workers=1), "nobody is faster"),
-        (lambda cluster: cluster.engine.add_device("worker:0/gpu:0", sd.hardware.v100), "was to be v100"),
     ],
-    ids=["faults", "world", "launch", "join", "sleep", "backup workers", "device"],
+    ids=["faults", "world", "launch", "join", "sleep", "backup workers"],
 )
 def test_what_needs_time_is_refused_and_the_other_engine_named(use: Callable[[sd.Cluster], Any], message: str) -> None:
     with pytest.raises(FailedPreconditionError, match=f"{message}.*engine='simulated'"):

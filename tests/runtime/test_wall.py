@@ -82,7 +82,7 @@ def test_the_sample_names_runs_that_there_are() -> None:
 
 
 def test_attributes_are_read_off_the_protocol() -> None:
-    assert {"seed", "now", "versions", "call", "close"} <= attributes(Engine).keys()
+    assert {"seed", "now", "versions", "start_workers", "close"} <= attributes(Engine).keys()
     assert set(attributes(Process)) == {"alive", "incarnation"}
     assert set(attributes(Handle)) == {"error", "value", "wait", "then", "accept"}
     assert "step" in attributes(TaskRuntime)
@@ -113,16 +113,16 @@ def test_what_an_engine_is_given_is_behind_a_protocol_too(walled: None) -> None:
         def call_function(self, task: str, function: Any, number: int) -> Any:
             return function(SimpleNamespace(name=task, secret=1))
 
-    engine = behind(Inside(), Engine)
+    pool = behind(SimpleNamespace(start_workers=lambda tasks, strategy: Inside()), Engine).start_workers(["worker:0"], None)
     bound = SimpleNamespace(repeat=1, secret=2, bind=lambda worker: found.setdefault("worker", worker))
-    engine.call("worker:0", bound, 0)
+    pool.call("worker:0", bound, 0)
     assert isinstance(found["step"], Proxy) and found["step"].repeat == 1
     with pytest.raises(AttributeError, match="WorkerStep has no 'secret'"):
         found["step"].secret  # noqa: B018
     with pytest.raises(AttributeError, match="Worker has no 'secret'"):
         found["worker"].secret  # noqa: B018
     with pytest.raises(AttributeError, match="Worker has no 'secret'"):
-        engine.call_function("worker:0", lambda worker: worker.secret, 1)
+        pool.call_function("worker:0", lambda worker: worker.secret, 1)
 
 
 def test_what_comes_back_to_its_own_side_is_itself() -> None:
@@ -135,6 +135,8 @@ def test_what_comes_back_to_its_own_side_is_itself() -> None:
 
 
 def test_protocols_that_cross_the_wall_have_proxies() -> None:
-    results = {name: attributes(Engine)[name].__annotations__.get("return") for name in ("process", "call", "promise", "replica_group")}
-    assert results == {"process": "Process", "call": "Handle", "promise": "Promise", "replica_group": "ReplicaGroup"}
+    results = {
+        name: attributes(Engine)[name].__annotations__.get("return") for name in ("process", "start_workers", "promise", "replica_group")
+    }
+    assert results == {"process": "Process", "start_workers": "WorkerPool", "promise": "Promise", "replica_group": "ReplicaGroup"}
     assert all(attributes(protocol) for protocol in (Promise, ReplicaGroup, WorkerStep))

@@ -118,7 +118,7 @@ def test_an_update_is_kept_whose_group_is_joined_while_its_step_is_on_its_way(ta
 def test_an_answer_that_comes_after_a_step_was_dropped_has_no_effect(scene: Scene) -> None:
     """The chief has given the worker's closures to others: the worker stops, and what was asked before is nobody's."""
     scene.call("ps:0", repeat=3)
-    loop = scene.engine._workers["worker:0"]
+    loop = scene.pool.loops["worker:0"]
     scene.engine.sleep(LATENCY_S * 1.5)
     assert scene.worker.calls
     loop.replaced()
