@@ -43,14 +43,15 @@ class SimulatedReplicaGroup:
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
-        for program, member in zip(linked, local, strict=True):
-            self.world.prices.of(program).require_memory(self.world.processor(member.place).memory)
+        priced = list(map(self.world.prices.of, linked))
+        for prices, member in zip(priced, local, strict=True):
+            prices.require_memory(self.world.tasks[member.task].processors[member.place].memory)
         if self.rendezvous is None and self.world.silence.is_expected:
             self._listen(local)
         self._require_alive(local)
         self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous)
         try:
-            return self.step.run(linked, calls)
+            return self.step.run(linked, priced, calls)
         finally:
             self.step = None
 
@@ -80,7 +81,7 @@ class SimulatedReplicaGroup:
                 self.step.give_up_on(decision.task, _silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not self.believes_in(member)]
+        gone = [member for member in local if not member.alive or member.process in self._silent]
         if not gone:
             return
         dead = [member for member in gone if not member.alive]

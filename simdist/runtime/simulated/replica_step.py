@@ -16,6 +16,7 @@ from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.exchanging import CollectivePlans
+from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica
 from simdist.runtime.simulated.world import World
@@ -116,14 +117,14 @@ class ReplicaStep:
         self.over = self.clock.gate()
         self.caller = current_fiber()
 
-    def run(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
+    def run(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
         """The results of the replicas; for one that was dropped, those of another.
 
         Raises:
             UnavailableError: the task of a replica has died.
         """
         try:
-            self._make_replicas(linked, calls)
+            self._make_replicas(linked, priced, calls)
             self.left = len(self.replicas)
             self.is_in_place = self.left == 1 and self._is_callers_own(self.local[0])
             if self.is_in_place:
@@ -141,13 +142,12 @@ class ReplicaStep:
         kept = next(result for result in done if result is not None)
         return [kept if result is None else result for result in done]
 
-    def _make_replicas(self, linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]) -> None:
+    def _make_replicas(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> None:
         leading: set[str] = set()
-        for member, program, call in zip(self.local, linked, calls, strict=True):
+        for member, program, prices, call in zip(self.local, linked, priced, calls, strict=True):
             leads = member.task not in leading
             leading.add(member.task)
-            priced = self.world.prices.of(program)
-            runtime = SimulatedReplica(self.world, member, priced, self.versions, self.rendezvous, leads)
+            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.rendezvous, leads)
             self.replicas.append(RunningReplica(runtime, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:
