@@ -195,14 +195,17 @@ class Letter:
             return
         if self.transport.blocked and not self.transport.passes(self.leg):
             self.lose()
-        elif self.leg.target.held is not None:
-            self.leg.target.held.append((self._read, None))
         else:
-            self.arrived(self.content)
+            self._read(None)
 
     def _read(self, _: Any) -> None:
-        """The target was paused when it came, and goes on."""
-        if self.target_life.alive:
+        """It has come: a target that is paused reads it when it goes on."""
+        held = self.leg.target.held
+        if not self.target_life.alive:
+            return
+        if held is not None:
+            held.append((self._read, None))
+        else:
             self.arrived(self.content)
 
     def lose(self) -> None:
