@@ -303,13 +303,38 @@ def test_a_word_is_lost_in_the_direction_that_is_cut(cut: dict[str, Any], heard:
     assert (found, unheard) == (heard, [] if heard else ["word"])
 
 
-def test_a_word_that_is_on_its_way_when_its_way_is_cut_is_lost() -> None:
+@pytest.mark.parametrize(
+    ("at", "until", "arrives"),
+    [(0.5, 50.0, False), (0.5, 0.7, False), (0.0, 0.1, False), (0.9, 1.1, False), (1.1, 1.5, True), (0.2, 0.3, False)],
+)
+def test_a_word_on_whose_way_there_is_a_cut_is_lost_however_short_it_is(at: float, until: float, arrives: bool) -> None:
+    """A word takes one latency; the cut is given in latencies."""
+    cluster = sd.Cluster({"worker": 2}, network=SLOW)
+    world, found, unheard = cluster.world, list[str](), list[str]()
+    cluster.faults.partition("worker:0", "worker:1", at=1.0 + at * LATENCY_S, until=1.0 + until * LATENCY_S)
+    sd.sleep(1.0, cluster)
+    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], found.append, "word", unheard.append)
+    sd.sleep(1.0, cluster)
+    assert (found, unheard) == ((["word"], []) if arrives else ([], ["word"]))
+
+
+def test_a_word_that_is_sent_after_a_cut_has_healed_arrives() -> None:
     cluster = sd.Cluster({"worker": 2}, network=SLOW)
     world, found = cluster.world, list[str]()
-    cluster.faults.partition("worker:0", "worker:1", at=LATENCY_S / 2, until=0.5)
+    cluster.faults.partition("worker:0", "worker:1", at=0.5, until=0.5 + LATENCY_S / 10)
+    sd.sleep(0.5 + LATENCY_S / 5, cluster)
     world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], found.append, "word")
     sd.sleep(1.0, cluster)
-    assert found == []
+    assert found == ["word"]
+
+
+def test_a_request_on_whose_way_there_is_a_short_cut_ends_by_its_time_out() -> None:
+    cluster, step, total = training()
+    cluster.faults.partition("worker:0", "ps:0", at=1.4 * LATENCY_S, until=1.6 * LATENCY_S, one_way=True)
+    step()
+    (again,) = cluster.trace.instants.where(category="retry")
+    assert again.time_s == pytest.approx(30.0 + 2 * LATENCY_S)
+    np.testing.assert_array_equal(total.numpy(), np.ones(100))
 
 
 def test_bytes_that_were_lost_leave_their_links_to_others() -> None:
