@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import simdist as sd
 from simdist.hardware import Network
@@ -239,6 +241,53 @@ def test_a_survivor_that_is_paused_sends_nothing_before_it_goes_on() -> None:
     assert copied(driven).start_s == 21.0
     assert copied(driven).end_s == pytest.approx(23.0 + driven.memory()["worker:1"] / 16.0, abs=0.01)
     close(driven.w, 2)
+
+
+MOMENTS_S, LENGTHS_S = st.floats(0.0, 2.5), st.floats(1e-3, 1.0) | st.floats(1.0, 40.0)
+FAULTS = st.lists(
+    st.tuples(st.sampled_from(["pause", "peer", "chief", "crash"]), st.integers(0, 2), MOMENTS_S, LENGTHS_S, st.booleans()),
+    min_size=1,
+    max_size=3,
+)
+
+
+def survives(faults: list[tuple[str, int, float, float, bool]]) -> None:
+    """Weights after these faults are those of plain gradient descent, and in the end all replicas are there and hold as much."""
+
+    def plan(cluster: sd.Cluster) -> None:
+        for kind, number, at, lasts_s, one_way in faults:
+            worker, peer = f"worker:{number}", f"worker:{(number + 1) % 3}"
+            if kind == "pause":
+                cluster.faults.pause(worker, at=at, until=at + lasts_s)
+            elif kind == "crash":
+                cluster.faults.crash(worker, at=at, restart_after=lasts_s)
+            else:
+                cluster.faults.partition(worker, peer if kind == "peer" else "chief", at=at, until=at + lasts_s, one_way=one_way)
+
+    driven = Driven(plan, on_failure="continue")
+    try:
+        driven.run(60)
+    except sd.errors.UnavailableError as error:
+        assert "All replicas have died or are silent" in str(error)
+        return
+    sd.sleep(60.0, driven.cluster)
+    driven.run(1)
+    close(driven.w, 61)
+    assert driven.strategy.num_replicas_in_sync == 3
+    assert len(set(driven.memory().values())) == 1
+
+
+@settings(max_examples=15)
+@given(FAULTS)
+def test_nothing_but_time_is_lost_whatever_is_silent_or_dies_for_a_while(faults: list[tuple[str, int, float, float, bool]]) -> None:
+    survives(faults)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=1_000)
+@given(FAULTS)
+def test_nothing_but_time_is_lost_whatever_is_silent_or_dies_in_many_runs(faults: list[tuple[str, int, float, float, bool]]) -> None:
+    survives(faults)
 
 
 # -- backup workers -----------------------------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ class ServerLoop:
 
     def _apply_late(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
         """The task was paused when the update was ready, and goes on: it is applied now."""
-        *rest, _ = received
-        self._apply((*rest, self.clock.env._now))
+        push, part, life, start, _ = received
+        self._apply((push, part, life, start, self.clock.env._now))
 
     def commit(
         self,

@@ -141,6 +141,15 @@ def test_a_main_sleeps_on_while_it_is_paused_and_wakes_no_earlier(until: float, 
     assert woke == [pytest.approx(wakes_s)]
 
 
+def test_a_plain_closure_stands_still_while_its_worker_is_paused() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    cluster.faults.pause("worker:0", at=0.5, until=4.0)
+    value = coordinator.schedule(lambda: [(sd.sleep(0.4), cluster.now)[1] for _ in range(3)])
+    coordinator.join()
+    assert value.fetch() == pytest.approx([0.4, 4.0, 4.4], abs=1e-3)
+
+
 def test_a_main_that_would_start_during_a_pause_starts_after_it() -> None:
     began: list[float] = []
     cluster, _ = launched(None)
