@@ -114,6 +114,21 @@ def test_a_replica_does_not_begin_a_step_while_it_is_paused() -> None:
     close(driven.w, 2)
 
 
+def test_a_replica_that_is_paused_when_the_last_one_comes_sends_nothing_before_it_goes_on() -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.slow("worker:2", 10.0, at=0.0)  # comes at 0.5 s, the others at 0.05 s
+        cluster.faults.pause("worker:1", at=0.1, until=4.0)
+
+    driven, flows = Driven(plan, network=SLOW), list[int]()
+    link = next(link for link in driven.cluster.world.fabric.links() if link.name == "worker:1/out")
+    for moment_s in (0.6, 3.9, 4.1):
+        driven.cluster.world.clock.after_daemon(moment_s, lambda: flows.append(len(link.flows)))
+    sd.sleep(1e-6, driven.cluster)
+    driven.run(1)
+    assert flows == [0, 0, 1]
+    close(driven.w, 1)
+
+
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
 def test_a_partition_that_heals_in_the_middle_of_a_collective_is_a_time_out_that_leaves_no_mark(part: float) -> None:
     meeting = Driven(network=SLOW).run(1).spans("worker:1", "collective")[0]
