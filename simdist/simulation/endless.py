@@ -45,9 +45,14 @@ def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
 
 def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
     """Nothing is to happen any more."""
-    waiting = [f"{waiter.lane} waits for {words(waiter.waits_for) or 'an event'}" for waiter in waiters if waiter.waiting is not None]
+    waiting = [
+        f"{waiter.lane} {'waits' if waiter.held is None else 'is paused, and waits'} for {words(waiter.waits_for) or 'an event'}"
+        for waiter in waiters
+        if waiter.waiting is not None
+    ]
     others = "; ".join(waiting) or "no task is waiting for anything"
     return DeadlineExceededError(
         f"Waiting for {what or 'an event'} at {now_s:.6f} s, but nothing that is still to happen can end this wait. "
-        f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=."
+        f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=, and a pause or "
+        "partition an until=."
     )

@@ -43,6 +43,7 @@ class Waiter(Protocol):
         lane: whose it is.
         waiting: at what it stands; None while it runs.
         waits_for: what for, in words, or a function that finds them.
+        held: is not None while its task is paused.
     """
 
     @property
@@ -51,6 +52,8 @@ class Waiter(Protocol):
     def waiting(self) -> Any: ...
     @property
     def waits_for(self) -> str | Callable[[], str]: ...
+    @property
+    def held(self) -> Any: ...
 
 
 def words(text: str | Callable[[], str]) -> str:

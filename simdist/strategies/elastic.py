@@ -149,17 +149,20 @@ class Elastic:
         return store.cell_value(variable, first)
 
     def _bring_back(self, back: Sequence[Member]) -> list[Member]:
-        """The variables travel from a survivor to each that has come back; whoever dies on the way stays away."""
+        """The variables travel from a survivor to each that has come back; whoever dies on the way, or is reached by none, stays away."""
         joined: list[Member] = []
+        believes_in = self.strategy.group.believes_in
         for member in back:
-            while self.strategy.group.believes_in(member) and member not in joined:
-                source = next((other for other in [*self.strategy.members, *joined] if self.strategy.group.believes_in(other)), None)
+            tried: list[Member] = []
+            while believes_in(member) and member not in joined:
+                source = next((other for other in [*self.strategy.members, *joined] if believes_in(other) and other not in tried), None)
                 if source is None:
                     break
-                with suppress(UnavailableError):  # one of the two has died: is there another source?
+                tried.append(source)
+                with suppress(UnavailableError):  # one of the two has died, or what it sent was lost: is there another source?
                     self._copy_state(source.place, member)
                     joined.append(member)
-        return [member for member in joined if self.strategy.group.believes_in(member)]
+        return [member for member in joined if believes_in(member)]
 
     def _copy_state(self, source: str, member: Member) -> None:
         strategy, engine = self.strategy, self.strategy.engine

@@ -57,7 +57,17 @@ class Copy:
         leg = Leg(*ends, size_bytes, route.links, route.latency_s, (places[0], "bytes_sent"))
         for task in ends:
             task.calls[self] = None
-        transport.send([leg], self, self._arrived)
+        self._send(leg)
+
+    def _send(self, leg: Leg) -> None:
+        """A source that is paused sends when it goes on."""
+        if not self.open:
+            return
+        if leg.source.held is None:
+            self.transport.send([leg], self, self._arrived)
+        else:
+            leg.source.held.append((self._send, leg))
+            self.silenced(leg)
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
         return legs if all(life.alive for life in self.lives) else ()
@@ -65,6 +75,7 @@ class Copy:
     def _arrived(self, leg: Leg) -> None:
         if leg.target.held is not None:
             leg.target.held.append((self._arrived, leg))
+            self.silenced(leg)
         else:
             self._end(None)
 
@@ -76,12 +87,11 @@ class Copy:
         self.transport.clock.after(self.latency_s, self._end, error)
 
     def silenced(self, leg: Leg) -> None:
-        """It is lost on its way, and nobody says so."""
+        """It is lost on its way, or waits where somebody is paused, and nobody says so."""
         if not self.timed:
             self.timed = True
-            error = TimedOutError(
-                f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: they were lost on the way."
-            )
+            why = "they were lost on the way, or somebody stands still"
+            error = TimedOutError(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: {why}.")
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
 
     def drop(self) -> None:

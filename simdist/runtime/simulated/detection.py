@@ -88,8 +88,8 @@ class Detection:
         """The connection to a task was closed from the other side."""
         self._decide(self.membership.connection_reset(name, incarnation))
 
-    def expect_silence(self) -> None:
-        """Somebody has fallen silent: waits may count on the next beat, which finds that out."""
+    def expect_change(self) -> None:
+        """Somebody has fallen silent, or may be heard again: waits may count on the next beat, which finds that out."""
         if self._began_s is not None:
             self.clock.after(HEARTBEAT_S, lambda _: None)
 
@@ -117,7 +117,8 @@ class Detection:
         next_s, idle_until_s = self.clock.now + HEARTBEAT_S, self.clock.now + self.clock.idle_s()
         if idle_until_s <= next_s or not all(map(self._is_settled, self.membership.beliefs)):
             return next_s
-        return max(next_s, self._began_s + math.floor((idle_until_s - self._began_s) / HEARTBEAT_S) * HEARTBEAT_S)
+        # The last one before anything happens: what happens at the moment of a heartbeat may come before it.
+        return max(next_s, self._began_s + (math.ceil((idle_until_s - self._began_s) / HEARTBEAT_S) - 1) * HEARTBEAT_S)
 
     def _is_known(self, task: Task) -> bool:
         """Whether the chief believes of a task what is so: that this incarnation is up."""

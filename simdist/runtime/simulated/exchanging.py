@@ -276,11 +276,16 @@ class Exchanging:
 
     def give_up(self) -> None:
         """The time is over in which everybody should have come, and all bytes."""
-        is_stuck = self.transfers is not None and self.transfers.has_lost
-        if self.ranks and not is_stuck:
+        transfers = self.transfers
+        paused = [] if transfers is None else transfers.paused
+        if self.ranks and not (paused or (transfers is not None and transfers.has_lost)):
             return
-        missing = self.missing()
-        what = f"{', '.join(missing)} did not come, and nobody said why" if missing else "bytes were lost on the way"
+        missing = self.missing() or paused
+        what = (
+            f"{', '.join(missing)} did not {'go on' if paused else 'come'}, and nobody said why"
+            if missing
+            else "bytes were lost on the way"
+        )
         self.fail(
             TimedOutError(
                 f"{self.exchange} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "

@@ -164,7 +164,7 @@ class SimulatedReplica(SimulatedTask):
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.place, self.number, end))
 
     def _computed_early(self, what: tuple[Run, Sequence[Bundle], float, float]) -> None:
-        if self._is_late(self._computed_early, what):
+        if self._ends_late(self._computed_early, what):
             return
         op, outputs, start, end = what
         self.trace.span(self.place, "compute", op.kernel.name, start, end)
@@ -269,7 +269,7 @@ class SimulatedReplica(SimulatedTask):
         return PENDING
 
     def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, str, int, float, float]) -> None:
-        if self._is_late(self._changed, what):
+        if self._ends_late(self._changed, what):
             return
         op, operands, number, place, before, start, end = what
         part = op.parts[number]

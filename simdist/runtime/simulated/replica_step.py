@@ -56,9 +56,21 @@ class RunningReplica:
     def waits_for(self) -> str | Callable[[], str]:
         return self.runtime.waits_for
 
+    @property
+    def held(self) -> object:
+        return self.runtime.task.held
+
     def start(self, _: None = None) -> None:
-        """Take the first operation."""
-        self.step.go()
+        """Take the first operation; where the task is paused, when it goes on."""
+        task = self.runtime.task
+        if task.held is None:
+            self.step.go()
+        else:
+            task.held.append((self._start_late, task.life))
+
+    def _start_late(self, life: object) -> None:
+        if not self.step.over and self.runtime.task.life is life:
+            self.start()
 
     def killed(self) -> None:
         """The task has died, and the replica with it."""

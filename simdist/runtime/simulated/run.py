@@ -123,6 +123,9 @@ class Run:
         task, life = failed
         if not (life is task.life and life.alive):
             return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
+        if task.held is not None:
+            task.held.append((self._again, failed))
+            return
         self.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.world.now)
         self.restarts[task.name] += 1
         self._start(task)

@@ -77,7 +77,7 @@ class ServerLoop:
         if not push.open or not life.alive:
             return
         if self.task.held is not None:
-            self.task.held.append((self._apply, received))
+            self.task.held.append((self._apply_late, received))
             push.silenced(part.there)
             return
         update, identity = part.update, (push.identity, part.place)
@@ -100,6 +100,11 @@ class ServerLoop:
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
+
+    def _apply_late(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
+        """The task was paused when the update was ready, and goes on: it is applied now."""
+        push, part, life, start, _ = received
+        self._apply((push, part, life, start, self.clock.env._now))
 
     def commit(
         self,

@@ -70,6 +70,15 @@ class SimulatedTask:
             return True
         return False
 
+    def _ends_late(self, function: Callable[[Any], None], argument: Any) -> bool:
+        """As `_is_late`, of work whose argument ends with (start, end): where a process was paused, it ends when that goes on."""
+        return self._is_late(self._end_now, (function, argument))
+
+    def _end_now(self, what: tuple[Callable[[Any], None], Any]) -> None:
+        function, argument = what
+        *rest, start, end = argument
+        function((*rest, start, self.clock.env._now if end > start else end))
+
     def drop_call(self) -> None:
         """The step goes no further: nobody waits for what it has asked others."""
         if self._call is not None and self._call.open:
@@ -150,7 +159,7 @@ class SimulatedTask:
         return self._outputs(op, inputs, batch, host, end)
 
     def _computed(self, what: tuple[Run, Sequence[Bundle], Any, tuple[Any, ...], float, float]) -> None:
-        if self._is_late(self._computed, what):
+        if self._ends_late(self._computed, what):
             return
         op, inputs, batch, host, start, end = what
         self.trace.span(self.place, "compute", op.kernel.name, start, end)
@@ -212,7 +221,7 @@ class SimulatedTask:
         return self._push(op, operands)
 
     def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle], int, float, float]) -> None:
-        if self._is_late(self._updated_here, what):
+        if self._ends_late(self._updated_here, what):
             return
         op, operands, place, start, end = what
         part, where = op.parts[place], (self.task.name, self.task.steps, end)

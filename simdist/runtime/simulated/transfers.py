@@ -123,8 +123,12 @@ class Transfers:
         transport.collectives[self] = None
 
     def begin(self, rank: int) -> None:
-        """A rank is there, and enters its first step."""
-        self._enter_next(rank)
+        """A rank is there, and enters its first step; one that is paused when all have come, when it goes on."""
+        held = self.wiring.tasks[rank].held
+        if held is not None:
+            held.append((self.begin, rank))
+        elif self.open:
+            self._enter_next(rank)
 
     def stop(self) -> None:
         """Nobody needs this any more: what is on its way is dropped."""
@@ -136,6 +140,13 @@ class Transfers:
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
         return legs
+
+    @property
+    def paused(self) -> list[str]:
+        """The tasks that stand still in the midst of it."""
+        place, steps = self.place, self.wiring.steps
+        standing = [task for rank, task in enumerate(self.wiring.tasks) if task.held is not None and place[rank] < len(steps[rank])]
+        return list(dict.fromkeys(task.name for task in standing))
 
     def silenced(self, leg: Leg) -> None:
         """A transfer is lost: its two ranks wait until the time-out of the collective."""

@@ -87,6 +87,7 @@ class Transport:
 
     Attributes:
         blocked: pairs (source, target) of tasks between which messages are lost.
+        cut_s: when a pair was cut last.
     """
 
     def __init__(self, clock: Clock, links: SharedLinks, trace: Trace) -> None:
@@ -94,6 +95,7 @@ class Transport:
         self.links = links
         self.trace = trace
         self.blocked: set[tuple[str, str]] = set()
+        self.cut_s: dict[tuple[str, str], float] = {}
         self.collectives: dict[Sender, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
 
     # -- sending --------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ class Transport:
             arrived: is called with all legs together where they are words, otherwise with each leg when its bytes have come.
         """
         if self.blocked:
-            legs = self._passing(legs, sender)
+            legs = self._passing(legs, sender, self.passes)
         if legs:
             self.clock.after(legs[0].latency_s, self._latency_over, (legs, sender, arrived))
 
@@ -115,8 +117,8 @@ class Transport:
         legs, sender, arrived = messages
         if not sender.open:
             return
-        if self.blocked:
-            legs = self._passing(legs, sender)
+        if self.cut_s:
+            legs = self._passing(legs, sender, self.arrives)
         if not legs:
             return
         if legs[0].is_word:
@@ -141,9 +143,9 @@ class Transport:
         for leg in here:
             arrived(leg)
 
-    def _passing(self, legs: Sequence[Leg], sender: Sender) -> Sequence[Leg]:
+    def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
         """Those that no fault keeps from arriving; the sender of the others is told."""
-        lost = [leg for leg in legs if not self.passes(leg)]
+        lost = [leg for leg in legs if not gets_on(leg)]
         for leg in lost:
             sender.silenced(leg)
         return [leg for leg in legs if leg not in lost]
@@ -161,7 +163,8 @@ class Transport:
             self.clock.after(leg.latency_s, letter.arrive)
 
     def sever(self, source: Task, target: Task) -> None:
-        """Lose what is on its way from one task to another."""
+        """Lose what is on its way from one task to another: bytes now, words when they would have come."""
+        self.cut_s[source.name, target.name] = self.clock.env._now
         senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         for sender in senders:
             for flow in sender.flows:
@@ -171,8 +174,13 @@ class Transport:
                     sender.silenced(leg)
 
     def passes(self, leg: Leg) -> bool:
-        """Whether a message gets through now."""
+        """Whether a message that is sent now gets on its way."""
         return (leg.source.name, leg.target.name) not in self.blocked
+
+    def arrives(self, leg: Leg) -> bool:
+        """Whether a message whose latency is over has come: its way was not cut meanwhile, for however short a time."""
+        cut_s = self.cut_s.get((leg.source.name, leg.target.name))
+        return self.passes(leg) and (cut_s is None or cut_s < self.clock.env._now - leg.latency_s)
 
 
 class Letter:
@@ -199,16 +207,19 @@ class Letter:
         """The latency is over."""
         if not (self.source_life.alive and self.target_life.alive):
             return
-        if self.transport.blocked and not self.transport.passes(self.leg):
+        if self.transport.cut_s and not self.transport.arrives(self.leg):
             self.lose()
-        elif self.leg.target.held is not None:
-            self.leg.target.held.append((self._read, None))
         else:
-            self.arrived(self.content)
+            self._read(None)
 
     def _read(self, _: Any) -> None:
-        """The target was paused when it came, and goes on."""
-        if self.target_life.alive:
+        """It has come: a target that is paused reads it when it goes on."""
+        held = self.leg.target.held
+        if not self.target_life.alive:
+            return
+        if held is not None:
+            held.append((self._read, None))
+        else:
             self.arrived(self.content)
 
     def lose(self) -> None:

@@ -8,6 +8,7 @@ fiber wakes; a closure like the one before needs none of it. Updates of the chie
     idle      --another closure-->                        calling     (the fiber runs code of users)
     calling   --bound and linked-->                       stepping
     calling   --a plain function returned, or an error--> idle        (a reply is sent)
+    calling   --replaced meanwhile, and bound-->          idle
     stepping  --its steps are over, or failed-->          idle        (a reply is sent)
     stepping  --the program fits no more-->               calling
 """
@@ -48,12 +49,13 @@ class WorkerLoop:
         self.running: ClosureCall | None = None
         self.steps: ClosureSteps | None = None
         self.mail: Gate | None = None  # at which the fiber waits
+        self.given_up: ClosureCall | None = None  # whose steps are not taken when the code of users has ended that runs for it
         self.context = TaskContext()
 
     def start(self, _: Task | None = None) -> None:
         """Begin the present incarnation."""
         self.inbox.clear()
-        self.running = self.steps = None
+        self.running = self.steps = self.given_up = None
         self.mail = None
         self.context = self.world.context_of(self.task)
         self.context.strategies.append(self.strategy)
@@ -74,9 +76,10 @@ class WorkerLoop:
     def replaced(self, _: Any = None) -> None:
         """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it."""
         self.inbox.clear()
-        if self.running is None or self.steps is None:
-            return  # code of a user is not interrupted: its reply will be refused
-        self.killed()
+        if self.steps is not None and self.steps.is_under_way:
+            self.killed()
+        else:
+            self.given_up = self.running  # code of a user is not interrupted; a reply will be refused
 
     def send(self, closure: ClosureCall) -> ClosureCall:
         """Send a closure from the chief."""
@@ -133,7 +136,10 @@ class WorkerLoop:
                 world.clock.interrupt_driver(error)
         world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.env._now, closure=closure.number)
         world.routes.post(self.task, world.chief, closure.reply, None, closure.unheard)
-        self.running = self.steps = None
+        self._go_to_next()
+
+    def _go_to_next(self) -> None:
+        self.running = self.steps = self.given_up = None
         self.task.running.pop(self, None)
         if self.inbox:
             self._begin(self.inbox.popleft())
@@ -161,6 +167,8 @@ class WorkerLoop:
             if closure.work is None:
                 closure.value = found
                 self._finish(closure, None)
+            elif closure is self.given_up:
+                self._go_to_next()
             elif self.steps is None:
                 self._step(closure, *found)
             else:
