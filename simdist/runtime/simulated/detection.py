@@ -89,7 +89,7 @@ class Detection:
         self._decide(self.membership.connection_reset(name, incarnation))
 
     def expect_silence(self) -> None:
-        """Somebody has fallen silent: waits may count on the next beat, which finds that out."""
+        """Somebody has fallen silent, or may be heard again: waits may count on the next beat, which finds that out."""
         if self._began_s is not None:
             self.clock.after(HEARTBEAT_S, lambda _: None)
 

@@ -47,7 +47,7 @@ class Silence:
         self.transport = transport
         self.meetings = meetings
         self.is_expected = False
-        self.begun: list[Callable[[], None]] = []  # are told that somebody has fallen silent
+        self.changed: list[Callable[[], None]] = []  # are told that somebody has fallen silent, or may be heard again
         self._cuts: dict[object, tuple[str, str]] = {}
         self._pauses: dict[object, Any] = {}  # token -> the incarnation that is paused
 
@@ -83,6 +83,7 @@ class Silence:
             fiber.held = None
         for function, argument in held or ():
             self.clock.after(0.0, function, argument)
+        self._tell()
 
     # -- cuts -----------------------------------------------------------------------------------------------------
 
@@ -97,11 +98,12 @@ class Silence:
         def heal() -> None:
             del self._cuts[token]
             self._block()
+            self._tell()
 
         return heal
 
     def _tell(self) -> None:
-        for listener in self.begun:
+        for listener in self.changed:
             listener()
 
     def _block(self) -> None:

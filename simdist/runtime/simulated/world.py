@@ -78,7 +78,7 @@ class World:
         self.meetings: list[Meeting] = []  # where replicas meet; each takes itself away
         self.silence = Silence(self.clock, self.transport, self.meetings)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
-        self.silence.begun.append(self.detection.expect_silence)
+        self.silence.changed.append(self.detection.expect_silence)
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
 

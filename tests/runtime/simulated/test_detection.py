@@ -94,3 +94,16 @@ def test_a_new_life_is_known_no_earlier_than_a_message_could_have_come() -> None
     cluster.faults.crash("worker:0", at=0.1, restart_after=0.5)
     sd.sleep(6.0, cluster)
     assert seen == [(pytest.approx(2.1), "down", 0), (pytest.approx(2.6), "up", 1)]
+
+
+@pytest.mark.parametrize("fault", ["pause", "partition"])
+def test_who_waits_for_a_worker_that_was_silent_waits_until_it_is_heard_again(fault: str) -> None:
+    cluster, coordinator = watched(workers=1)
+    if fault == "pause":
+        cluster.faults.pause("worker:0", at=0.5, until=40.2)
+    else:
+        cluster.faults.partition("worker:0", "chief:0", at=0.5, until=40.2)
+    values = [coordinator.schedule(lambda: sd.sleep(1.0)) for _ in range(2)]
+    coordinator.join()
+    assert [value.fetch() for value in values] == [None, None]
+    assert len(cluster.trace.instants.where(category="detect")) == 1
