@@ -329,3 +329,17 @@ def test_mains_without_a_strategy_have_a_default_one_of_their_own_task_that_nobo
     assert [strategy.home for strategy in found] == ["worker:0", "worker:1"]
     assert sd.get_strategy() not in found
     sd.function(lambda: None)()  # on a cluster of this program's own, not on one that is closed
+
+
+def test_a_main_that_stood_still_goes_on_with_its_own_replica_and_knows_of_nothing() -> None:
+    def main() -> int:
+        step = sd.function(lambda: None)
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            for _ in range(3):
+                step()
+                sd.sleep(1.0)
+        return 3
+
+    run = launch(main, workers=1, faults=lambda cluster: cluster.faults.pause("worker:0", at=0.5, until=20.0))
+    assert run.results == {"worker:0": 3}
