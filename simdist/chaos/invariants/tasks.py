@@ -39,6 +39,32 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
+SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "heal", "retry", "error", "cancel", "drop", "resize"}
+
+ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
+
+
+def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
+    """A task that stands still begins nothing and ends nothing; what its device or its links had begun may come to its end."""
+    run = evidence.run
+    for still in run.silences.stills:
+        told = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"
+        for span in run.cluster.trace.spans:
+            if task_of(span.lane) != still.task or span.category == "down":
+                continue
+            begins = still.covers(span.start_s)
+            ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
+            if begins or ends:
+                yield f"{told} {span}"
+        for mark in run.cluster.trace.instants:
+            own = task_of(mark.lane) == still.task and mark.category not in SAID_BY_OTHERS
+            if own and still.covers(mark.time_s):
+                yield f"{told} {mark}"
+        for note in run.stage.notes:
+            if note.task == still.task and still.covers(note.time_s):
+                yield f"{told} {note}"
+
+
 def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:
     lanes: dict[str, list[tuple[float, float, str]]] = {}
     for span in evidence.run.cluster.trace.spans:
@@ -65,12 +91,14 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
     runtime = run.cluster.world
     for name, belief in runtime.detection.membership.beliefs.items():
         task = runtime.tasks[name]
-        if belief.up != task.alive or (task.alive and belief.incarnation != task.incarnation):
+        is_up = task.alive and run.silences.is_heard(name, "chief:0", run.quiet_s)
+        if belief.up != is_up or (is_up and belief.incarnation != task.incarnation):
             yield f"the chief believes {belief}, but {task}"
 
 
 TASKS = [
     Invariant("dead-task-is-silent", "A task that is down has no span, holds no bytes and changes nothing.", _dead_is_silent),
+    Invariant("paused-task-is-silent", "A task that stands still begins and ends nothing.", _paused_is_silent),
     Invariant("one-thing-at-a-time", "No processor computes two things at once.", _one_thing_at_a_time),
     Invariant("detect-once", "A death is found once.", _detect_once),
     Invariant("belief-exact", "After a quiet time the chief believes what is true.", _belief_exact),
