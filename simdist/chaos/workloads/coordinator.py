@@ -27,6 +27,7 @@ from simdist.chaos.scenarios import Scenario
 from simdist.chaos.silences import Cut, Silences
 from simdist.chaos.workloads.base import Excuse, Workload
 from simdist.chaos.workloads.regression import LEARNING_RATE, START, batches
+from simdist.coordinator.closure import MAX_TIME_OUTS
 from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator", "OwnError", "excuses_of_servers"]
 
 NAP_S = 3e-4
-MOST_TRIES = 5  # after the first one, where messages were lost
 
 
 class OwnError(Exception):
@@ -104,7 +104,7 @@ def excuses_of_servers(run: Run) -> Iterator[Excuse]:
     if all(worker in lost or _is_cut_off(silences, worker, run.end_s) for worker in workers):
         yield DeadlineExceededError, "all workers are down or silent for good"
         yield UnavailableError, "all workers are down or silent for good"
-    if silences.spread_s(run.end_s) >= MOST_TRIES * CALL_TIMEOUT_S:
+    if silences.spread_s(run.end_s) >= MAX_TIME_OUTS * CALL_TIMEOUT_S:
         yield TimedOutError, "messages of each try of a closure may have been lost"
 
 

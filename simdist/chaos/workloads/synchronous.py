@@ -22,6 +22,8 @@ from simdist.chaos.workloads.base import Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
+from simdist.runtime.simulated.exchanging import COLLECTIVE_TIMEOUT_S
+from simdist.strategies.multi_worker_mirrored import MAX_TIME_OUTS
 
 if TYPE_CHECKING:
     from simdist.chaos.runs import Run
@@ -83,7 +85,8 @@ class SynchronousLoop(Workload):
 def excuses_of_deaths(run: Run, survives: bool) -> Iterator[Excuse]:
     """A step needs all replicas, or, with survivors, one that has the variables."""
     workers = [task for task in run.cluster.tasks if task.startswith("worker")]
-    if run.silences.lost_messages(workers, run.end_s):
+    lasts_s = run.silences.spread_s(run.end_s)
+    if run.silences.lost_messages(workers, run.end_s) and (not survives or lasts_s >= MAX_TIME_OUTS * COLLECTIVE_TIMEOUT_S):
         yield UnavailableError, "bytes between two workers that the chief hears were lost, and nobody knows which of them to do without"
     if not survives and run.silences.lasted_s(["chief:0", *workers], run.end_s) >= NOTICED_S:
         yield UnavailableError, "somebody was silent for so long that the chief noticed it, and a step needs all replicas"
