@@ -13,13 +13,12 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.replicas import Member
 from simdist.strategies.distributed import DistributedIterator
@@ -153,16 +152,23 @@ class Elastic:
         return store.cell_value(variable, first)
 
     def _bring_back(self, back: Sequence[Member]) -> list[Member]:
-        """The variables travel from a survivor to each that has come back; whoever dies on the way stays away."""
+        """The variables travel from a survivor to each that has come back; whoever dies on the way, or whom nobody reaches, stays away."""
         joined: list[Member] = []
+        believes_in = self.strategy.group.believes_in
         for member in back:
-            while self.strategy.group.believes_in(member) and member not in joined:
-                source = next((other for other in [*self.strategy.members, *joined] if self.strategy.group.believes_in(other)), None)
+            unreachable: set[str] = set()  # from where they were lost on the way
+            while believes_in(member) and member not in joined:
+                sources = [other.place for other in [*self.strategy.members, *joined] if believes_in(other)]
+                source = next((place for place in sources if place not in unreachable), None)
                 if source is None:
                     break
-                with suppress(UnavailableError):  # one of the two has died: is there another source?
-                    self._copy_state(source.place, member)
+                try:
+                    self._copy_state(source, member)
                     joined.append(member)
+                except TimedOutError:
+                    unreachable.add(source)
+                except UnavailableError:
+                    pass  # one of the two has died: is there another source?
         return [member for member in joined if self.strategy.group.believes_in(member)]
 
     def _copy_state(self, source: str, member: Member) -> None:

@@ -114,6 +114,12 @@ def test_a_step_whose_bytes_were_lost_between_two_who_are_heard_takes_its_batch_
     np.testing.assert_allclose(fitted(cuts=[cut]), in_one_place(), **TOLERANCE)
 
 
+def test_a_worker_whom_no_survivor_reaches_stays_away_and_the_others_go_on() -> None:
+    crash = {"task": "worker:1", "at": 2e-4, "restart_after": 1e-5}
+    cut = {"a": ["worker:0", "worker:2"], "b": "worker:1", "at": 2e-4}
+    np.testing.assert_allclose(fitted([crash], cuts=[cut]), in_one_place(), **TOLERANCE)
+
+
 crashes_of_a_run = st.lists(
     st.fixed_dictionaries(
         {
