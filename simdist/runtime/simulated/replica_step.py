@@ -56,8 +56,11 @@ class RunningReplica:
         return self.runtime.waits_for
 
     def start(self, _: None = None) -> None:
-        """Take the first operation."""
-        self.step.go()
+        """Take the first operation, unless the task is paused: it does so when it goes on."""
+        if self.runtime.task.held is not None:
+            self.runtime.task.held.append((self.start, None))
+        elif not self.step.over:
+            self.step.go()
 
     def killed(self) -> None:
         """The task has died, and the replica with it."""
