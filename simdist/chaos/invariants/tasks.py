@@ -52,8 +52,8 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
         for span in run.cluster.trace.spans:
             if task_of(span.lane) != still.task or span.category == "down":
                 continue
-            # A collective is there for all of them from the moment in which the last one has come.
-            begins = still.covers(span.start_s) and span.category != "collective"
+            # A device has a queue; a collective is there for all of them from the moment in which the last one has come.
+            begins = still.covers(span.start_s) and span.category not in ("collective", "apply")
             ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
             if begins or ends:
                 yield f"{told} {span}"
