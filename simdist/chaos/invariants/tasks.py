@@ -41,6 +41,21 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
 
 SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "heal", "retry", "error", "cancel", "drop", "resize"}
 
+
+def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
+    """Whoever was given up computes again only when the variables have come from a survivor."""
+    run = evidence.run
+    if not run.workload.name.startswith("elastic"):
+        return
+    given_up = run.cluster.trace.instants.where(category="detect")
+    copies = [span for span in run.cluster.trace.spans.where(category="read", name="variables of a survivor") if span.facts["bytes"] > 0]
+    for span in run.cluster.trace.spans.where(category="compute"):
+        task = task_of(span.lane)
+        times = [mark.time_s for mark in given_up if mark.lane == task and mark.time_s < span.start_s]
+        if times and not any(task_of(copy.lane) == task and times[-1] <= copy.end_s <= span.start_s for copy in copies):
+            yield f"{task} was given up at {times[-1]} s, but computes {span} without variables of a survivor"
+
+
 ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
 
 
@@ -100,6 +115,7 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
 TASKS = [
     Invariant("dead-task-is-silent", "A task that is down has no span, holds no bytes and changes nothing.", _dead_is_silent),
     Invariant("paused-task-is-silent", "A task that stands still begins and ends nothing.", _paused_is_silent),
+    Invariant("joins-with-copies", "A replica that was given up joins with variables of a survivor.", _joins_with_copies),
     Invariant("one-thing-at-a-time", "No processor computes two things at once.", _one_thing_at_a_time),
     Invariant("detect-once", "A death is found once.", _detect_once),
     Invariant("belief-exact", "After a quiet time the chief believes what is true.", _belief_exact),
