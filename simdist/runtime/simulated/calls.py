@@ -154,15 +154,14 @@ class Call:
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - now), self._timed_out, other)
 
     def _timed_out(self, server: Task) -> None:
-        if self.client.held is not None:
-            self.client.held.append((self._timed_out, server))
-            return
         why = "a message was lost, or it stands still"
         self.fail(TimedOutError(f"{server.name} did not answer {self.client.name} within {CALL_TIMEOUT_S:g} s: {why}."))
 
     def fail(self, error: BaseException) -> None:
-        """End the call with an error at its client."""
-        if self.open:
+        """End the call with an error at its client; one that is paused learns of it when it goes on."""
+        if self.open and self.client.held is not None:
+            self.client.held.append((self.fail, error))
+        elif self.open:
             self.drop()
             self.replied.unanswered(self, error)
 

@@ -107,3 +107,18 @@ def test_who_waits_for_a_worker_that_was_silent_waits_until_it_is_heard_again(fa
     coordinator.join()
     assert [value.fetch() for value in values] == [None, None]
     assert len(cluster.trace.instants.where(category="detect")) == 1
+
+
+def test_a_paused_worker_learns_of_the_death_of_its_server_when_it_goes_on() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=Network(latency=0.2))
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable([1.0])
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.pause("worker:0", at=0.3, until=3.0)
+    cluster.faults.crash("ps:0", at=0.35)
+    coordinator.schedule(sd.function(lambda: variable.assign_add([1.0])))
+    with pytest.raises(sd.errors.UnavailableError):
+        coordinator.join()
+    (closure,) = cluster.trace.spans.where(category="closure")
+    assert closure.end_s >= 3.0
