@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from simdist.chaos.evidence import Evidence, Invariant
+from simdist.chaos.runs import Run
 from simdist.trace.records import task_of
 
 __all__ = ["TASKS"]
@@ -52,8 +53,19 @@ def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
     for span in run.cluster.trace.spans.where(category="compute"):
         task = task_of(span.lane)
         times = [mark.time_s for mark in given_up if mark.lane == task and mark.time_s < span.start_s]
-        if times and not any(task_of(copy.lane) == task and times[-1] <= copy.end_s <= span.start_s for copy in copies):
+        if (
+            times
+            and _was_left_behind(run, task, times[-1], span.start_s)
+            and not any(task_of(copy.lane) == task and times[-1] <= copy.end_s <= span.start_s for copy in copies)
+        ):
             yield f"{task} was given up at {times[-1]} s, but computes {span} without variables of a survivor"
+
+
+def _was_left_behind(run: Run, task: str, given_up_s: float, until_s: float) -> bool:
+    """Whether it died, or the others went on without it while it was not heard."""
+    leaves = [mark.time_s for mark in run.cluster.trace.instants.where(category="resize") if mark.name.startswith("leave")]
+    unheard = [at_s for at_s in leaves if given_up_s <= at_s <= until_s and not run.silences.is_heard(task, "chief:0", at_s)]
+    return bool(unheard) or not run.lives.is_up(task, given_up_s)
 
 
 ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
