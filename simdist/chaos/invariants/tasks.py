@@ -80,7 +80,8 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
             if task_of(span.lane) != still.task or span.category == "down":
                 continue
             # A device has a queue; a collective is there for all of them from the moment in which the last one has come.
-            begins = still.covers(span.start_s) and span.category not in ("collective", "apply")
+            others = span.category in ("collective", "apply") or span.name == "variables of a survivor"  # begun by others
+            begins = still.covers(span.start_s) and not others
             ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
             if begins or ends:
                 yield f"{told} {span}"
