@@ -10,9 +10,11 @@ from simdist.chaos.kinds import KINDS, Ground
 from simdist.chaos.lives import Lives
 from simdist.chaos.probe import Probe, held_bytes
 from simdist.chaos.scenarios import Disturbance, Scenario
+from simdist.chaos.silences import Silences
 from simdist.chaos.stage import Stage
 from simdist.chaos.workloads import WORKLOADS
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 
 __all__ = ["Run", "run"]
 
@@ -30,6 +32,7 @@ class Run:
         held: bytes on each processor at its end.
         fired: the disturbances that happened.
         lives: who was up when.
+        silences: who was silent when.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -60,12 +63,15 @@ class Run:
         self.probe.final()
         self.fired = [disturbance for disturbance, happened in self._planned if happened()]
         self.lives = Lives(self.cluster.trace)
+        self.silences = Silences(self.cluster.trace, self.lives)
         return self
 
     def _be_quiet(self) -> None:
         """Wait until nothing that was planned can happen any more, and then until everybody can know."""
         last_s = max((KINDS[d.kind].over_s(d) for d in self.scenario.disturbances), default=0.0)
         self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S)
+        if self.cluster.world.silence.is_expected:  # whoever waits for what was lost gives up
+            self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
         restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
         if restarts_s:  # of crashes whose moment was not known before
             self.cluster.world.clock.sleep(max(restarts_s) + QUIET_S)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from simdist.chaos.examining import examine
 from simdist.chaos.invariants import COLLECTED
+from simdist.chaos.kinds import KINDS
 from simdist.chaos.scenarios import Chips, Disturbance, Scenario, Wires
 from simdist.chaos.workloads import WORKLOADS
 
@@ -76,11 +77,13 @@ def smaller(scenario: Scenario) -> Iterator[Scenario]:
 def _with_tasks(scenario: Scenario) -> Scenario:
     """Without what befalls tasks that are not there any more."""
     there = {task for tasks in WORKLOADS[scenario.workload].roles(scenario).values() for task in tasks}
-    return replace(scenario, disturbances=tuple(d for d in scenario.disturbances if d.task in there))
+    left = [KINDS[d.kind].among(d, there) for d in scenario.disturbances]
+    return replace(scenario, disturbances=tuple(d for d in left if d is not None))
 
 
 def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """With moments and figures of fewer digits."""
+    """With less in it, and moments and figures of fewer digits."""
+    yield from KINDS[disturbance.kind].smaller(disturbance)
     if disturbance.at_s and float(f"{disturbance.at_s:.2g}") != disturbance.at_s:
         yield replace(disturbance, at_s=float(f"{disturbance.at_s:.2g}"))
     for name, value in disturbance.figures.items():

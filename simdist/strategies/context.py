@@ -186,14 +186,21 @@ def get_strategy() -> Any:
     stack = active_context().strategies
     if stack:
         return stack[-1]
-    if not _default:
-        _default.append(_make_default[0]())
-    return _default[0]
+    kept = _defaults()
+    if not kept:
+        kept.append(_make_default[0]())
+    return kept[0]
 
 
 def is_default(strategy: Any) -> bool:
     """Whether it is the strategy of those who have chosen none."""
-    return bool(_default) and strategy is _default[0]
+    return strategy in _defaults()
+
+
+def _defaults() -> list[Any]:
+    """Where the default strategy is kept, once there is one: a main has its own, on its task, and takes it along when it ends."""
+    here = active_context().locals
+    return here.setdefault("default_strategy", []) if "here" in here else _default
 
 
 def register_default(make: Callable[[], Any]) -> None:

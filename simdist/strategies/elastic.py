@@ -82,6 +82,11 @@ class Elastic:
             present = {member.place: member for member in strategy.members if believes_in(member)} | joined
             self._resize([present[member.place] for member in self.everybody if member.place in present], iterators, "join")
 
+    def rewind(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
+        """Go back to where a step began that has failed: it takes its batches again."""
+        for iterator, position in iterators:
+            iterator.restart(position)
+
     def has_lost_somebody(self) -> bool:
         """Whether a replica has died or is silent, and another is left to go on."""
         present = list(map(self.strategy.group.believes_in, self.strategy.members))
@@ -113,8 +118,7 @@ class Elastic:
         strategy.editions.clear()
         strategy.linked.clear()
         strategy.store.layout.version += 1
-        for iterator, position in iterators:
-            iterator.restart(position)
+        self.rewind(iterators)
         engine = strategy.engine
         engine.trace.instant(strategy.members[0].task, "resize", f"{what}: {len(members)} replicas", engine.now)
 

@@ -249,8 +249,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
                 time_outs += isinstance(error, TimedOutError)
                 if not self.elastic.has_lost_somebody() and not (isinstance(error, TimedOutError) and time_outs <= MAX_TIME_OUTS):
                     raise
-                for iterator, position in iterators:
-                    iterator.restart(position)  # the same batches again, also where nobody leaves
+                self.elastic.rewind(iterators)
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         self.local_steps.before(programs)

@@ -16,11 +16,15 @@ from simdist.program.ledger import Ledger
 from simdist.runtime.cluster import newest_cluster
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated import worker_loop
+from simdist.runtime.simulated.calls import Call
+from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.run import Run
+from simdist.runtime.simulated.silence import Silence
 from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.simulation.kernel import Fiber
 from simdist.strategies.elastic import Elastic
@@ -182,6 +186,52 @@ def slow_faults_take_each_others_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Task, "slow_by", slow_by)
 
 
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+def what_is_lost_has_no_time_out(patch: pytest.MonkeyPatch) -> None:
+    """Who waits for the answer to a message that was lost waits for ever."""
+    patch.setattr(Call, "silenced", lambda call, leg: None)
+    patch.setattr(ClosureCall, "unheard", lambda closure, _: None)
+
+
+def heartbeats_of_a_paused_task_go_on(patch: pytest.MonkeyPatch) -> None:
+    """Nobody notices that it stands still."""
+
+    def hears(silence: Silence, source: Task, target: Task) -> bool:
+        return source.life.alive and (source.name, target.name) not in silence.transport.blocked
+
+    patch.setattr(Silence, "hears", hears)
+
+
+def timers_of_a_paused_task_run(patch: pytest.MonkeyPatch) -> None:
+    """What its device has computed goes on to the next operation."""
+    patch.setattr(SimulatedTask, "_is_late", lambda step, function, argument: not step.life.alive or step.step.over)
+
+
+def copies_of_a_silent_replica_count_when_it_is_back(patch: pytest.MonkeyPatch) -> None:
+    """It goes on with what it had before the others went on without it."""
+    patch.setattr(Elastic, "_forget_copies", lambda elastic, member: None)
+
+
+def late_replies_count(patch: pytest.MonkeyPatch) -> None:
+    """A worker that comes back is not told that it was replaced, and what it replies then is taken for the reply of another."""
+
+    def replied(coordinator: ClusterCoordinator, worker: str, number: int, call: Any) -> None:
+        coordinator.calls[worker] = call
+        coordinator.queue.running.setdefault(worker, number)
+        original(coordinator, worker, number, call)
+
+    original = ClusterCoordinator._replied
+    patch.setattr(ClusterCoordinator, "_replied", replied)
+    patch.setattr(WorkerLoop, "replaced", lambda loop, _=None: None)
+
+
+def a_batch_is_lost_where_bytes_were_lost(patch: pytest.MonkeyPatch) -> None:
+    """A step that was given up is tried again with the next batch."""
+    patch.setattr(Elastic, "rewind", lambda elastic, iterators: None)
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -197,6 +247,12 @@ PLANTED: dict[str, Plant] = {
         interrupted_looks_drop_updates,
         losses_of_layers_are_dropped,
         steps_that_cannot_begin_leave_a_listener,
+        what_is_lost_has_no_time_out,
+        heartbeats_of_a_paused_task_go_on,
+        timers_of_a_paused_task_run,
+        late_replies_count,
+        copies_of_a_silent_replica_count_when_it_is_back,
+        a_batch_is_lost_where_bytes_were_lost,
     )
 }
 """By name; those that show most often first."""

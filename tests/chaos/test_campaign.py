@@ -65,7 +65,7 @@ def in_no_time(kinds: tuple[str, ...]) -> Any:
     return stub
 
 
-@pytest.mark.parametrize(("scenarios", "unseen"), [(299, []), (300, ["slow", "interrupt"])])
+@pytest.mark.parametrize(("scenarios", "unseen"), [(299, []), (300, ["slow", "interrupt", "pause", "partition"])])
 def test_a_kind_that_never_happened_fails_a_large_campaign(monkeypatch: pytest.MonkeyPatch, scenarios: int, unseen: list[str]) -> None:
     monkeypatch.setattr(campaigns, "examined_in_a_child", in_no_time(("crash",)))
     report = Campaign(seed=1, scenarios=scenarios).run()
@@ -74,7 +74,7 @@ def test_a_kind_that_never_happened_fails_a_large_campaign(monkeypatch: pytest.M
 
 
 def test_without_numbers_nobody_misses_kinds_that_need_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "examined_in_a_child", in_no_time(("crash", "slow")))
+    monkeypatch.setattr(campaigns, "examined_in_a_child", in_no_time(("crash", "slow", "pause", "partition")))
     assert Campaign(seed=1, scenarios=300, timing_only=1.0).run().ok
 
 
@@ -129,6 +129,15 @@ def test_a_failing_scenario_shrinks_to_what_is_needed() -> None:
     small = shrink(BIG, fails)
     assert (small.workers, small.servers, small.options, small.seed) == (3, 1, {"script": "z", "callers": 1}, 0)
     assert [d.task for d in small.disturbances] == ["worker:2"]
+
+
+def test_a_partition_shrinks_to_one_against_one_and_to_tasks_that_are_there() -> None:
+    sides = {"a": ["worker:1", "worker:3"], "b": ["worker:0", "ps:0", "worker:4"], "one_way": True, "until": None}
+    big = replace(BIG, disturbances=(Disturbance("partition", "worker:1", at_s=0.1, figures=sides),))
+    small = shrink(big, lambda scenario: any("worker:3" in d.figures["a"] for d in scenario.disturbances))
+    (cut,) = small.disturbances
+    assert (small.workers, cut.task, cut.figures["a"], len(cut.figures["b"])) == (4, "worker:3", ["worker:3"], 1)
+    assert Scenario.from_json(small.to_json()) == small
 
 
 def test_shrinking_ends_when_its_time_is_over() -> None:

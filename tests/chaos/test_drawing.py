@@ -83,6 +83,20 @@ def test_a_crash_falls_into_the_very_moment_of_a_restart_now_and_then() -> None:
     assert sum(hits(drawn(number)) for number in range(400)) > 5
 
 
+def test_silences_last_a_moment_a_while_and_for_ever_between_one_and_many_with_and_without_the_chief() -> None:
+    silences = [d for number in range(400) for d in drawn(number).disturbances if d.kind in ("pause", "partition")]
+    lasts_s = [d.figures["until"] - (d.at_s or 0.0) for d in silences if d.figures["until"] is not None]
+    assert min(lasts_s) < 1e-4 and max(lasts_s) > 25.0 and len(lasts_s) < len(silences)
+    cuts = [d.figures for d in silences if d.kind == "partition"]
+    assert {(len(cut["a"]) > 1, len(cut["b"]) > 1, cut["one_way"]) for cut in cuts} >= {
+        (False, True, True),
+        (True, False, True),
+        (False, False, False),
+    }
+    assert {"chief:0" in (*cut["a"], *cut["b"]) for cut in cuts} == {True, False}
+    assert all(d.task != "chief:0" for d in silences if d.kind == "pause")
+
+
 def test_timing_only_says_how_many_compute_numbers() -> None:
     assert not any(calm(5, number, timing_only=1.0).has_numbers for number in range(100))
     assert 10 < sum(calm(5, number, timing_only=0.8).has_numbers for number in range(100)) < 35

@@ -13,6 +13,7 @@ from simdist.chaos import Disturbance, Scenario
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.invariants import INVARIANTS
+from simdist.chaos.lives import Down
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
 from simdist.runtime.simulated.processor import Processor
@@ -27,6 +28,7 @@ STEPS = Scenario("multi-worker", {"steps": 2, "batch": 6, "momentum": False}, wo
 NUMBERS = replace(STEPS, numerics="deferred")
 CRASH = Disturbance("crash", "worker:1", at_s=2e-4, figures={"restart_after": 1e-3})
 CRASHED = replace(CLOSURES, disturbances=(CRASH,))
+PAUSED = replace(CLOSURES, disturbances=(Disturbance("pause", "worker:1", at_s=1e-6, figures={"until": 7.0}),))
 SLOWED = replace(STEPS, disturbances=(Disturbance("slow", "worker:1", at_s=1e-6, figures={"factor": 3.0, "until": None}),))
 
 
@@ -52,6 +54,16 @@ def change_a_copy(evidence: Evidence) -> None:
 def work_while_down(evidence: Evidence) -> None:
     down = evidence.run.lives.downs[0]
     evidence.run.cluster.trace.span(down.task, "compute", "ghost", down.from_s, down.until_s)
+
+
+def work_while_paused(evidence: Evidence) -> None:
+    still = evidence.run.silences.stills[0]
+    evidence.run.cluster.trace.span(still.task, "compute", "ghost", still.from_s + 0.1, still.until_s)
+
+
+def forget_the_copies(evidence: Evidence) -> None:
+    evidence.run.lives.downs.append(Down("worker:1", 1e-9, 2e-9, 1e-9))
+    evidence.run.cluster.trace.instant("worker:1", "detect", "worker:1 is down", 1e-9)
 
 
 def detect_again(evidence: Evidence) -> None:
@@ -91,6 +103,8 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "equals-plain": (NUMBERS, change_weights),
     "replicas-agree": (NUMBERS, change_a_copy),
     "dead-task-is-silent": (CRASHED, work_while_down),
+    "paused-task-is-silent": (PAUSED, work_while_paused),
+    "joins-with-copies": (replace(STEPS, workload="elastic"), forget_the_copies),
     "detect-once": (CRASHED, detect_again),
     "belief-exact": (CLOSURES, believe_wrongly),
     "factors-multiply": (SLOWED, slow_without_effect),
@@ -175,5 +189,5 @@ def test_every_invariant_is_seen_to_fail() -> None:
 
 
 def test_nothing_is_wrong_with_runs_that_nobody_doctored() -> None:
-    for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED):
+    for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED, PAUSED):
         assert findings(scenario) == set(), scenario

@@ -23,6 +23,14 @@ def slow(task: str, at_s: float, factor: float, until: float | None) -> Disturba
     return Disturbance("slow", task, at_s, figures={"factor": factor, "until": until})
 
 
+def pause(task: str, at_s: float, until: float | None) -> Disturbance:
+    return Disturbance("pause", task, at_s, figures={"until": until})
+
+
+def cut(source: str, target: str, at_s: float, until: float | None) -> Disturbance:
+    return Disturbance("partition", source, at_s, figures={"a": [source], "b": [target], "one_way": True, "until": until})
+
+
 SHOWN: dict[str, tuple[Scenario, str]] = {
     "slow_faults_take_each_others_place": (
         Scenario(
@@ -86,6 +94,44 @@ SHOWN: dict[str, tuple[Scenario, str]] = {
         "queues-end-empty",
     ),
 }
+
+
+SHOWN.update(
+    {
+        "what_is_lost_has_no_time_out": (
+            Scenario("coordinator", {"script": "s", "callers": 1}, disturbances=(cut("ps:0", "worker:0", 0.00017, 0.58),)),
+            "never-hangs",
+        ),
+        "heartbeats_of_a_paused_task_go_on": (
+            Scenario("mirrored", {**LOOP, "steps": 1, "devices": 1}, disturbances=(pause("worker:0", 0.0067, None),)),
+            "belief-exact",
+        ),
+        "late_replies_count": (
+            Scenario("coordinator", {"script": "s", "callers": 1}, chips=Chips(0.212), disturbances=(pause("worker:0", 0.089, 9.6),)),
+            "right-end",
+        ),
+        "copies_of_a_silent_replica_count_when_it_is_back": (
+            Scenario("elastic", {**LOOP, "steps": 8}, 2, chips=Chips(2.0), disturbances=(pause("worker:1", 1.0, 9.6),)),
+            "joins-with-copies",
+        ),
+        "a_batch_is_lost_where_bytes_were_lost": (
+            Scenario(
+                "elastic",
+                {"batch": 6, "momentum": False, "steps": 4},
+                2,
+                chips=Chips(0.253, "lognormal", 0.3),
+                numerics="deferred",
+                disturbances=(cut("worker:0", "worker:1", 2.2840850894171885, 2.8),),
+                seed=869344767,
+            ),
+            "equals-plain",
+        ),
+        "timers_of_a_paused_task_run": (
+            Scenario("coordinator", {"script": "s", "callers": 1}, chips=Chips(0.212), disturbances=(pause("worker:0", 0.089, 9.6),)),
+            "paused-task-is-silent",
+        ),
+    }
+)
 
 
 @pytest.mark.parametrize("name", list(planted.PLANTED))

@@ -53,8 +53,8 @@ BATCHES = sd.Dataset.from_tensor_slices((ROWS, TARGETS)).batch(7)
 EPOCHS = 3
 
 
-def fitted(crashes: Sequence[dict[str, Any]] = (), on_failure: str = "continue") -> np.ndarray:
-    """The weights of a linear model, far from its solution, after some epochs on three workers with these crashes."""
+def fitted(crashes: Sequence[dict[str, Any]] = (), on_failure: str = "continue", cuts: Sequence[dict[str, Any]] = ()) -> np.ndarray:
+    """The weights of a linear model, far from its solution, after some epochs on three workers with these crashes and partitions."""
     cluster = sd.Cluster({"worker": 3})
     strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure=on_failure)
     with strategy.scope():
@@ -72,6 +72,8 @@ def fitted(crashes: Sequence[dict[str, Any]] = (), on_failure: str = "continue")
 
     for crash in crashes:
         cluster.faults.crash(**crash)
+    for cut in cuts:
+        cluster.faults.partition(**cut)
     for _ in range(EPOCHS):
         iterator = iter(strategy.distribute_dataset(BATCHES))
         while iterator.has_next():
@@ -105,6 +107,17 @@ def test_a_batch_that_is_lost_or_taken_twice_shows_in_the_weights(number: int) -
 
 def test_without_a_crash_the_weights_are_those_of_one_place() -> None:
     np.testing.assert_allclose(fitted(), in_one_place(), **TOLERANCE)
+
+
+def test_a_step_whose_bytes_were_lost_between_two_who_are_heard_takes_its_batch_again() -> None:
+    cut = {"a": "worker:0", "b": "worker:1", "at": 4e-4, "until": 0.5}
+    np.testing.assert_allclose(fitted(cuts=[cut]), in_one_place(), **TOLERANCE)
+
+
+def test_a_worker_whom_no_survivor_reaches_stays_away_and_the_others_go_on() -> None:
+    crash = {"task": "worker:1", "at": 2e-4, "restart_after": 1e-5}
+    cut = {"a": ["worker:0", "worker:2"], "b": "worker:1", "at": 2e-4}
+    np.testing.assert_allclose(fitted([crash], cuts=[cut]), in_one_place(), **TOLERANCE)
 
 
 crashes_of_a_run = st.lists(

@@ -310,3 +310,36 @@ def test_a_main_that_starts_again_when_the_others_have_returned_is_told_so() -> 
     with pytest.raises(sd.errors.UnavailableError, match=r"worker:1 has nobody to train with: the main of worker:0 returned"):
         run.join()
     assert set(run.results) == {"worker:0"}
+
+
+# -- the strategy of those who have chosen none ---------------------------------------------------------------------------
+
+
+def test_mains_without_a_strategy_have_a_default_one_of_their_own_task_that_nobody_else_gets() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    found: list[Any] = []
+
+    def main() -> None:
+        found.append(sd.get_strategy())
+        assert sd.get_strategy() is found[-1] and not sd.has_strategy()
+        sd.function(lambda: None)()
+
+    cluster.launch(main).join()
+    cluster.close()
+    assert [strategy.home for strategy in found] == ["worker:0", "worker:1"]
+    assert sd.get_strategy() not in found
+    sd.function(lambda: None)()  # on a cluster of this program's own, not on one that is closed
+
+
+def test_a_main_that_stood_still_goes_on_with_its_own_replica_and_knows_of_nothing() -> None:
+    def main() -> int:
+        step = sd.function(lambda: None)
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            for _ in range(3):
+                step()
+                sd.sleep(1.0)
+        return 3
+
+    run = launch(main, workers=1, faults=lambda cluster: cluster.faults.pause("worker:0", at=0.5, until=20.0))
+    assert run.results == {"worker:0": 3}

@@ -45,7 +45,12 @@ def _bytes_conserved(evidence: Evidence) -> Iterator[str]:
         if link is not None and link > size + ROUNDING * max(1.0, size):
             yield f"{lane}/out carried {link} B, but {lane} sent {size} B"
         elif (
-            link is not None and not run.lives.downs and evidence.ended_well and link < size * (1.0 - ROUNDING) and run.workload.same_result
+            link is not None
+            and not run.lives.downs
+            and not run.silences.begun
+            and evidence.ended_well
+            and link < size * (1.0 - ROUNDING)
+            and run.workload.same_result
         ):
             yield f"{lane} sent {size} B, but {lane}/out carried {link} B"
 
@@ -54,7 +59,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     runtime = run.cluster.world
     yield from _listeners_leave(evidence)
-    if not evidence.ended_well or run.quiet_error is not None or run.lives.crashed(["chief:0"]):
+    if not evidence.ended_well or run.quiet_error is not None or run.lives.crashed(["chief:0"]) or run.silences.last_for_ever:
         return
     still = [link.name for link in runtime.fabric.links() if link.flows]
     if still:
@@ -87,7 +92,7 @@ def _memory_account(evidence: Evidence) -> Iterator[str]:
         task, found = task_of(place), run.held.get(place, 0)
         if not run.lives.is_up(task, run.end_s):
             continue
-        may_lack = bool(run.lives.of(task))
+        may_lack = bool(run.lives.of(task)) or run.silences.begun
         if found > calm_bytes or (found < calm_bytes and not may_lack):
             yield f"{place} holds {found} B in the end, {calm_bytes} B in the undisturbed run"
 

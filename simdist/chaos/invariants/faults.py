@@ -49,6 +49,8 @@ def _factors_multiply(evidence: Evidence) -> Iterator[str]:
     edges = [edge for d in slows for edge in (d.at_s, d.figures["until"]) if edge is not None]
     for span in run.cluster.trace.spans.where(category="compute"):
         known = calm.get((span.lane, span.name), set())
+        if run.silences.stood_still(task_of(span.lane), span.start_s, span.end_s):
+            continue
         if len(known) != 1 or any(abs(span.start_s - edge) < 1e-9 for edge in edges):
             continue
         factor = prod(d.figures["factor"] for d in slows if d.task == task_of(span.lane) and _in_force(d, span.start_s))

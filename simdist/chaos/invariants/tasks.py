@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from simdist.chaos.evidence import Evidence, Invariant
+from simdist.chaos.runs import Run
 from simdist.trace.records import task_of
 
 __all__ = ["TASKS"]
@@ -39,6 +40,60 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
+SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "heal", "retry", "error", "cancel", "drop", "resize"}
+
+
+def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
+    """Whoever was given up computes again only when the variables have come from a survivor."""
+    run = evidence.run
+    if not run.workload.name.startswith("elastic"):
+        return
+    given_up = run.cluster.trace.instants.where(category="detect")
+    copies = [span for span in run.cluster.trace.spans.where(category="read", name="variables of a survivor") if span.facts["bytes"] > 0]
+    for span in run.cluster.trace.spans.where(category="compute"):
+        task = task_of(span.lane)
+        times = [mark.time_s for mark in given_up if mark.lane == task and mark.time_s < span.start_s]
+        if (
+            times
+            and _was_left_behind(run, task, times[-1], span.start_s)
+            and not any(task_of(copy.lane) == task and times[-1] <= copy.end_s <= span.start_s for copy in copies)
+        ):
+            yield f"{task} was given up at {times[-1]} s, but computes {span} without variables of a survivor"
+
+
+def _was_left_behind(run: Run, task: str, given_up_s: float, until_s: float) -> bool:
+    """Whether it died, or the others went on without it while it was not heard."""
+    leaves = [mark.time_s for mark in run.cluster.trace.instants.where(category="resize") if mark.name.startswith("leave")]
+    unheard = [at_s for at_s in leaves if given_up_s <= at_s <= until_s and not run.silences.is_heard(task, "chief:0", at_s)]
+    return bool(unheard) or not run.lives.is_up(task, given_up_s)
+
+
+ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
+
+
+def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
+    """A task that stands still begins nothing and ends nothing; what its device or its links had begun may come to its end."""
+    run = evidence.run
+    for still in run.silences.stills:
+        told = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"
+        for span in run.cluster.trace.spans:
+            if task_of(span.lane) != still.task or span.category == "down":
+                continue
+            # A device has a queue; a collective is there for all of them from the moment in which the last one has come.
+            others = span.category in ("collective", "apply") or span.name == "variables of a survivor"  # begun by others
+            begins = still.covers(span.start_s) and not others
+            ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
+            if begins or ends:
+                yield f"{told} {span}"
+        for mark in run.cluster.trace.instants:
+            own = task_of(mark.lane) == still.task and mark.category not in SAID_BY_OTHERS
+            if own and still.covers(mark.time_s):
+                yield f"{told} {mark}"
+        for note in run.stage.notes:
+            if note.task == still.task and still.covers(note.time_s):
+                yield f"{told} {note}"
+
+
 def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:
     lanes: dict[str, list[tuple[float, float, str]]] = {}
     for span in evidence.run.cluster.trace.spans:
@@ -65,12 +120,15 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
     runtime = run.cluster.world
     for name, belief in runtime.detection.membership.beliefs.items():
         task = runtime.tasks[name]
-        if belief.up != task.alive or (task.alive and belief.incarnation != task.incarnation):
+        is_up = task.alive and run.silences.is_heard(name, "chief:0", run.quiet_s)
+        if belief.up != is_up or (is_up and belief.incarnation != task.incarnation):
             yield f"the chief believes {belief}, but {task}"
 
 
 TASKS = [
     Invariant("dead-task-is-silent", "A task that is down has no span, holds no bytes and changes nothing.", _dead_is_silent),
+    Invariant("paused-task-is-silent", "A task that stands still begins and ends nothing.", _paused_is_silent),
+    Invariant("joins-with-copies", "A replica that was given up joins with variables of a survivor.", _joins_with_copies),
     Invariant("one-thing-at-a-time", "No processor computes two things at once.", _one_thing_at_a_time),
     Invariant("detect-once", "A death is found once.", _detect_once),
     Invariant("belief-exact", "After a quiet time the chief believes what is true.", _belief_exact),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,14 @@ class Kind(ABC):
     def over_s(self, disturbance: Disturbance) -> float:
         """The second after which it changes nothing any more, where that is known."""
         return disturbance.at_s or 0.0
+
+    def among(self, disturbance: Disturbance, tasks: set[str]) -> Disturbance | None:
+        """What is left of it where only these tasks are there; None: nothing."""
+        return disturbance if disturbance.task in tasks else None
+
+    def smaller(self, disturbance: Disturbance) -> Iterator[Disturbance]:
+        """With less in it, beyond figures of fewer digits."""
+        return iter(())
 
     def excuses(self, disturbance: Disturbance, scenario: Scenario) -> Sequence[type[BaseException]]:
         """Errors with which a run may end because of it, beyond those that follow from deaths."""

@@ -11,6 +11,7 @@ import numpy as np
 from simdist.chaos.dice import Dice
 from simdist.chaos.lives import Lives
 from simdist.chaos.scenarios import Scenario
+from simdist.chaos.silences import Silences
 from simdist.chaos.stage import Stage
 from simdist.errors import UnavailableError
 from simdist.runtime.cluster import Cluster
@@ -27,6 +28,7 @@ class EndedRun(Protocol):
     Attributes:
         stage: what the workload saw.
         lives: who was up when.
+        silences: who was silent when.
         end_s: when it ended.
     """
 
@@ -34,6 +36,7 @@ class EndedRun(Protocol):
     cluster: Cluster
     stage: Stage
     lives: Lives
+    silences: Silences
     end_s: float
 
 

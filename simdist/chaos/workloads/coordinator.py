@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -23,9 +24,12 @@ import numpy as np
 import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Scenario
+from simdist.chaos.silences import Cut, Silences
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import LEARNING_RATE, START, batches
-from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
+from simdist.coordinator.closure import MAX_TIME_OUTS
+from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -95,9 +99,31 @@ def excuses_of_servers(run: EndedRun) -> Iterator[Excuse]:
         yield UnavailableError, f"{server} died, and its variables with it"
         yield AbortedError, f"{server} came back without its variables"
     workers = [task for task in tasks if task.startswith("worker")]
-    if set(run.lives.lost(workers, run.end_s)) == set(workers):
-        yield DeadlineExceededError, "all workers are down for good"
-        yield UnavailableError, "all workers are down for good"
+    silences, lost = run.silences, run.lives.lost(workers, run.end_s)
+    if all(worker in lost or _is_cut_off(silences, worker, run.end_s) for worker in workers):
+        yield DeadlineExceededError, "all workers are down or silent for good"
+        yield UnavailableError, "all workers are down or silent for good"
+    if silences.spread_s(run.end_s) >= MAX_TIME_OUTS * CALL_TIMEOUT_S:
+        yield TimedOutError, "messages of each try of a closure may have been lost"
+
+
+def _is_cut_off(silences: Silences, worker: str, at_s: float) -> bool:
+    """Whether a worker stands still, or has lost messages of its work, for good."""
+    if any(
+        still.until_s == inf and still.from_s <= at_s and (still.task == worker or still.task.startswith("ps")) for still in silences.stills
+    ):
+        return True
+    return any(
+        cut.until_s == inf
+        and cut.from_s <= at_s
+        and worker in (cut.source, cut.target)
+        and not {cut.source, cut.target} <= set(_workers(cut))
+        for cut in silences.cuts
+    )
+
+
+def _workers(cut: Cut) -> list[str]:
+    return [task for task in (cut.source, cut.target) if task.startswith("worker")]
 
 
 class _Loop:

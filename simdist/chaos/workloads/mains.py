@@ -7,6 +7,7 @@ trained-mains   each makes a strategy and trains, all of them together
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from simdist.chaos.stage import this_task
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
+from simdist.runtime.simulated.exchanging import COLLECTIVE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -63,6 +65,9 @@ class Launched(Workload):
             for down in hit:
                 yield UnavailableError, f"{down.task} died before its main ended, and restart='never'"
                 yield AbortedError, f"{down.task} died before its main ended, and restart='never'"
+        for still in run.silences.stills:
+            if still.task in workers and still.until_s == inf and still.from_s <= ended.get(still.task, run.end_s):
+                yield DeadlineExceededError, f"{still.task} stood still before its main ended, and never went on"
         for task in run.lives.lost(workers, run.end_s):
             if any(down.task == task for down in hit):
                 yield UnavailableError, f"{task} died before its main ended, and never came back"
@@ -119,6 +124,14 @@ class TrainedMains(Launched):
         ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
         # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.
         deaths = [down for down in run.lives.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
+        workers = [task for task in run.cluster.tasks if task.startswith("worker")]
+        silent_s = run.silences.lasted_s(workers, run.end_s)
+        gives_up = run.silences.lost_messages(workers, run.end_s) or silent_s >= COLLECTIVE_TIMEOUT_S
+        if gives_up and (silent_s == inf or run.scenario.options["restart"] == "never"):
+            yield UnavailableError, "somebody did not come, or bytes were lost, and the exchange was given up"
+        if gives_up and ends:
+            for error in (DeadlineExceededError, UnavailableError):
+                yield error, "a main gave up when another had ended, and then found nobody to train with"
         if any(other != down.task for down in deaths for other in ends):
             for error in (DeadlineExceededError, UnavailableError):
                 yield error, "a main died when another needed it no more, and then found nobody to train with"

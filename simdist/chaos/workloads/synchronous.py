@@ -21,11 +21,18 @@ from simdist.chaos.scenarios import Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
+from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
+from simdist.runtime.simulated.exchanging import COLLECTIVE_TIMEOUT_S
+from simdist.strategies.multi_worker_mirrored import MAX_TIME_OUTS
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
 
 __all__ = ["SYNCHRONOUS", "SynchronousLoop", "excuses_of_deaths"]
+
+
+# A silence of this length may be one that is noticed: that of the detection, less the time between two heartbeats.
+NOTICED_S = SILENCE_S - HEARTBEAT_S
 
 
 class SynchronousLoop(Workload):
@@ -77,13 +84,24 @@ class SynchronousLoop(Workload):
 def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
     """A step needs all replicas, or, with survivors, one that has the variables."""
     workers = [task for task in run.cluster.tasks if task.startswith("worker")]
+    lasts_s = run.silences.spread_s(run.end_s)
+    if run.silences.lost_messages(workers, run.end_s) and (not survives or lasts_s >= MAX_TIME_OUTS * COLLECTIVE_TIMEOUT_S):
+        yield UnavailableError, "bytes between two workers that the chief hears were lost, and nobody knows which of them to do without"
+    if not survives and run.silences.lasted_s(["chief:0", *workers], run.end_s) >= NOTICED_S:
+        yield UnavailableError, "somebody was silent for so long that the chief noticed it, and a step needs all replicas"
     if survives:
-        if not somebody_has_the_variables(run.cluster.trace, run.lives, workers, run.end_s):
+        if not somebody_has_the_variables(run.cluster.trace, run.lives, workers, run.end_s, _forgotten(run, workers)):
             yield UnavailableError, "there was a moment when nobody had the variables"
         return
     for task in run.lives.crashed(workers, run.end_s):
         yield UnavailableError, f"{task} died, and a step needs all replicas"
         yield AbortedError, f"{task} died, and its copies with it"
+
+
+def _forgotten(run: EndedRun, workers: list[str]) -> list[tuple[float, str]]:
+    """When the chief gave up whose copies: those that it did not hear."""
+    marks = run.cluster.trace.instants.where(category="detect")
+    return [(mark.time_s, mark.lane) for mark in marks if mark.lane in workers]
 
 
 def _multi_worker(**options: Any) -> Callable[[Stage], Any]:

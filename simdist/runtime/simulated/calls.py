@@ -159,7 +159,7 @@ class Call:
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error at its client; one that is paused learns of it when it goes on."""
-        if self.client.held is not None:
+        if self.open and self.client.held is not None:
             self.client.held.append((self.fail, error))
         elif self.open:
             self.drop()

@@ -63,6 +63,7 @@ class Detection:
         self.listeners: list[Callable[[Decision], None]] = []
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
+        self._noticed: set[tuple[str, int]] = set()  # incarnations of which the trace tells that they are gone
 
     def watch(self, names: Iterable[str]) -> None:
         """Begin heartbeats from these tasks to the chief."""
@@ -138,13 +139,17 @@ class Detection:
 
     def _decide(self, decisions: list[Decision]) -> None:
         for decision in decisions:
-            if decision.kind == "down":
+            life = decision.task, decision.incarnation
+            if decision.kind == "up":
+                self._noticed.discard(life)
+            elif life not in self._noticed:
+                self._noticed.add(life)
                 self.trace.instant(decision.task, "detect", f"{decision.task} is down", self.clock.now, reason=decision.reason)
             for listener in list(self.listeners):
                 listener(decision)
 
     def notice(self, task: str, life: Life, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        if not life.noticed:
-            life.noticed = True
+        if (task, life.incarnation) not in self._noticed:
+            self._noticed.add((task, life.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

@@ -18,6 +18,7 @@ from simdist.runtime.simulated.exchanging import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.world import World
+from simdist.simulation.fiber import current_fiber
 
 __all__ = ["SimulatedReplicaGroup"]
 
@@ -59,8 +60,10 @@ class SimulatedReplicaGroup:
         return member.alive and member.process not in self._silent
 
     def _listen(self, members: Sequence[Member]) -> None:
-        """Listen for the heartbeats of these members' tasks, other than the driver's own."""
-        new = {member.task for member in members} - self._listens_to - {self.world.chief.name}
+        """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
+        driver = current_fiber()
+        own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
+        new = {member.task for member in members} - self._listens_to - own
         if new:
             if not self._listens_to:
                 self.world.detection.listeners.append(self._heard)

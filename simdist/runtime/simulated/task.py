@@ -48,16 +48,14 @@ class Life:
 
     Attributes:
         began_s: when it started.
-        noticed: whether the trace tells already that those who train with it know of its death.
     """
 
-    __slots__ = ("alive", "began_s", "incarnation", "noticed")
+    __slots__ = ("alive", "began_s", "incarnation")
 
     def __init__(self, incarnation: int, began_s: float = 0.0) -> None:
         self.incarnation = incarnation
         self.began_s = began_s
         self.alive = True
-        self.noticed = False
 
 
 class Task:

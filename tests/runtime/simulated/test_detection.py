@@ -185,3 +185,31 @@ def test_heartbeats_of_many_tasks_through_a_long_idle_time_are_no_events(monkeyp
     assert len(times) < 40
     assert len(events) < 200
     assert len(cluster.trace.instants.where(category="detect")) == 1
+
+
+@pytest.mark.parametrize("fault", ["pause", "partition"])
+def test_who_waits_for_a_worker_that_was_silent_waits_until_it_is_heard_again(fault: str) -> None:
+    cluster, coordinator = watched(workers=1)
+    if fault == "pause":
+        cluster.faults.pause("worker:0", at=0.5, until=40.2)
+    else:
+        cluster.faults.partition("worker:0", "chief:0", at=0.5, until=40.2)
+    values = [coordinator.schedule(lambda: sd.sleep(1.0)) for _ in range(2)]
+    coordinator.join()
+    assert [value.fetch() for value in values] == [None, None]
+    assert len(cluster.trace.instants.where(category="detect")) == 1
+
+
+def test_a_paused_worker_learns_of_the_death_of_its_server_when_it_goes_on() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=Network(latency=0.2))
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable([1.0])
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.pause("worker:0", at=0.3, until=3.0)
+    cluster.faults.crash("ps:0", at=0.35)
+    coordinator.schedule(sd.function(lambda: variable.assign_add([1.0])))
+    with pytest.raises(sd.errors.UnavailableError):
+        coordinator.join()
+    (closure,) = cluster.trace.spans.where(category="closure")
+    assert closure.end_s >= 3.0

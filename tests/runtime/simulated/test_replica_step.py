@@ -74,6 +74,26 @@ def test_a_worker_that_was_started_again_is_not_the_one_that_joined() -> None:
         step()
 
 
+def test_a_replica_whose_task_stands_still_begins_its_step_when_it_goes_on() -> None:
+    cluster, step, _ = one_second_steps(workers=2)
+    step()
+    paused_s = cluster.now
+    cluster.faults.pause("worker:1", at=paused_s, until=paused_s + 3.0)
+    step()
+    begun = [span.start_s for span in cluster.trace.spans.where(category="compute") if span.lane == "worker:1"]
+    assert min(start_s for start_s in begun if start_s >= paused_s) == paused_s + 3.0
+
+
+def test_a_death_is_told_once_though_chief_and_replicas_both_learn_of_it_and_a_silence_each_time() -> None:
+    cluster, step, _ = one_second_steps(workers=3, on_failure="continue")
+    cluster.faults.crash("worker:0", at=0.5)
+    cluster.faults.partition("worker:1", "chief:0", at=0.5, until=10.0)
+    cluster.faults.partition("worker:1", "chief:0", at=20.0, until=30.0)
+    for _ in range(40):
+        step()
+    assert [mark.lane for mark in cluster.trace.instants.where(category="detect")] == ["worker:0", "worker:1", "worker:1"]
+
+
 def raised_at(number: int, code: CodeType) -> Callable[[FrameType, str, Any], Any]:
     """A trace function that raises KeyboardInterrupt at the n-th line of this code, as a handler of Ctrl-C would."""
     lines = iter(range(number + 1))
