@@ -96,7 +96,7 @@ def test_a_message_over_a_pair_that_is_blocked_is_lost_and_its_sender_knows(
         there.transport.blocked.add(("worker:0", "ps:0"))
     send(there, sender, legs)
     there.clock.sleep(LATENCY_S / 2)
-    there.transport.blocked.add(("worker:0", "ps:0"))
+    there.silence.cut(there.tasks["worker:0"], there.tasks["ps:0"])
     there.clock.sleep(5.0)
     assert sender.lost == legs[:1]
     came = [leg for _, arrived in sender.came for leg in (arrived if isinstance(arrived, list) else [arrived])]
@@ -136,7 +136,7 @@ def test_a_letter_that_is_lost_is_told_to_who_cares(there: Any) -> None:
     assert log == ["lost: it"]
     there.transport.blocked.clear()
     post(there, log)
-    there.transport.blocked.add(("worker:0", "chief:0"))
+    there.silence.cut(there.tasks["worker:0"], there.tasks["chief:0"])()  # however short it is
     there.clock.sleep(1.0)
     assert log == ["lost: it"] * 2
 
