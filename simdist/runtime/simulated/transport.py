@@ -209,8 +209,10 @@ class Letter:
             return
         if self.transport.cut_s and not self.transport.arrives(self.leg):
             self.lose()
-        else:
+        elif self.leg.target.held is not None:
             self._read(None)
+        else:
+            self.arrived(self.content)
 
     def _read(self, _: Any) -> None:
         """It has come: a target that is paused reads it when it goes on."""
