@@ -133,17 +133,20 @@ class Call:
             self.drop()
         else:
             back = next(part.back for part in self.plan.parts if part.there.target is task)
-            if back.source is task and not self.transport.passes(back):
+            if self.transport.blocked and not self.transport.passes(back):
                 self.silenced(back)
             else:
-                self.transport.clock.after(back.latency_s, self._reset, task)
+                self.transport.clock.after(back.latency_s, self._reset, back)
 
     def refused(self, leg: Leg) -> None:
         """The server was down when the call arrived: a reset comes back."""
-        self.transport.clock.after(leg.content.back.latency_s, self._reset, leg.target)
+        self.transport.clock.after(leg.content.back.latency_s, self._reset, leg.content.back)
 
-    def _reset(self, server: Task) -> None:
-        self.fail(UnavailableError(f"{server.name} is down: the connection was reset."))
+    def _reset(self, back: Leg) -> None:
+        if self.transport.cut_s and not self.transport.arrives(back):
+            self.silenced(back)
+        else:
+            self.fail(UnavailableError(f"{back.source.name} is down: the connection was reset."))
 
     def silenced(self, leg: Leg) -> None:
         """A message of it was lost, or waits where nobody answers: it ends by its time-out."""
@@ -236,7 +239,7 @@ class Pushing(Call):
         lives: of the servers to which bytes have left, until they have confirmed.
     """
 
-    __slots__ = ("confirmed_s", "lives", "operands", "priced", "read_versions", "step")
+    __slots__ = ("confirmations", "confirmed_s", "lives", "operands", "priced", "read_versions", "step")
 
     def __init__(
         self,
@@ -254,6 +257,7 @@ class Pushing(Call):
         self.read_versions = read_versions
         self.step = client.steps
         self.confirmed_s = 0.0
+        self.confirmations: list[tuple[Leg, float]] = []  # the words of servers, and when they left
         self.lives: dict[Leg, Life] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
@@ -289,6 +293,7 @@ class Pushing(Call):
             return
         if self.lives.pop(part.there, None) is None:
             return  # it was confirmed before, and must not stand for another part
+        self.confirmations.append((part.back, applied_s))
         confirmed_s = applied_s + part.back.latency_s
         if confirmed_s > self.confirmed_s:
             self.confirmed_s = confirmed_s
@@ -297,6 +302,10 @@ class Pushing(Call):
             self.transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
 
     def _confirmed(self, _: Any) -> None:
+        for back, sent_s in self.confirmations if self.transport.cut_s else ():
+            if self.transport.was_cut(back, sent_s):
+                self.silenced(back)
+                return
         if self.client.held is not None:
             self.client.held.append((self._confirmed, None))
         elif self.open:

@@ -179,8 +179,12 @@ class Transport:
 
     def arrives(self, leg: Leg) -> bool:
         """Whether a message whose latency is over has come: its way was not cut meanwhile, for however short a time."""
+        return self.passes(leg) and not self.was_cut(leg, self.clock.env._now - leg.latency_s)
+
+    def was_cut(self, leg: Leg, sent_s: float) -> bool:
+        """Whether the way of a message that left at this time was cut before it came."""
         cut_s = self.cut_s.get((leg.source.name, leg.target.name))
-        return self.passes(leg) and (cut_s is None or cut_s < self.clock.env._now - leg.latency_s)
+        return cut_s is not None and sent_s <= cut_s <= sent_s + leg.latency_s
 
 
 class Letter:

@@ -29,7 +29,7 @@ from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.silence import Meeting, Silence
 from simdist.runtime.simulated.task import Life, Task
-from simdist.runtime.simulated.transport import Transport
+from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.runtime.state import GroupStates
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
@@ -146,9 +146,9 @@ class World:
         calls, task.calls = task.calls, {}
         for call in calls:
             call.lost(task)
-        if (task.name, self.chief.name) not in self.transport.blocked:
-            latency_s = self.routes.latency_s(task, self.chief)
-            self.clock.after(latency_s, lambda _: self.detection.connection_reset(task.name, incarnation))
+        reset = self.routes.word(task, self.chief)
+        if self.transport.passes(reset):
+            self.clock.after(reset.latency_s, self._connection_reset, (reset, incarnation))
         self._plan_restart(task, restart_after_s)
         fibers, task.fibers = task.fibers, []
         for fiber in fibers:
@@ -161,6 +161,11 @@ class World:
         for fiber in fibers:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
+
+    def _connection_reset(self, what: tuple[Leg, int]) -> None:
+        reset, incarnation = what
+        if self.transport.arrives(reset):
+            self.detection.connection_reset(reset.source.name, incarnation)
 
     def _plan_restart(self, task: Task, delay_s: float | None) -> None:
         task.restart_plan = plan = object()

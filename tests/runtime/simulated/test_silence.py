@@ -358,3 +358,21 @@ def test_bytes_that_were_lost_leave_their_links_to_others() -> None:
     step()
     assert flows == [1, 0]
     np.testing.assert_array_equal(total.numpy(), np.ones(100))
+
+
+def test_a_confirmation_that_is_on_its_way_when_a_cut_begins_is_lost_and_the_closure_is_run_again() -> None:
+    confirmed_s = span(calm(), "worker:0", "update").end_s
+    cluster, step, total = training()
+    cluster.faults.partition("ps:0", "worker:0", at=confirmed_s - LATENCY_S / 2, until=confirmed_s - LATENCY_S / 4, one_way=True)
+    step()
+    assert len(cluster.trace.instants.where(category="retry")) == 1
+    np.testing.assert_array_equal(total.numpy(), np.full(100, 2.0))  # it had been applied: at least once
+
+
+def test_a_reset_that_is_on_its_way_when_a_cut_begins_is_lost_and_silence_tells_instead() -> None:
+    cluster, step, _ = training()
+    cluster.faults.crash("worker:0", at=0.1, restart_after=20.0)
+    cluster.faults.partition("worker:0", "chief", at=0.1 + LATENCY_S / 2, until=0.1 + LATENCY_S / 4 * 3, one_way=True)
+    step()
+    (down,) = cluster.trace.instants.where(category="detect")
+    assert (down.time_s, down.facts["reason"]) == (6.0, "silent for 6.0 s")
