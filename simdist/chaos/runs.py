@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Callable
 
@@ -69,7 +70,9 @@ class Run:
     def _be_quiet(self) -> None:
         """Wait until nothing that was planned can happen any more, and then until everybody can know."""
         last_s = max((KINDS[d.kind].over_s(d) for d in self.scenario.disturbances), default=0.0)
-        self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S)
+        slowness = math.prod(max(1.0, d.figures.get("factor") or 1.0) for d in self.scenario.disturbances)
+        # What a task was computing when it died comes to nothing at its end, which several slow faults put off.
+        self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S * slowness)
         if self.cluster.world.silence.is_expected:  # whoever waits for what was lost gives up
             self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
         restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
