@@ -21,14 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from simdist.errors import TimedOutError, UnavailableError
-from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.network import Flow
 
-__all__ = ["CALL_TIMEOUT_S", "Call", "Part", "Plan", "Pushing", "Reading", "Replied"]
+__all__ = ["CALL_TIMEOUT_S", "Call", "Part", "Plan", "Replied"]
 
 CALL_TIMEOUT_S = 30.0
 
@@ -44,7 +42,7 @@ class Server(Protocol):
     """What answers calls on a task (`simdist.runtime.simulated.server_loop`)."""
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None: ...
-    def receive(self, push: Pushing, part: Part, life: Life) -> None: ...
+    def receive(self, push: Any, part: Part, life: Life) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -167,147 +165,3 @@ class Call:
         elif self.open:
             self.drop()
             self.replied.unanswered(self, error)
-
-
-class Reading(Call):
-    """Reads groups from servers.
-
-    Attributes:
-        groups: which, by place.
-        found: the versions, by place.
-        versions: their numbers, by place.
-    """
-
-    __slots__ = ("found", "groups", "versions")
-
-    def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied, groups: tuple[int, ...]) -> None:
-        super().__init__(transport, client, plan, replied)
-        self.groups = groups
-        self.found: list[Bundle | None] = [None] * plan.count
-        self.versions = [0] * plan.count
-        for legs in plan.legs:
-            transport.send(legs, self, self._asked)
-
-    def _asked(self, legs: Sequence[Leg]) -> None:
-        back: list[Leg] = []
-        for leg in legs:
-            part: Part = leg.content
-            if not leg.target.life.alive:
-                self.refused(leg)
-            elif leg.target.held is not None:
-                leg.target.held.append((self._asked_late, leg))
-                self.silenced(leg)
-            else:
-                error = part.server.answer(part.groups, self.found, self.versions)
-                if error is not None:
-                    self.transport.clock.after(part.back.latency_s, self.fail, error)
-                back.append(part.back)
-        if back:
-            self.transport.send(back, self, self._arrived)
-
-    def _asked_late(self, leg: Leg) -> None:
-        if self.open:
-            self._asked([leg])
-
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        # A server that has crashed since it was asked has forgotten this call.
-        return [leg for leg in legs if self in leg.source.calls]
-
-    def _arrived(self, leg: Leg) -> None:
-        # From here on a crash of this server does not matter; before, it takes back what was on its way.
-        if leg.source.calls.pop(self, self) is not None:
-            return
-        self.left -= 1
-        if self.left == 0:
-            self._found(None)
-
-    def _found(self, _: Any) -> None:
-        if self.client.held is not None:
-            self.client.held.append((self._found, None))
-        elif self.open:
-            self.close()
-            self.replied.answered(self)
-
-
-class Pushing(Call):
-    """Pushes one update to servers; `operands` are the numbers, by place.
-
-    Attributes:
-        priced: the prices of its program.
-        read_versions: what its step has read last, by group.
-        step: of the client, for error messages.
-        lives: of the servers to which bytes have left, until they have confirmed.
-    """
-
-    __slots__ = ("confirmations", "confirmed_s", "lives", "operands", "priced", "read_versions", "step")
-
-    def __init__(
-        self,
-        transport: Transport,
-        client: Task,
-        plan: Plan,
-        replied: Replied,
-        operands: Sequence[Bundle],
-        priced: PricedProgram,
-        read_versions: dict[int, int],
-    ) -> None:
-        super().__init__(transport, client, plan, replied)
-        self.operands = operands
-        self.priced = priced
-        self.read_versions = read_versions
-        self.step = client.steps
-        self.confirmed_s = 0.0
-        self.confirmations: list[tuple[Leg, float]] = []  # the words of servers, and when they left
-        self.lives: dict[Leg, Life] = {}
-        for legs in plan.legs:
-            transport.send(legs, self, self._received)
-
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        going: list[Leg] = []
-        for leg in legs:
-            if leg.target.life.alive:
-                self.lives[leg] = leg.target.life
-                going.append(leg)
-            else:
-                self.refused(leg)
-        return going
-
-    def _received(self, leg: Leg) -> None:
-        life = self.lives.get(leg)
-        if life is None or not (self.open and life.alive):
-            return
-        if leg.target.held is not None:
-            leg.target.held.append((self._received, leg))
-            self.silenced(leg)
-            return
-        try:
-            leg.content.server.receive(self, leg.content, life)
-        except Exception as error:
-            self.fail(error)  # to whoever waits; nobody can catch it here
-
-    def confirm(self, part: Part, applied_s: float) -> None:
-        """A server has applied its part: the word of it is on its way."""
-        part.there.target.calls.pop(self, None)
-        if self.transport.blocked and not self.transport.passes(part.back):
-            self.silenced(part.back)
-            return
-        if self.lives.pop(part.there, None) is None:
-            return  # it was confirmed before, and must not stand for another part
-        self.confirmations.append((part.back, applied_s))
-        confirmed_s = applied_s + part.back.latency_s
-        if confirmed_s > self.confirmed_s:
-            self.confirmed_s = confirmed_s
-        self.left -= 1
-        if self.left == 0:
-            self.transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
-
-    def _confirmed(self, _: Any) -> None:
-        for back, sent_s in self.confirmations if self.transport.cut_s else ():
-            if self.transport.was_cut(back, sent_s):
-                self.silenced(back)
-                return
-        if self.client.held is not None:
-            self.client.held.append((self._confirmed, None))
-        elif self.open:
-            self.close()
-            self.replied.answered(self)

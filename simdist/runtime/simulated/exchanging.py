@@ -8,38 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from simdist.collectives.base import Schedule
 from simdist.errors import DeadlineExceededError, TimedOutError
-from simdist.program.entry import Site
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
-from simdist.runtime.combining import Combination, Combinations, disagreement
+from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import Communication, Member, Way
-from simdist.runtime.simulated.transfers import Transfers, Wiring, idle, rehearse
+from simdist.runtime.simulated.collective_plans import CollectivePlans
+from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 
-__all__ = ["COLLECTIVE_TIMEOUT_S", "CollectivePlans", "Coming", "Exchanging", "Meeters"]
+__all__ = ["COLLECTIVE_TIMEOUT_S", "Coming", "Exchanging", "Meeters"]
 
 # How long an exchange without a time-out of its own waits where somebody may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
-
-
-class CollectivePlans:
-    """What the exchanges of one strategy need each time: worked out once.
-
-    Attributes:
-        wired: who sends what where, by schedule, places and bytes; the schedule is kept with it.
-        rehearsed: how long they take where nobody is in the way, and for which bandwidths.
-        combinations: how their numbers are made.
-        sites: where the ledger makes them.
-    """
-
-    def __init__(self) -> None:
-        self.wired: dict[tuple[int, tuple[str, ...], int], tuple[Schedule, Wiring]] = {}
-        self.rehearsed: dict[Wiring, tuple[list[float], list[float]]] = {}
-        self.combinations = Combinations()
-        self.sites: dict[Combination, Site] = {}
 
 
 class Meeters(Protocol):
@@ -170,26 +152,13 @@ class Exchanging:
         # Where gradients of some are dropped, or their part of a mean, those of the others stand for them.
         stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
         scale = len(group.members) / len(places) if stand_in else 1
-        self.results = self._combined([self.given[rank] for rank in self.ranks], scale)
+        first, given = group.members[self.ranks[0]], [self.given[rank] for rank in self.ranks]
+        where = (first.place, group.world.tasks[first.task].steps, group.world.clock.env._now)
+        self.results = group.plans.combined(group.world, exchange, self.way, given, scale, where)
         self.left = len(places)
         group.queue.append(self)
         if len(group.queue) == 1:
             self.travel()
-
-    def _combined(self, given: list[Bundle], scale: float) -> Sequence[Bundle]:
-        """What each replica gets."""
-        world, plans, way = self.group.world, self.group.plans, self.way
-        assert way is not None
-        combination = plans.combinations.of(self.exchange, way.schedule, tuple([bundle.avals for bundle in given]), scale)
-        if combination.kernel is None:
-            return [given[0]] * len(given)
-        site = plans.sites.get(combination)
-        if site is None:
-            site = plans.sites[combination] = world.ledger.site(combination.kernel, combination.reads, combination.writes)
-        first = self.group.members[self.ranks[0]]
-        where = (first.place, world.tasks[first.task].steps, world.clock.env._now)
-        results = world.ledger.call(site, given, None, (), where)
-        return list(results) * len(given) if combination.is_shared else results
 
     def travel(self) -> None:
         """Send the bytes, when the exchanges before have ended; where nobody is in the way, as it was rehearsed."""
@@ -197,53 +166,27 @@ class Exchanging:
         assert way is not None
         world = self.group.world
         self.begun_s = world.clock.env._now
-        wiring = self._wiring(way, way.alike or way.places)
+        # The data of one rank, as the schedule's chunks count it.
+        plans, size_bytes = self.group.plans, self.exchange.size_bytes * (len(self.ranks) if self.exchange.kind == "all_gather" else 1)
+        wiring = plans.wiring(world, way, way.alike or way.places, size_bytes)
         for place, num_bytes in zip(way.places, wiring.bytes_sent, strict=True):
             if num_bytes:
                 world.trace.total(place, "bytes_sent", num_bytes)
-        carried = self._carried(way, wiring)
+        carried = plans.carried(world, way, wiring)
         alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
         if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
-            self._as_rehearsed(wiring, carried)
+            self._as_rehearsed(plans.rehearsed(wiring, carried), carried)
             return
-        real = self._wiring(way, way.places) if way.alike else wiring
+        real = plans.wiring(world, way, way.places, size_bytes) if way.alike else wiring
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
         for place in range(len(way.places)):
             self.transfers.begin(place)
 
-    def _wiring(self, way: Way, places: tuple[str, ...]) -> Wiring:
-        known, world = self.group.plans.wired, self.group.world
-        key = (id(way.travel), places, self.exchange.size_bytes)
-        if key in known:
-            return known[key][1]
-        tasks = [world.task_of(place) for place in places]
-        made = Wiring(way.travel, lambda a, b: world.routes.between(places[a], places[b]), self._size_bytes(len(self.ranks)), tasks)
-        if not way.alike or places == way.alike:
-            # Whoever is dropped differs from step to step: only what comes again is kept.
-            known[key] = way.travel, made
-        return made
-
-    def _carried(self, way: Way, wiring: Wiring) -> dict[Link, float]:
-        """What each link will carry, on the links of these places."""
-        if not way.alike:
-            return wiring.carried
-        fabric, here = self.group.world.fabric, dict(zip(way.alike, way.places, strict=True))
-        named = ((link.name.rpartition("/"), num_bytes) for link, num_bytes in wiring.carried.items())
-        return {fabric.link(f"{here[place]}/{port}"): num_bytes for (place, _, port), num_bytes in named}
-
-    def _as_rehearsed(self, wiring: Wiring, carried: dict[Link, float]) -> None:
-        rehearsed, capacities = self.group.plans.rehearsed, [link.bandwidth_bytes_per_s for link in carried]
-        known = rehearsed.get(wiring)
-        if known is None or known[0] != capacities:
-            known = rehearsed[wiring] = (capacities, rehearse(wiring))
+    def _as_rehearsed(self, seconds: list[float], carried: dict[Link, float]) -> None:
         for link, num_bytes in carried.items():
             link.bytes_carried += num_bytes
-        for place, seconds in enumerate(known[1]):
-            self.group.world.clock.after(seconds, self._done, place)
-
-    def _size_bytes(self, ranks: int) -> float:
-        """The data of one rank, as the schedule's chunks count it."""
-        return self.exchange.size_bytes * (ranks if self.exchange.kind == "all_gather" else 1)
+        for place, end_s in enumerate(seconds):
+            self.group.world.clock.after(end_s, self._done, place)
 
     def _done(self, place: int) -> None:
         if self.over or place >= len(self.ranks):

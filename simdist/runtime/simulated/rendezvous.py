@@ -21,7 +21,8 @@ from simdist.errors import UnavailableError
 from simdist.program.exchange import Exchange
 from simdist.program.values import Bundle
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.simulated.exchanging import CollectivePlans, Coming, Exchanging
+from simdist.runtime.simulated.collective_plans import CollectivePlans
+from simdist.runtime.simulated.exchanging import Coming, Exchanging
 from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.world import World
 

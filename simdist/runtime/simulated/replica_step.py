@@ -15,7 +15,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.simulated.exchanging import CollectivePlans
+from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica

@@ -13,8 +13,9 @@ from simdist.errors import UnavailableError
 from simdist.program.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated.calls import Part, Pushing
+from simdist.runtime.simulated.calls import Part
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock

@@ -12,9 +12,11 @@ from simdist.program.values import Bundle
 from simdist.randomness import derive_seed
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
-from simdist.runtime.simulated.calls import Call, Part, Plan, Pushing, Reading
+from simdist.runtime.simulated.calls import Call, Part, Plan
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.pushing import Pushing
+from simdist.runtime.simulated.reading import Reading
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 

@@ -15,7 +15,7 @@ from typing import Any
 from simdist.errors import UnavailableError
 from simdist.process_state import active_context
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.simulated.exchanging import CollectivePlans
+from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.world import World

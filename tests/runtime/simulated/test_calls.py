@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from simdist.errors import UnavailableError
-from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, Pushing, Reading
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
+from simdist.runtime.simulated.pushing import Pushing
+from simdist.runtime.simulated.reading import Reading
 from tests.runtime.simulated.machines import BANDWIDTH, LATENCY_S, Client, Server, part, plan, world
 
 BYTES = 1000.0
