@@ -3,6 +3,9 @@
 A paused task is alive and does nothing: its fibers are not switched to, and whatever would happen on it (timers, arrivals) is held,
 in order, and happens when it goes on. What its links carry goes on. A cut loses all messages of one direction: those that are sent, and
 those that are on their way.
+
+Not simulated: a processor that stands still with its process; a kernel that was begun goes on, as on a GPU, and ends when the task goes
+on, or later.
 """
 
 from __future__ import annotations
