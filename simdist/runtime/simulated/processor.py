@@ -37,6 +37,7 @@ class Processor:
     Attributes:
         factors: the random factors on the time of what this incarnation computes.
         free_s: when it has done what it was given.
+        late_s: when something has ended last that ended later than that: its process was paused.
         memory: who holds its memory.
     """
 
@@ -46,6 +47,7 @@ class Processor:
         self.owner = task
         self.factors = device.jitter.factors(generator(0, place))
         self.free_s = 0.0
+        self.late_s = 0.0
         self.memory = MemoryAccount(device.memory, place)
         self._seconds: dict[Cost, float] = {}
 
@@ -74,3 +76,10 @@ class Processor:
             raise no_time_to_compute(self.place, busy_s)
         self.free_s = end = start + busy_s
         return start, end
+
+    def began(self, start: float, end: float) -> float:
+        """When work began that may have ended late, as it did one thing after the other; only after pauses it differs from `start`."""
+        start = min(max(start, self.late_s), end)
+        if end > self.free_s:
+            self.late_s = end
+        return start

@@ -21,6 +21,7 @@ from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.exchanging import Coming
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World
@@ -167,6 +168,8 @@ class SimulatedReplica(SimulatedTask):
         if self._ends_late(self._computed_early, what):
             return
         op, outputs, start, end = what
+        if end > self.processor.free_s or self.processor.late_s > start:
+            start = self.processor.began(start, end)
         self.trace.span(self.place, "compute", op.kernel.name, start, end)
         self.step.go(outputs)
 
@@ -263,15 +266,16 @@ class SimulatedReplica(SimulatedTask):
         place = self._where(part)
         # A central variable is changed once, for all; of copies, each replica changes its own.
         pays = place == self.place or not self.versions.known(part.group, before + 1)
-        start, end = self.world.processor(place).occupy(now, self.priced.costs[part.number]) if pays else (now, now)
+        processor = self.world.processor(place)
+        start, end = processor.occupy(now, self.priced.costs[part.number]) if pays else (now, now)
         self.waits_for = "its device"
-        self.clock.after(end - now, self._changed, (op, operands, number, place, before, start, end))
+        self.clock.after(end - now, self._changed, (op, operands, number, processor, before, start, end))
         return PENDING
 
-    def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, str, int, float, float]) -> None:
+    def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, Processor, int, float, float]) -> None:
         if self._ends_late(self._changed, what):
             return
-        op, operands, number, place, before, start, end = what
+        op, operands, number, processor, before, start, end = what
         part = op.parts[number]
         try:
             if not self.versions.known(part.group, before + 1):
@@ -280,8 +284,10 @@ class SimulatedReplica(SimulatedTask):
                 self.versions.add(part.group, new)
             self.updates[part.group] = before + 1
             if end > start:
+                if end > processor.free_s or processor.late_s > start:
+                    start = processor.began(start, end)
                 version = self.states.versions[part.group] + before + 1
-                self.trace.span(place, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
+                self.trace.span(processor.place, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
             pending = self._update_from(op, operands, number + 1)
         except Exception as error:
             self.step.fail(error)

@@ -136,6 +136,9 @@ class ServerLoop:
             states.bundles[group] = bundle
             states.versions[group] = version = states.versions[group] + 1
         self.task.updates += 1
+        processor = self.task.processor
+        if end > processor.free_s or processor.late_s > start:
+            start = processor.began(start, end)
         if read_version is None:
             self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
         else:

@@ -164,6 +164,8 @@ class SimulatedTask:
         if self._ends_late(self._computed, what):
             return
         op, inputs, batch, host, start, end = what
+        if end > self.processor.free_s or self.processor.late_s > start:
+            start = self.processor.began(start, end)
         self.trace.span(self.place, "compute", op.kernel.name, start, end)
         try:
             outputs = self._outputs(op, inputs, batch, host, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -376,3 +377,20 @@ def test_a_reset_that_is_on_its_way_when_a_cut_begins_is_lost_and_silence_tells_
     step()
     (down,) = cluster.trace.instants.where(category="detect")
     assert (down.time_s, down.facts["reason"]) == (6.0, "silent for 6.0 s")
+
+
+def test_a_device_that_ends_late_does_one_thing_after_the_other() -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 1}, network=SLOW, hardware=APPLIES)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        total = sd.Variable(np.float32(0.0))
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(lambda: total.assign_add(np.float32(1.0)))
+    cluster.faults.pause("ps:0", at=0.25, until=0.38)  # three updates are queued; the last one ends after the pause
+    for _ in range(3):
+        coordinator.schedule(step)
+    coordinator.join()
+    spans = [(span.start_s, span.end_s) for span in cluster.trace.spans.where(lane="ps:0", category="apply")]
+    assert len(spans) == 3 and float(total) == 3.0
+    assert any(end_s == 0.38 for _, end_s in spans)
+    assert all(end_s <= start_s + 1e-12 for (_, end_s), (start_s, _) in itertools.pairwise(spans))
