@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["derive_seed", "generator", "keras_seeds"]
+__all__ = ["step_key", "derive_seed", "generator", "keras_seeds"]
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
@@ -37,3 +37,16 @@ def keras_seeds(seed: int, task: str, incarnation: int) -> Callable[[], int]:
     """Seeds for what one incarnation of a task makes without one, in the order of making; Keras wants them small and not 0."""
     drawn = itertools.count(1)
     return lambda: 1 + derive_seed(seed, task, incarnation, "keras", next(drawn)) % 1_000_000_000
+
+
+def step_key(seed: int, task: str, step: int, salt: int, *replica: object) -> np.ndarray:
+    """A random key of a step: two uint32, shape (2,).
+
+    Args:
+        seed: of the cluster.
+        task: that takes the step.
+        step: its number.
+        salt: which key of the step.
+        replica: "replica" and its rank, where several take the step together.
+    """
+    return np.array([derive_seed(seed, task, step, salt, *replica) & 0xFFFFFFFF, 0], np.uint32)

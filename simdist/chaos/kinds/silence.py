@@ -6,6 +6,7 @@ In a scenario either all of them end, so that whoever can recover has to, or any
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -36,8 +37,9 @@ class Silence(Kind):
                 break
         return drawn
 
+    @abstractmethod
     def _one(self, dice: Dice, ground: Ground, for_ever: float, earlier: list[Disturbance]) -> Disturbance | None:
-        raise NotImplementedError
+        """One more; None where there is nobody to hit."""
 
     def _placed(self, dice: Dice, ground: Ground, task: str, for_ever: float, earlier: list[Disturbance]) -> Disturbance:
         """Somewhere in the run, in the moment of something, from a step on, or shortly after another."""

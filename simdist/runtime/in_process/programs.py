@@ -13,7 +13,7 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
-from simdist.randomness import derive_seed
+from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
@@ -127,8 +127,7 @@ class OneTask:
             ) from None
 
     def random_key(self, salt: int) -> Any:
-        seed = derive_seed(self.common.seed, self.task.name, self.task.steps, salt, *self.which)
-        return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
+        return step_key(self.common.seed, self.task.name, self.task.steps, salt, *self.which)
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]

@@ -37,7 +37,7 @@ class Mail(Protocol):
         ...
 
     def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
-        """Send the incarnation of a task to the chief; no wait can count on it."""
+        """Send the incarnation of a task to the chief, which may end a wait."""
         ...
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
-from simdist.randomness import derive_seed
+from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
 from simdist.runtime.replicas import Member
@@ -70,8 +68,7 @@ class SimulatedReplica(SimulatedTask):
 
     def random_key(self, salt: int) -> Any:
         which = () if self.rendezvous is None else ("replica", self.rank)
-        seed = derive_seed(self.world.seed, self.task.name, self.number, salt, *which)
-        return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
+        return step_key(self.world.seed, self.task.name, self.number, salt, *which)
 
     # -- input ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.values import Bundle
-from simdist.randomness import derive_seed
+from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
 from simdist.runtime.simulated.calls import Call, Part, Plan
@@ -95,8 +95,7 @@ class SimulatedTask:
             ) from None
 
     def random_key(self, salt: int) -> Any:
-        seed = derive_seed(self.world.seed, self.task.name, self.task.steps, salt)
-        return np.array([seed & 0xFFFFFFFF, 0], np.uint32)
+        return step_key(self.world.seed, self.task.name, self.task.steps, salt)
 
     # -- reading --------------------------------------------------------------------------------------------------
 

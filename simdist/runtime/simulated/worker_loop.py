@@ -109,18 +109,19 @@ class WorkerLoop:
             self.mail.open()
 
     def _step(self, closure: ClosureCall, call: BoundCall, linked: LinkedProgram) -> None:
-        """Take the steps of a closure."""
+        """Take the steps of a closure, or those that are left."""
         try:
             priced = self.world.prices.of(linked)
             priced.require_memory(self.task.processor.memory)
         except Exception as error:
             self._finish(closure, error)
             return
-        self.steps = ClosureSteps(self.world, self.task, closure, call, self._stepped)
+        if self.steps is None:
+            self.steps = ClosureSteps(self.world, self.task, closure, call, self._stepped)
         self.steps.run(linked, priced)
 
     def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:
-        """ClosureSteps have come to an end, or need code of users."""
+        """Steps have come to an end, or need code of users."""
         if error is not None or not steps.left:
             self._finish(steps.closure, error)
         else:
@@ -169,10 +170,8 @@ class WorkerLoop:
                 self._finish(closure, None)
             elif closure is self.given_up:
                 self._go_to_next()
-            elif self.steps is None:
-                self._step(closure, *found)
             else:
-                self._go_on(self.steps, found[1])
+                self._step(closure, *found)
 
     def _called(self, closure: ClosureCall) -> Any:
         """What code of users gives: of a plain function its value, of a step its arguments and its program."""
@@ -181,15 +180,6 @@ class WorkerLoop:
             return closure.function(self.task)
         call = closure.work.bind(self.task) if self.steps is None else self.steps.call
         return call, closure.work.link(self.task, call)
-
-    def _go_on(self, steps: ClosureSteps, linked: LinkedProgram) -> None:
-        try:
-            priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.processor.memory)
-        except Exception as error:
-            self._finish(steps.closure, error)
-        else:
-            steps.run(linked, priced)
 
     def _waits_for(self) -> str:
         return "a closure" if self.steps is None else words(self.steps.waits_for())
