@@ -14,13 +14,14 @@ What may live in this file: greenlets and what wakes them. Not: the clock, tasks
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import greenlet
 
 from simdist.process_state import TaskContext
 
-__all__ = ["Fiber", "Gate", "TaskKilled", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
+__all__ = ["Fiber", "Gate", "Rest", "TaskKilled", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
 
 
 class VirtualClock(Protocol):
@@ -119,6 +120,18 @@ class Gate:
             self.callbacks = [*self.callbacks, callback]
 
 
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """What the function of a fiber returns to be called again, from its start, when a gate opens.
+
+    A fiber that waits in the middle of its function keeps a stack, and what lies on a stack is out of sight for the garbage collector.
+    A fiber that rests has none: a cluster whose fibers all rest is collected when nobody holds it any more.
+    """
+
+    gate: Gate
+    waits_for: str | Callable[[], str]
+
+
 class Fiber:
     """A function that blocks in virtual time. Made by `Clock.spawn`.
 
@@ -163,7 +176,13 @@ class Fiber:
 
     def _run(self, function: Callable[[], Any]) -> None:
         try:
-            self.result = function()
+            result = function()
+            if type(result) is Rest:
+                if not self.dead:
+                    self._rest(function, result)
+                    return
+                raise TaskKilled(f"{self.lane} is dead")
+            self.result = result
         except BaseException as error:
             # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
             self.error = error
@@ -171,6 +190,11 @@ class Fiber:
             return
         self.clock.fibers.remove(self)
         self.finished.open(self)
+
+    def _rest(self, function: Callable[[], Any], rest: Rest) -> None:
+        assert rest.gate.callbacks is not None and rest.gate.fiber is None, "a fiber rests at a gate of its own that is still to open"
+        self.greenlet = greenlet.greenlet(lambda: self._run(function), self.greenlet.parent)
+        self.waiting, self.waits_for, rest.gate.fiber = rest.gate, rest.waits_for, self
 
     @property
     def killed(self) -> bool:

@@ -27,7 +27,7 @@ from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.simulation.fiber import Fiber, Gate, TaskKilled, words
+from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["WorkerLoop"]
 
@@ -147,18 +147,13 @@ class WorkerLoop:
 
     # -- code of users --------------------------------------------------------------------------------------------
 
-    def _call_code_of_users(self) -> None:
-        """What the fiber does: wait until code of users has to run, and run it."""
-        clock = self.world.clock
-        while True:
-            if self.running is None or (self.steps is not None and self.steps.is_under_way):
-                self.mail = Gate(clock)
-                clock.wait(self.mail, self._waits_for)
-                self.mail = None
+    def _call_code_of_users(self) -> Rest:
+        """What the fiber does: run code of users for as long as there is some to run; then it rests until there is more."""
+        self.mail = None
+        while self.running is not None and (self.steps is None or not self.steps.is_under_way):
             closure = self.running
-            assert closure is not None
             try:
-                with clock.inside(self.context):
+                with self.world.clock.inside(self.context):
                     found = self._called(closure)
             except TaskKilled:
                 raise
@@ -172,6 +167,8 @@ class WorkerLoop:
                 self._go_to_next()
             else:
                 self._step(closure, *found)
+        self.mail = Gate(self.world.clock)
+        return Rest(self.mail, self._waits_for)
 
     def _called(self, closure: ClosureCall) -> Any:
         """What code of users gives: of a plain function its value, of a step its arguments and its program."""
