@@ -4,7 +4,7 @@ The tasks, the network, the clock and the failures are simulated, deterministica
 JAX. The names are those of ``tf.distribute``.
 """
 
-from simdist import errors, hardware
+from simdist import caches, errors, hardware
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
@@ -82,6 +82,7 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "caches",
     "check_numerics",
     "compute_average_loss",
     "debug",

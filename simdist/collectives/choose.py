@@ -29,8 +29,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 
+from simdist.caches import bounded
 from simdist.collectives.base import Algorithm, Schedule
 from simdist.collectives.binomial import BINOMIAL
 from simdist.collectives.double_tree import double_tree
@@ -146,7 +146,7 @@ def predicted_seconds(
     return sum(times * max(pair) for (_, _, times), *pair in zip(loads, between, within, strict=True))
 
 
-@lru_cache(maxsize=256)
+@bounded("loads of collectives", size=256)
 def _loads(make: Callable[[int], Schedule], num_ranks: int, ranks_per_host: int) -> tuple[tuple[float, float, int], ...]:
     """The kinds of steps: shares of the data on the busiest port between hosts and within one, and how many such steps."""
     if make is RING.schedule:  # each step is like the others, and there are too many to count them

@@ -14,8 +14,8 @@ Taught in lesson 03.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
+from simdist.caches import bounded
 from simdist.collectives.base import Schedule, Transfer
 from simdist.errors import InvalidArgumentError
 
@@ -83,7 +83,7 @@ def steps_of(schedule: Schedule) -> list[list[Transfer]]:
     return steps
 
 
-@lru_cache(maxsize=256)
+@bounded("orders of addition", size=256)
 def additions(schedule: Schedule) -> tuple[Group, ...]:
     """How the sum of every chunk comes about.
 

@@ -13,6 +13,7 @@ from simdist.coordinator.remote_value import Result
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
+from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
 from simdist.runtime.work import Worker
@@ -71,20 +72,25 @@ class Closure:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
         assert isinstance(self.fn, StepFunction)
         try:
-            program = self.fn.program(call, context=id(self.strategy))
+            program = self.fn.program(call, self.strategy.programs)
         except StopIteration:
             raise OutOfRangeError(
                 f"The dataset of {worker.name} has run out after {worker.steps} steps. Schedule fewer steps, or end the dataset "
                 "with .repeat()."
             ) from None
         layout, known = self.strategy.store.layout, self.strategy.linked
-        linked = known.get(id(program))
-        if linked is None or linked.version != layout.version:
-            prepare(program, layout)
-            linked = known[id(program)] = link(program, layout)
+        linked = known.get(program, lambda: self._linked(program))
+        if linked.version != layout.version:
+            known.drop(program)
+            linked = known.get(program, lambda: self._linked(program))
         if self.key is not None and not call.arrays:
             worker.local[self.key] = call, linked
         return linked
+
+    def _linked(self, program: Program) -> LinkedProgram:
+        layout = self.strategy.store.layout
+        prepare(program, layout)
+        return link(program, layout)
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
         """Whether the same program can be run once more."""

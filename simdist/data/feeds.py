@@ -17,10 +17,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+from simdist.caches import bounded
 from simdist.data.batch import Batch
 from simdist.data.iterator import DatasetIterator
 from simdist.data.own_sources import OwnSource
@@ -99,7 +99,7 @@ class SharedFeed(Feed):
         self.batches.load_state_dict(sources_in(state, 1)[0])
 
 
-@lru_cache(maxsize=64)
+@bounded("cuts of batches", size=64)
 def cuts(num_rows: int, num_workers: int, num_replicas: int, even: bool) -> tuple[list[list[tuple[int, int]]], tuple[tuple[int, ...], ...]]:
     """First and last row of each part, and its size, by worker and replica; kept, since most batches are of one size."""
     sizes = replica_batch_sizes(num_rows, num_replicas, static=even)

@@ -13,10 +13,11 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from simdist.caches import bounded
 
 __all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
 
@@ -73,7 +74,7 @@ def fresh_permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any,
     return order
 
 
-kept_permutation = lru_cache(maxsize=64)(fresh_permutation)
+kept_permutation = bounded("permutations", size=64)(fresh_permutation)
 
 
 def epochs_in_block(length: int) -> int:
@@ -81,7 +82,7 @@ def epochs_in_block(length: int) -> int:
     return min(MOST_EPOCHS, EPOCH_BLOCK // length)
 
 
-@lru_cache(maxsize=64)
+@bounded("blocks of permutations", size=64)
 def epoch_block(seed: int, block: int, length: int) -> np.ndarray[Any, Any]:
     """The permutations of many consecutive iterations one after another, int32.
 

@@ -17,8 +17,10 @@ from typing import Any
 import jax
 from jax.extend import core as jex_core
 
+from simdist.caches import of_each
+from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs, loops, trips_of
+from simdist.program.loops import loops, trips_of
 from simdist.program.values import num_bytes
 
 __all__ = ["Cost", "cost_of"]
@@ -39,9 +41,7 @@ class Cost:
         return self if devices == 1 or self.seconds is not None else Cost(self.flops / devices, self.bytes_moved / devices)
 
 
-_costs: dict[int, tuple[Kernel, Cost]] = {}
-
-
+@of_each("costs of kernels")
 def cost_of(kernel: Kernel) -> Cost:
     """The cost of one call of a kernel; computed once for each kernel.
 
@@ -50,14 +50,11 @@ def cost_of(kernel: Kernel) -> Cost:
 
     Source: the roofline model (Williams, Waterman, Patterson, Roofline, 2009) uses these two numbers.
     """
-    known = _costs.get(id(kernel))
-    if known is None:
-        used = [aval for aval, used in zip(kernel.in_avals, kernel.used, strict=True) if used]
-        forwarded = {v for v in kernel.closed.jaxpr.outvars if v in kernel.closed.jaxpr.invars}
-        made = [a for a, v in zip(kernel.out_avals, kernel.closed.jaxpr.outvars, strict=True) if v not in forwarded]
-        bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
-        known = _costs[id(kernel)] = (kernel, Cost(_flops(kernel.name, kernel.closed), bytes_moved))
-    return known[1]
+    used = [aval for aval, used in zip(kernel.in_avals, kernel.used, strict=True) if used]
+    forwarded = {v for v in kernel.closed.jaxpr.outvars if v in kernel.closed.jaxpr.invars}
+    made = [a for a, v in zip(kernel.out_avals, kernel.closed.jaxpr.outvars, strict=True) if v not in forwarded]
+    bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
+    return Cost(_flops(kernel.name, kernel.closed), bytes_moved)
 
 
 def _flops(name: str, closed: Any) -> float:
@@ -82,7 +79,7 @@ def _bytes_inside(name: str, jaxpr: Any) -> float:
             total += max(_bytes_inside(name, branch.jaxpr) for branch in eqn.params["branches"])
         else:
             times = trips_of(name, jaxpr, eqn)
-            total += times * sum(_bytes_inside(name, getattr(inner, "jaxpr", inner)) for inner in inner_jaxprs(eqn))
+            total += times * sum(_bytes_inside(name, inner) for inner in inner_jaxprs(eqn))
     return total
 
 

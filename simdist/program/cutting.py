@@ -120,7 +120,9 @@ class _Cutter:
         if not wanted:
             return []
         eqns, inputs = self._slice(stage, wanted)
-        kernel = kernel_of(self.name, _evaluator(eqns, inputs, wanted), [_aval(v) for v in inputs])
+        # Equations keep where they come from, so that what goes wrong in a kernel names the user's line.
+        part = self.jaxpr.replace(constvars=[], invars=inputs, outvars=wanted, eqns=eqns)
+        kernel = kernel_of(self.name, jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(part, [])), [_aval(v) for v in inputs])
         return [Compute(kernel, tuple(map(self._register, inputs)), tuple(map(self._register, wanted)))]
 
     def _wanted(self, stage: int, by_stage: dict[int, list[Any]]) -> list[Var]:
@@ -195,25 +197,3 @@ class _Cutter:
 
 def _aval(var: Var) -> Aval:
     return Aval(tuple(var.aval.shape), str(var.aval.dtype))
-
-
-def _evaluator(eqns: list[Any], inputs: list[Var], outputs: list[Var]) -> Callable[..., list[Any]]:
-    def run(*arrays: Any) -> list[Any]:
-        values = dict(zip(inputs, arrays, strict=True))
-
-        def value(var: Var) -> Any:
-            return var.val if isinstance(var, jex_core.Literal) else values[var]
-
-        for eqn in eqns:
-            result = _bind(eqn, [value(var) for var in eqn.invars])
-            values.update(zip(eqn.outvars, result if eqn.primitive.multiple_results else [result], strict=True))
-        return [value(var) for var in outputs]
-
-    return run
-
-
-def _bind(eqn: Any, arrays: list[Any]) -> Any:
-    """Run one equation. JAX before 0.10 gives the inner functions apart from the parameters."""
-    params = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = params if isinstance(params, tuple) else ((), params)
-    return eqn.primitive.bind(*functions, *arrays, **params)

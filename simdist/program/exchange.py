@@ -14,7 +14,7 @@ What is exchanged together is one operation: `operands` of one replica, and `out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -24,6 +24,7 @@ from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
 
 from simdist.errors import FailedPreconditionError
+from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.values import Aval, num_bytes
 
 __all__ = ["EXCHANGE", "Exchange", "bind_exchange", "require_outside_of_inner_programs"]
@@ -92,7 +93,7 @@ def require_outside_of_inner_programs(jaxpr: Any) -> None:
         FailedPreconditionError: one stands inside.
     """
     for eqn in jaxpr.eqns:
-        for inner in _inner_jaxprs(eqn):
+        for inner in inner_jaxprs(eqn):
             if any(other.primitive is _exchange for other in inner.eqns):
                 raise FailedPreconditionError(
                     f"Replicas meet (all_reduce, all_gather, merge_call or an aggregated assignment) inside a jax {eqn.primitive.name}. "
@@ -100,14 +101,6 @@ def require_outside_of_inner_programs(jaxpr: Any) -> None:
                     "be called inside a step."
                 )
             require_outside_of_inner_programs(inner)
-
-
-def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            inner = getattr(item, "jaxpr", item)
-            if hasattr(inner, "eqns"):
-                yield inner
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ import jax.core
 import numpy as np
 
 from simdist.arguments import END_S, number, require_shallow
+from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
 from simdist.program.cutting import cut
 from simdist.program.exchange import require_outside_of_inner_programs
@@ -27,7 +28,25 @@ from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of, snapshot
 
-__all__ = ["BoundCall", "StepFunction", "fits", "fits_at_once", "function"]
+__all__ = ["BoundCall", "ProgramCache", "KEPT_SIGNATURES", "StepFunction", "fits", "fits_at_once", "function", "keep", "program_cache"]
+
+# Steps, and signatures of their arguments, whose programs a strategy keeps.
+KEPT_SIGNATURES = 256
+# Batches may have other shapes each time: so many kinds of them are kept for one signature of the arguments.
+KEPT_BATCH_SHAPES = 256
+# By step function and key of a call: one program for each signature of its batches.
+ProgramCache = BoundedCache[tuple[Any, ...], list[Program]]
+
+
+def program_cache() -> ProgramCache:
+    """Where the programs of traced steps are kept."""
+    return BoundedCache(KEPT_SIGNATURES)
+
+
+def keep(known: list[Any], made: Any) -> None:
+    """Add to what was traced for one signature of the arguments; of too many the oldest goes."""
+    known.append(made)
+    del known[:-KEPT_BATCH_SHAPES]
 
 
 class TracedIterator:
@@ -102,7 +121,7 @@ class StepFunction:
         self.name = name or getattr(fn, "__name__", "step")
         self.traces = 0
         self.made: list[Any] = []  # variables that the step's Python has made
-        self._programs: dict[tuple[Any, ...], list[Program]] = {}
+        self._programs = program_cache()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if active_tracer() is not None:
@@ -130,22 +149,22 @@ class StepFunction:
             ) from None
         return BoundCall(structure, tuple(leaves), own, iterators, arrays, (structure, own, fixed))
 
-    def program(self, call: BoundCall, context: Any = None) -> Program:
+    def program(self, call: BoundCall, cache: ProgramCache | None = None) -> Program:
         """The program of a call: one that was traced before with the same signature, or a new one.
 
         Args:
             call: the bound arguments.
-            context: what else the trace depends on (the strategy).
+            cache: of what else the trace depends on, the strategy, with which it goes; None: the function's own.
 
         Raises:
             StopIteration: an iterator has not enough elements left for one step.
         """
-        known = self._programs.setdefault((context, *call.key), [])
+        known = (self._programs if cache is None else cache).get((self, *call.key), list)
         for program in known:
             if fits(program, call):
                 return program
         program = self.trace(call)
-        known.append(program)
+        keep(known, program)
         return program
 
     def trace(

@@ -1,7 +1,8 @@
 """Compiled computations, one for each structure: the same step written in ten mains is one kernel.
 
 A kernel is a jaxpr, found again by its text and its constants (what a step closes over is an input). All plans of the ledger
-run the same kernels, which is why their bits agree (class E1).
+run the same kernels, which is why their bits agree (class E1). The process keeps the kernels that were used last, from one
+cluster to the next; those that a living program runs are found too, so there are never two of one structure.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import jax
 import numpy as np
 from jax.extend import core as jex_core
 
+from simdist.caches import shared
 from simdist.program.values import Aval
 
-__all__ = ["Kernel", "compiler_options", "kernel_of"]
+__all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
+
+# Kernels that the process keeps; each takes about two megabytes once it has been compiled. A model makes three to ten of them.
+KEPT_KERNELS = 128
 
 
 def compiler_options(backend: str | None = None) -> dict[str, str]:
@@ -35,7 +40,7 @@ def compiler_options(backend: str | None = None) -> dict[str, str]:
     return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options
 
 
-_kernels: dict[tuple[Any, ...], Kernel] = {}
+_kernels = shared("compiled kernels", KEPT_KERNELS, finds_living=True)
 
 
 class Kernel:
@@ -76,7 +81,4 @@ def kernel_of(name: str, function: Callable[..., Sequence[Any]], in_avals: Seque
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     closed = jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs)
     key = (name, str(closed.jaxpr), tuple((str(np.asarray(const).dtype), np.asarray(const).tobytes()) for const in closed.consts))
-    kernel = _kernels.get(key)
-    if kernel is None:
-        kernel = _kernels[key] = Kernel(name, closed)
-    return kernel
+    return _kernels.get(key, lambda: Kernel(name, closed))

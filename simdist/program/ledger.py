@@ -103,7 +103,7 @@ class Ledger:
 
     def site(self, kernel: Kernel, reads: Sequence[BundleType], writes: Sequence[BundleType]) -> Site:
         """The place that calls a kernel with bundles of these types and groups its results like this."""
-        key = (id(kernel), tuple(reads), tuple(writes))
+        key = (kernel, tuple(reads), tuple(writes))
         if key not in self._sites:
             self._sites[key] = Site(kernel, tuple(reads), tuple(writes), [self._file(avals) for avals in writes])
         return self._sites[key]
@@ -185,7 +185,7 @@ class Ledger:
         if table is not None:
             assert batch is not None
             fed = (aval_of(batch.rows), *fed[len(table.columns) :])
-        key = (id(site), None if table is None else table.key)
+        key = (site, None if table is None else table.key)
         if key not in self._branch_numbers:
             self._branch_numbers[key] = len(self.branches)
             self.branches.append(

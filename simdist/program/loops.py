@@ -15,8 +15,9 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from simdist.errors import FailedPreconditionError
+from simdist.program.jaxprs import inner_jaxprs
 
-__all__ = ["Loop", "inner_jaxprs", "loops", "trips_of"]
+__all__ = ["Loop", "loops", "trips_of"]
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,7 @@ def loops(name: str, jaxpr: Any) -> Iterator[Loop]:
             yield from max(branches, key=lambda found: sum(loop.trips * len(loop.body.jaxpr.eqns) for loop in found))
         else:
             for inner in inner_jaxprs(eqn):
-                yield from loops(name, getattr(inner, "jaxpr", inner))
-
-
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    """The jaxprs among the parameters of an equation."""
-    for value in eqn.params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
-                yield item
+                yield from loops(name, inner)
 
 
 def trips_of(name: str, jaxpr: Any, eqn: Any) -> int:

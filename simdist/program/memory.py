@@ -15,8 +15,9 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.caches import of_each
+from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs
 
 __all__ = ["temporaries_bytes"]
 
@@ -28,14 +29,11 @@ ELEMENTWISE = frozenset(
     """.split()  # noqa: SIM905
 )
 
-_known: dict[int, tuple[Kernel, int]] = {}
 
-
+@of_each("memory of kernels")
 def temporaries_bytes(kernel: Kernel) -> int:
     """Bytes that one call of a kernel needs beside its inputs and outputs; worked out once for each kernel."""
-    if id(kernel) not in _known:
-        _known[id(kernel)] = (kernel, _peak(kernel.closed.jaxpr))
-    return _known[id(kernel)][1]
+    return _peak(kernel.closed.jaxpr)
 
 
 def _peak(jaxpr: Any) -> int:
@@ -48,7 +46,7 @@ def _peak(jaxpr: Any) -> int:
             if var in kept:
                 alive += kept[var]
                 ending[last_use[var]] = ending.get(last_use[var], 0) + kept[var]
-        inside = max((_peak(getattr(inner, "jaxpr", inner)) for inner in inner_jaxprs(eqn)), default=0)
+        inside = max((_peak(inner) for inner in inner_jaxprs(eqn)), default=0)
         peak = max(peak, alive + inside)
         alive -= ending.pop(place, 0)
     return peak

@@ -62,8 +62,8 @@ class Plans:
         self.files = files
         self.machine = Machine()
         self.waves = ShardedWaves(devices) if numerics == "shard_map" else Waves()
-        self.proved: set[int] = set()
-        self.refuted: set[int] = set()
+        self.proved: set[Kernel] = set()
+        self.refuted: set[Kernel] = set()
 
     def run(self, count: int, noted: Sequence[Any] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
@@ -151,8 +151,8 @@ class Plans:
             self.refuted |= self._kernels(entries)
             return None
 
-    def _kernels(self, entries: Sequence[Entry]) -> set[int]:
-        return {id(self.branches[code].site.kernel) for code in {entry[1] for entry in entries}}
+    def _kernels(self, entries: Sequence[Entry]) -> set[Kernel]:
+        return {self.branches[code].site.kernel for code in {entry[1] for entry in entries}}
 
 
 def _row(stack: Sequence[Any], register: int) -> list[Any]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs, trips_of
+from simdist.program.loops import trips_of
 
 __all__ = ["ready_fractions"]
 
@@ -44,7 +45,7 @@ def ready_fractions(kernel: Kernel) -> list[float]:
 
 
 def _work(name: str, jaxpr: Any, eqn: Any) -> float:
-    inner = [getattr(found, "jaxpr", found) for found in inner_jaxprs(eqn)]
+    inner = list(inner_jaxprs(eqn))
     if inner:
         return trips_of(name, jaxpr, eqn) * max(sum(_work(name, part, own) for own in part.eqns) for part in inner)
     made = sum(math.prod(var.aval.shape) for var in eqn.outvars)

@@ -39,7 +39,7 @@ class Machine:
     def __init__(self) -> None:
         self.compilations = 0
         self._compiled: tuple[tuple[Any, ...], Any, _Layout] | None = None
-        self._tables: dict[int, tuple[jax.Array, ...]] = {}
+        self._tables: dict[Any, tuple[jax.Array, ...]] = {}
 
     def run(
         self,
@@ -80,11 +80,11 @@ class Machine:
         table = branch.table
         if table is None:
             return ()
-        known = self._tables.get(id(table))
+        known = self._tables.get(table)
         if known is None:
             known = tuple(jnp.asarray(column) for column in table.columns)
             if not table.pending:
-                self._tables[id(table)] = known
+                self._tables[table] = known
         return known
 
     def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Any, _Layout]:

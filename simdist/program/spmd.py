@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
-from simdist.program.function import BoundCall, StepFunction, fits, fits_at_once
+from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction, fits, fits_at_once, keep
 from simdist.program.operations import Program
 from simdist.program.values import Aval
 
@@ -39,7 +40,7 @@ class Editions:
         self.num_replicas = num_replicas
         self.first_rank = first_rank
         self.options = options
-        self._known: dict[tuple[Any, ...], list[list[Program]]] = {}
+        self._known: BoundedCache[tuple[Any, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
 
     def programs(self, calls: Sequence[BoundCall]) -> list[Program]:
         """The program of each replica, for what its iterators give next.
@@ -51,7 +52,7 @@ class Editions:
             InvalidArgumentError: the replicas would not meet.
             StopIteration: an iterator has not enough elements left.
         """
-        known = self._known.setdefault(tuple([call.key for call in calls]), [])
+        known = self._known.get(tuple([call.key for call in calls]), list)
         for programs in known:
             if _all_fit(fits_at_once, programs, calls):
                 return programs
@@ -59,7 +60,7 @@ class Editions:
             if _all_fit(fits, programs, calls):
                 return programs
         programs = self._agreed(calls)
-        known.append(programs)
+        keep(known, programs)
         return programs
 
     def _agreed(self, calls: Sequence[BoundCall]) -> list[Program]:

@@ -21,7 +21,7 @@ from jax.extend import core as jex_core
 from simdist.errors import InvalidArgumentError
 from simdist.program.exchange import Exchange, bind_exchange
 from simdist.program.narrowing import require_numbers
-from simdist.program.operations import VariableHandle
+from simdist.program.operations import Reference, VariableHandle
 from simdist.program.values import Aval, aval_of
 
 __all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_under_a_trace"]
@@ -82,7 +82,7 @@ class Tracer:
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
         self.overlays: list[Overlay] = []
-        self.seeds: dict[int, Any] = {}
+        self.seeds: dict[Reference, Any] = {}
         self._rank = rank
         self.num_replicas = num_replicas
         self.agreed = agreed
@@ -149,8 +149,8 @@ class Tracer:
     def read(self, variable: VariableHandle) -> Any:
         """The value of a variable at this place of the step."""
         for overlay in reversed(self.overlays):
-            if id(variable) in overlay.values:
-                return overlay.values[id(variable)]
+            if variable.ref() in overlay.values:
+                return overlay.values[variable.ref()]
         value = self.mark("read", [], [variable.aval], variable=variable)[0]
         if self.overlays:
             self.overlays[0].reads.append(variable)
@@ -174,13 +174,14 @@ class Tracer:
 
     def random_key(self, generator: VariableHandle) -> Any:
         """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
-        if id(generator) not in self.seeds:
-            self.seeds[id(generator)] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
-        return self.seeds[id(generator)]
+        own = generator.ref()
+        if own not in self.seeds:
+            self.seeds[own] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
+        return self.seeds[own]
 
     def set_random_key(self, generator: VariableHandle, value: Any) -> None:
         """A Keras seed generator counts on, within this step only."""
-        self.seeds[id(generator)] = value
+        self.seeds[generator.ref()] = value
 
     # -- replicas -------------------------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ class Tracer:
             return [value + jax.numpy.zeros((), value.dtype) for value in values]
 
     @contextmanager
-    def overlay(self, values: dict[int, Any]) -> Iterator[Overlay]:
+    def overlay(self, values: dict[Reference, Any]) -> Iterator[Overlay]:
         """Let some variables have other values, and hold back all assignments, for a while."""
         overlay = Overlay(values)
         self.overlays.append(overlay)
@@ -255,7 +256,7 @@ class Tracer:
 class Overlay:
     """Values that stand in for variables, and the assignments that were held back."""
 
-    def __init__(self, values: dict[int, Any]) -> None:
+    def __init__(self, values: dict[Reference, Any]) -> None:
         self.values = values
         self.reads: list[VariableHandle] = []
         self.writes: list[tuple[Any, tuple[VariableHandle, ...], list[Any]]] = []
@@ -264,9 +265,9 @@ class Overlay:
         self.writes.append((rule, tuple(variables), list(operands)))
         for variable, operand in zip(variables, operands, strict=True):
             if rule == "assign":
-                self.values[id(variable)] = operand
+                self.values[variable.ref()] = operand
             elif rule == "add":
-                self.values[id(variable)] = tracer.read(variable) + operand
+                self.values[variable.ref()] = tracer.read(variable) + operand
 
 
 def active_tracer() -> Tracer | None:

@@ -33,7 +33,7 @@ class Waves:
     """Computes entries wave by wave, and keeps the batched kernels."""
 
     def __init__(self) -> None:
-        self._batched: dict[int, LaneFunction] = {}
+        self._batched: dict[Kernel, LaneFunction] = {}
 
     def run(self, entries: Sequence[Entry], branches: Sequence[Branch], pending: Pending, noted: Sequence[Any] = ()) -> None:
         """Compute entries; the results are loose in the files.
@@ -58,9 +58,9 @@ class Waves:
     def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
         if len(arguments) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
             return [self.single(kernel, arguments[0])] * len(arguments)
-        batched = self._batched.get(id(kernel))
+        batched = self._batched.get(kernel)
         if batched is None:
-            batched = self._batched[id(kernel)] = self.batched(jax.vmap(_of_used(kernel)))
+            batched = self._batched[kernel] = self.batched(jax.vmap(_of_used(kernel)))
         filled = [*arguments, *[arguments[-1]] * (self.lanes(len(arguments)) - len(arguments))]
         columns = [column for column, used in zip(zip(*filled, strict=True), kernel.used, strict=True) if used]
         return self.cut(batched(*self.stacked(columns)), len(arguments))

@@ -17,7 +17,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
+from simdist.program.function import KEPT_SIGNATURES, program_cache
+from simdist.program.operations import Program
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
@@ -62,7 +65,8 @@ class ParameterServerStrategy(Strategy):
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
         self._next_server = 0
-        self.linked: dict[int, LinkedProgram] = {}
+        self.programs = program_cache()
+        self.linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
         self.coordinator: Any = None  # the one of this strategy, once somebody has made it
 
     @property

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist import debugging
+from simdist.caches import BoundedCache
 from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.process_state import active_context
-from simdist.program.function import BoundCall, StepFunction
+from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
 from simdist.program.per_replica import PerReplica, per_replica, spread
 from simdist.program.spmd import Editions
@@ -84,8 +85,8 @@ class SynchronousStrategy(Strategy):
         self.members = self.found_members()
         self.communication = GroupCommunication(self.engine, self.options, self.hub, self.spare)
         self.group = self.engine.replica_group(self.communication)
-        self.editions: dict[int, tuple[StepFunction, Editions]] = {}
-        self.linked: dict[tuple[int, int], LinkedProgram] = {}
+        self.editions: BoundedCache[StepFunction, Editions] = BoundedCache(KEPT_SIGNATURES)
+        self.linked: BoundedCache[tuple[Program, ...], list[LinkedProgram]] = BoundedCache(KEPT_SIGNATURES)
 
     # -- who takes part -------------------------------------------------------------------------------------------
 
@@ -268,35 +269,36 @@ class SynchronousStrategy(Strategy):
     def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
-        linked = len(self.linked)
+        known = set(self.linked)
         try:
             return self.step(step, (), {}).value()
         finally:
             # It never runs again: what was made for it goes.
-            self.editions.pop(id(step), None)
-            while len(self.linked) > linked:
-                self.linked.popitem()
+            self.editions.drop(step)
+            for programs in set(self.linked) - known:
+                self.linked.drop(programs)
 
     def _editions(self, fn: StepFunction) -> Editions:
-        if id(fn) not in self.editions:
-            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
-        return self.editions[id(fn)][1]
+        return self.editions.get(fn, lambda: Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
 
     def forget(self, fn: StepFunction) -> None:
         """Drop what was traced of a step that another strategy runs."""
-        self.editions.pop(id(fn), None)
+        self.editions.drop(fn)
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+        known = tuple(programs)
+        linked = self.linked.get(known, lambda: self._linked(programs))
+        if linked[0].version != self.store.layout.version:
+            self.linked.drop(known)
+            linked = self.linked.get(known, lambda: self._linked(programs))
+        return linked
+
+    def _linked(self, programs: Sequence[Program]) -> list[LinkedProgram]:
         layout = self.store.layout
-        found = [self.linked.get((id(program), place)) for place, program in enumerate(programs)]
-        if all(known is not None and known.version == layout.version for known in found):
-            return found  # pyright: ignore[reportReturnType]
         for place, program in enumerate(programs):
             self.require_own(program)
             prepare(program, layout, place)
-        made = [link(program, layout, place) for place, program in enumerate(programs)]
-        self.linked.update({(id(program), place): made[place] for place, program in enumerate(programs)})
-        return made
+        return [link(program, layout, place) for place, program in enumerate(programs)]
 
     def require_own(self, program: Program) -> None:
         """Variables of another strategy have copies on other devices.

@@ -16,6 +16,7 @@ import jax
 
 from simdist.collectives.power_sgd import PowerSGD
 from simdist.errors import InvalidArgumentError
+from simdist.program.operations import Reference
 from simdist.program.tracing import Tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Variable
@@ -39,7 +40,7 @@ class CompressedSum:
                 f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2)."
             )
         self.compressor = compressor
-        self._states: dict[int, tuple[Any, list[Variable]]] = {}
+        self._states: dict[Reference, tuple[Any, list[Variable]]] = {}
 
     def sums(self, tracer: Tracer, gradients: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
         """What the replicas' compressed gradients add up to.
@@ -53,17 +54,17 @@ class CompressedSum:
         exchange = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages
         sums, new_states = exchange(tracer, list(gradients), states)
         for variable, state in zip(variables, new_states, strict=True):
-            for own, value in zip(self._states[id(variable)][1], jax.tree_util.tree_leaves(state), strict=True):
+            for own, value in zip(self._states[variable.ref()][1], jax.tree_util.tree_leaves(state), strict=True):
                 tracer.update("assign", [own], [value])
         return sums
 
     def _state(self, variable: Variable, tracer: Tracer) -> Any:
         """What this replica remembers for a variable."""
-        if id(variable) not in self._states:
+        if variable.ref() not in self._states:
             with jax.ensure_compile_time_eval():
                 leaves, structure = jax.tree_util.tree_flatten(self.compressor.initial_state(variable.shape, variable.dtype))
-                self._states[id(variable)] = (structure, [_own_variable(variable, number, leaf) for number, leaf in enumerate(leaves)])
-        structure, own = self._states[id(variable)]
+                self._states[variable.ref()] = (structure, [_own_variable(variable, number, leaf) for number, leaf in enumerate(leaves)])
+        structure, own = self._states[variable.ref()]
         return jax.tree_util.tree_unflatten(structure, [tracer.read(part) for part in own])
 
     def _messages(self, tracer: Tracer, gradients: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -46,7 +46,7 @@ def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bo
 
         def pure(values: list[Any]) -> tuple[Any, Any]:
             held_back.clear()
-            with tracer.overlay({id(handle): value for handle, value in zip(handles, values, strict=True)}) as overlay:
+            with tracer.overlay({handle.ref(): value for handle, value in zip(handles, values, strict=True)}) as overlay:
                 result = fn(*args, **kwargs)
             value, aux = result if has_aux else (result, None)
             held_back.extend((rule, targets, len(operands)) for rule, targets, operands in overlay.writes)
