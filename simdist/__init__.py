@@ -21,6 +21,7 @@ from simdist.debugging import debug
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.server import Server
 from simdist.runtime.sleep import sleep
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
@@ -96,5 +97,6 @@ __all__ = [
     "in_cross_replica_context",
     "scale_regularization_loss",
     "sleep",
+    "spare_the_collector",
     "value_and_grad",
 ]

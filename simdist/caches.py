@@ -150,14 +150,7 @@ def bounded(name: str, size: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
 
 
 def table() -> list[CacheInfo]:
-    """What each cache of the process holds now, and how much it may hold.
-
-    Example:
-        >>> import simdist as sd
-        >>> kernels = next(info for info in sd.caches.table() if info.name == "compiled kernels")
-        >>> kernels.size, kernels.entries <= kernels.size
-        (128, True)
-    """
+    """What each cache of the process holds now, and how much it may hold: ``print(*sd.caches.table(), sep="\n")``."""
     return [CacheInfo(name, len(cache), size) for name, (cache, size) in sorted(_registered.items())]
 
 

@@ -53,6 +53,14 @@ def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: 
 
 
 @pytest.mark.slow
+def test_benchmark_of_memory_keeps_no_cluster(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("memory").main(["--quick"]) == 0
+    *lines, ratio = capsys.readouterr().out.splitlines()
+    assert [line.split()[-2:] for line in lines] == [["0", "clusters"]] * 5
+    assert float(ratio.split()[-1]) > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lines"), [("synchronous", 2), ("async_workers", 4)])
 def test_benchmark_of_training_prints_its_table(name: str, lines: int, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     load(name).main(["--quick"])

@@ -20,7 +20,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_yo
 from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
-from simdist.runtime.collector import spare_the_collector
+from simdist.runtime.collector import spare_by_default
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
@@ -90,7 +90,7 @@ class Cluster:
     """
 
     def __new__(cls, *_args: Any, **_options: Any) -> Cluster:
-        spare_the_collector()  # before there is anything of a cluster
+        spare_by_default()  # before there is anything of a cluster
         return super().__new__(cls)
 
     def __init__(
