@@ -16,7 +16,7 @@ from jax.extend import core as jex_core
 
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.program.loops import trips_of
+from simdist.cost.loops import trips_of
 
 __all__ = ["ready_fractions"]
 
