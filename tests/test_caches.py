@@ -15,8 +15,8 @@ import simdist as sd
 from simdist import caches, keras
 from simdist.caches import BoundedCache
 from simdist.cost.flops import cost_of
-from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.cost.memory import temporaries_bytes
+from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import Aval
 
 X = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)

@@ -18,9 +18,9 @@ import jax
 from jax.extend import core as jex_core
 
 from simdist.caches import of_each
+from simdist.cost.loops import loops, trips_of
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.cost.loops import loops, trips_of
 from simdist.program.values import num_bytes
 
 __all__ = ["Cost", "cost_of"]

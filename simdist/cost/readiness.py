@@ -14,9 +14,9 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.cost.loops import trips_of
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.cost.loops import trips_of
 
 __all__ = ["ready_fractions"]
 

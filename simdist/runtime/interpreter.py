@@ -14,10 +14,10 @@ from simdist.runtime.base import PENDING, TaskRuntime
 from simdist.runtime.linked import (
     ApplyAll,
     CheckFinite,
+    LinkedCollective,
     LinkedOperation,
     LinkedProgram,
     MakeKey,
-    LinkedCollective,
     ReadGroups,
     RunKernel,
     TakeBatch,

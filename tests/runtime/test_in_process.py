@@ -19,7 +19,7 @@ from simdist.program.function import BoundCall, StepFunction
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Aval, Bundle
-from simdist.runtime.linked import LinkedProgram, LinkedCollective
+from simdist.runtime.linked import LinkedCollective, LinkedProgram
 from tests.golden.problems import Linear, batches
 
 SUM = {"synchronization": sd.VariableSynchronization.ON_READ, "aggregation": sd.VariableAggregation.SUM}

@@ -12,7 +12,7 @@ from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, call_kernel, raise_error
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import ApplyAll, LinkedProgram, LinkedCollective, ReadGroups
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadGroups
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from simdist.cost.readiness import ready_fractions
-from simdist.runtime.linked import LinkedOperation, LinkedCollective, RunKernel
+from simdist.runtime.linked import LinkedCollective, LinkedOperation, RunKernel
 
 __all__ = ["Early", "early_collectives"]
 
