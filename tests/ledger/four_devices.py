@@ -57,7 +57,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 def watch(strategy: Any) -> list[tuple[int, list[int]]]:
     """For each batched call from now on: how many lanes, and on which devices its first result lies."""
     calls: list[tuple[int, list[int]]] = []
-    waves = strategy.cluster.world.ledger.plans.waves
+    waves = strategy.cluster.world.ledger.plans.batches
     cut = waves.cut
 
     def watched(results: Any, count: int) -> Any:
@@ -126,7 +126,7 @@ def everything() -> dict[str, Any]:
     devices = jax.devices()
     with sd.debug():
         debugged = on_all()
-    fresh = on_cluster(2, jax_devices=devices[:2]).cluster.fresh().world.ledger.plans.waves
+    fresh = on_cluster(2, jax_devices=devices[:2]).cluster.fresh().world.ledger.plans.batches
     return {
         "runs": {name: trained(make(), optimizer) for name, (make, optimizer) in RUNS.items()},
         "fit": [fitted(on_all()), fitted(sd.OneDeviceStrategy())],

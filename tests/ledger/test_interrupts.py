@@ -121,7 +121,7 @@ class Training:
 
     def __init__(self, numerics: str) -> None:
         self.ledger = Ledger(numerics)
-        self.ledger.plans.waves._batched = BATCHED.setdefault(numerics, {})
+        self.ledger.plans.batches._batched = BATCHED.setdefault(numerics, {})
         self.gradient = self.ledger.site(GRADIENT, [ONE], [ONE])
         self.apply = self.ledger.site(APPLY, [ONE, ONE], [ONE])
         self.v, self.other = (Bundle.of([np.full(3, start, np.float32)]) for start in (1, 2))

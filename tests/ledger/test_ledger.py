@@ -123,7 +123,7 @@ def test_kernel_that_uses_no_input_is_computed_by_every_plan(numerics: str) -> N
 @pytest.mark.parametrize("numerics", ["vmap", "shard_map"])
 def test_waves_keep_no_version_that_nobody_reads_again(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
     story, alive = Story(numerics), list[int]()
-    waves = story.ledger.plans.waves
+    waves = story.ledger.plans.batches
     single = waves.single
 
     def counted(*given: Any) -> Any:
