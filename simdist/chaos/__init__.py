@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from simdist.chaos.examining import Finding, examine
-from simdist.chaos.runs import Run, run
+from simdist.chaos.runs import ScenarioRun, run
 from simdist.chaos.scenarios import Chips, Disturbance, Scenario, Wires
 
-__all__ = ["Chips", "Disturbance", "Finding", "Run", "Scenario", "Wires", "examine", "run"]
+__all__ = ["Chips", "Disturbance", "Finding", "ScenarioRun", "Scenario", "Wires", "examine", "run"]

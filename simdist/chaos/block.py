@@ -68,19 +68,19 @@ class Examined:
     seconds: float
 
     def to_json(self) -> str:
-        told = {**asdict(self), "scenario": self.scenario.to_json(), "findings": [asdict(finding) for finding in self.findings]}
-        return json.dumps(told)
+        record = {**asdict(self), "scenario": self.scenario.to_json(), "findings": [asdict(finding) for finding in self.findings]}
+        return json.dumps(record)
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Examined:
         findings = [Finding(**finding) for finding in given["findings"]]
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             **given,
             "scenario": Scenario.from_json(given["scenario"]),
             "findings": findings,
             "print": tuple(given["print"]),
         }
-        return cls(**told)
+        return cls(**record)
 
 
 def examined(request: Request, begins: Callable[[int], None] = lambda number: None) -> Iterator[Examined]:
@@ -106,14 +106,14 @@ def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref
             if number in request.prints:
                 evidence.elsewhere = Print(*request.prints[number])
             findings = broken(evidence)
-            own, error = Print.of(evidence.run), evidence.run.error
+            mine, error = Print.of(evidence.run), evidence.run.error
             kinds = sorted({d.kind for d in evidence.run.fired})
             remembered = weakref.ref(evidence.run.cluster.world)
     finally:
         undisturbed.close()
     how = "" if error is None else type(error).__name__
     seconds = time.perf_counter() - began
-    return Examined(number, scenario, findings, kinds, (own.digest, own.bits), how, seconds), remembered
+    return Examined(number, scenario, findings, kinds, (mine.digest, mine.bits), how, seconds), remembered
 
 
 def _collected(waiting: Iterable[tuple[Examined, weakref.ref[Any]]]) -> Iterator[Examined]:

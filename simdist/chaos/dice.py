@@ -57,4 +57,4 @@ class Dice:
         """Up to so many different ones, in their order."""
         count = min(len(items), self.whole(1, at_most)) if items else 0
         chosen = sorted(self._stream.choice(len(items), size=count, replace=False).tolist()) if count else []
-        return [items[int(place)] for place in chosen]
+        return [items[int(index)] for index in chosen]

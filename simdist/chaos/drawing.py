@@ -64,9 +64,9 @@ def disturbed(scenario: Scenario, ground: Ground, seed: int, number: int) -> Sce
         if own.chance(kind.share) and (scenario.has_numbers or not kind.needs_numbers):
             drawn += kind.draw(own.part("draw"), ground)
     reads = dice.part("reads")
-    places = range(1, ground.looks + 1)
+    numbers = range(1, ground.observations + 1)
     chance = reads.pick([0.0, 0.2, 1.0])
-    chosen = tuple(place for place in places if reads.chance(chance)) if scenario.has_numbers else ()
+    chosen = tuple(number for number in numbers if reads.chance(chance)) if scenario.has_numbers else ()
     return replace(scenario, disturbances=tuple(drawn), reads=chosen)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from simdist.chaos.runs import Run
+from simdist.chaos.runs import ScenarioRun
 from simdist.chaos.scenarios import Scenario
 
 __all__ = ["Evidence", "Invariant", "Print"]
@@ -19,7 +19,7 @@ class Print:
     bits: str
 
     @classmethod
-    def of(cls, run: Run) -> Print:
+    def of(cls, run: ScenarioRun) -> Print:
         return cls(run.digest, run.bits)
 
 
@@ -37,8 +37,8 @@ class Evidence:
     """
 
     scenario: Scenario
-    run: Run
-    calm: Run
+    run: ScenarioRun
+    calm: ScenarioRun
     again: Print | None = None
     elsewhere: Print | None = None
     plans: dict[str, Print] = field(default_factory=dict[str, Print])

@@ -12,7 +12,7 @@ from typing import Any
 import simdist as sd
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.invariants import COLLECTED, INVARIANTS
-from simdist.chaos.runs import Run, run
+from simdist.chaos.runs import ScenarioRun, run
 from simdist.chaos.scenarios import Scenario
 
 __all__ = ["Finding", "broken", "evidence_of", "examine", "still_there", "warm_up", "without_disturbances"]
@@ -80,11 +80,11 @@ def broken(evidence: Evidence) -> list[Finding]:
 
 
 @contextmanager
-def evidence_of(scenario: Scenario, calm: Run | None = None, again: bool = True) -> Iterator[Evidence]:
+def evidence_of(scenario: Scenario, calm: ScenarioRun | None = None, again: bool = True) -> Iterator[Evidence]:
     """The runs of a scenario; they are closed when the block is left."""
-    runs: list[Run] = []
+    runs: list[ScenarioRun] = []
 
-    def made(of: Scenario) -> Run:
+    def made(of: Scenario) -> ScenarioRun:
         runs.append(run(of))
         return runs[-1]
 

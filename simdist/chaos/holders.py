@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simdist.chaos.incarnations import Lives
+from simdist.chaos.incarnations import Incarnations
 from simdist.trace import Trace
 from simdist.trace.records import task_of
 
@@ -16,7 +16,7 @@ __all__ = ["somebody_has_the_variables"]
 
 
 def somebody_has_the_variables(
-    trace: Trace, processes: Lives, workers: Sequence[str], until_s: float, forgotten: Sequence[tuple[float, str]] = ()
+    trace: Trace, processes: Incarnations, workers: Sequence[str], until_s: float, forgotten: Sequence[tuple[float, str]] = ()
 ) -> bool:
     """Whether at each moment up to one at least one worker that was up had the variables; `forgotten` says whose were given up when."""
     events = [(down.from_s, 1, down.task) for down in processes.downs if down.from_s <= until_s]

@@ -12,7 +12,7 @@ from math import inf
 
 from simdist.trace import Trace
 
-__all__ = ["Down", "Lives"]
+__all__ = ["Down", "Incarnations"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Down:
     decided_s: float
 
 
-class Lives:
+class Incarnations:
     """The lives of all tasks of a run.
 
     Example:

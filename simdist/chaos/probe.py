@@ -21,10 +21,10 @@ class Probe:
         self.runtime = cluster.world
         self.clock_s: list[float] = []
         self.held_while_down: list[tuple[float, str, int]] = []
-        self.runtime.step_ended.append(self._look)
-        self.runtime.detection.listeners.append(self._look)
+        self.runtime.step_ended.append(self._observe)
+        self.runtime.detection.listeners.append(self._observe)
 
-    def _look(self, _: Any) -> None:
+    def _observe(self, _: Any) -> None:
         now = self.runtime.now
         self.clock_s.append(now)
         for task in self.runtime.tasks.values():
@@ -33,7 +33,7 @@ class Probe:
 
     def final(self) -> None:
         """Look once more, at the end."""
-        self._look(None)
+        self._observe(None)
 
 
 def held_bytes(cluster: Cluster) -> dict[str, int]:

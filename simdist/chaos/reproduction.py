@@ -29,7 +29,7 @@ def program(scenario: Scenario) -> str:
     names += ["Disturbance"] if scenario.disturbances else []
     names += [type(part).__name__ for part in (scenario.wires, scenario.chips) if part != type(part)()]
     arguments = "".join(
-        f"    {item.name}={_source(getattr(scenario, item.name))},\n" for item in fields(scenario) if _told(scenario, item.name)
+        f"    {item.name}={_source(getattr(scenario, item.name))},\n" for item in fields(scenario) if _is_stated(scenario, item.name)
     )
     return (
         f"from simdist.chaos import {', '.join(sorted(names))}\n\n"
@@ -38,7 +38,7 @@ def program(scenario: Scenario) -> str:
     )
 
 
-def _told(record: Any, name: str) -> bool:
+def _is_stated(record: Any, name: str) -> bool:
     """Whether a field must be written: it differs from the default."""
     item = next(item for item in fields(record) if item.name == name)
     default = item.default_factory() if callable(item.default_factory) else item.default
@@ -49,6 +49,6 @@ def _source(value: Any) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], Disturbance):
         return "(\n" + "".join(f"        {_source(item)},\n" for item in value) + "    )"
     if isinstance(value, (Disturbance, Wires, Chips)):
-        arguments = [f"{item.name}={_source(getattr(value, item.name))}" for item in fields(value) if _told(value, item.name)]
+        arguments = [f"{item.name}={_source(getattr(value, item.name))}" for item in fields(value) if _is_stated(value, item.name)]
         return f"{type(value).__name__}({', '.join(arguments)})"
     return repr(value)

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 
-from simdist.chaos.incarnations import Lives
+from simdist.chaos.incarnations import Incarnations
 from simdist.chaos.kinds import KINDS, Ground
 from simdist.chaos.probe import Probe, held_bytes
 from simdist.chaos.scenarios import Disturbance, Scenario
@@ -17,13 +17,13 @@ from simdist.chaos.workloads import WORKLOADS
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 
-__all__ = ["Run", "run"]
+__all__ = ["ScenarioRun", "run"]
 
 # Longer than the silence after which the chief believes that a task is down, and its heartbeats.
 QUIET_S = 8.0
 
 
-class Run:
+class ScenarioRun:
     """What became of a scenario.
 
     Attributes:
@@ -52,7 +52,7 @@ class Run:
         self.quiet_error: BaseException | None = None
         self._planned: list[tuple[Disturbance, Callable[[], bool]]] = []
 
-    def perform(self) -> Run:
+    def perform(self) -> ScenarioRun:
         """Run it to its end."""
         self._planned = [(d, KINDS[d.kind].plan(self.stage, d)) for d in self.scenario.disturbances]
         self.error = _error_of(lambda: self.workload.run(self.stage))
@@ -63,7 +63,7 @@ class Run:
         self.quiet_s = self.cluster.now
         self.probe.final()
         self.fired = [disturbance for disturbance, happened in self._planned if happened()]
-        self.processes = Lives(self.cluster.trace)
+        self.processes = Incarnations(self.cluster.trace)
         self.silences = Silences(self.cluster.trace, self.processes)
         return self
 
@@ -103,17 +103,17 @@ class Run:
         roles = self.workload.roles(self.scenario)
         steps = {name: task.steps for name, task in self.cluster.world.tasks.items()}
         scales = (self.scenario.wires.latency_s, max(self.end_s, 1e-6), *self.workload.scales_s)
-        return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.looks, scales)
+        return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.observations, scales)
 
 
-def run(scenario: Scenario) -> Run:
+def run(scenario: Scenario) -> ScenarioRun:
     """Run a scenario; what it ends with is looked at later.
 
     Example:
         >>> run(Scenario("mains", {"naps": 2, "nap_s": 0.5}, workers=2)).end_s
         1.0
     """
-    return Run(scenario).perform()
+    return ScenarioRun(scenario).perform()
 
 
 def _error_of(function: Callable[[], None]) -> BaseException | None:

@@ -116,7 +116,7 @@ class Scenario:
         return self.numerics != "off"
 
     def to_json(self) -> str:
-        return json.dumps(_told(self), sort_keys=True)
+        return json.dumps(_plain(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:
@@ -140,12 +140,12 @@ def _disturbance(given: dict[str, Any]) -> Disturbance:
     return Disturbance(**given, when=None if when is None else (str(when[0]), int(when[1])))
 
 
-def _told(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A structure of JSON; of a record, the fields that differ from their defaults."""
     if isinstance(value, (Scenario, Wires, Chips, Disturbance)):
-        told = {item.name: getattr(value, item.name) for item in fields(value)}
-        return {name: _told(own) for name, own in told.items() if own != _default(value, name)}
-    return [_told(item) for item in value] if isinstance(value, (tuple, list)) else value
+        stated = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: _plain(own) for name, own in stated.items() if own != _default(value, name)}
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def _default(value: Any, name: str) -> Any:

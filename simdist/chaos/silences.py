@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from simdist.chaos.incarnations import Lives
+from simdist.chaos.incarnations import Incarnations
 from simdist.trace import Trace
 
 __all__ = ["Cut", "Silences", "Still"]
@@ -50,7 +50,7 @@ class Silences:
         [Still(task='worker:0', from_s=1.0, until_s=4.0)]
     """
 
-    def __init__(self, trace: Trace, processes: Lives) -> None:
+    def __init__(self, trace: Trace, processes: Incarnations) -> None:
         self.stills: list[Still] = []
         self.cuts: list[Cut] = []
         for instant in trace.instants:
@@ -60,7 +60,7 @@ class Silences:
             elif instant.category == "partition" and instant.facts["lost"] != "received":
                 self.cuts += [Cut(task, peer, from_s, until_s) for peer in str(instant.facts["peer"]).split(", ")]
 
-    def _pause(self, task: str, from_s: float, until_s: float, processes: Lives) -> None:
+    def _pause(self, task: str, from_s: float, until_s: float, processes: Incarnations) -> None:
         if until_s <= from_s or not processes.is_up(task, from_s):
             return
         before = next((still for still in self.stills if still.task == task and still.until_s >= from_s), None)

@@ -46,31 +46,31 @@ class Stage:
         self.copies: dict[str, list[np.ndarray]] = {}
         self.closures: list[tuple[str, Any]] = []
         self.results: dict[str, Any] = {}
-        self.looks = 0
-        self.before_looks: list[Callable[[int, Callable[[], Any]], None]] = []
+        self.observations = 0
+        self.before_observations: list[Callable[[int, Callable[[], Any]], None]] = []
 
     def note(self, what: str, task: str = "chief:0", fact: Any = None) -> None:
         self.notes.append(Note(what, task, self.cluster.now, fact))
 
-    def look(self, read: Callable[[], Any]) -> None:
+    def observe(self, read: Callable[[], Any]) -> None:
         """A place where somebody may look at numbers: `read` is called if the scenario says so."""
-        self.looks += 1
-        if self.scenario.has_numbers and (self.looks in self.scenario.reads or self._disturbed()):
-            self._look(read)
+        self.observations += 1
+        if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
+            self._observe(read)
 
     def _disturbed(self) -> bool:
-        return any(d.figures.get("look") == self.looks for d in self.scenario.disturbances)
+        return any(d.figures.get("observation") == self.observations for d in self.scenario.disturbances)
 
-    def _look(self, read: Callable[[], Any]) -> Any:
-        for before in self.before_looks:
-            before(self.looks, read)
+    def _observe(self, read: Callable[[], Any]) -> Any:
+        for before in self.before_observations:
+            before(self.observations, read)
         return read()
 
     def keep(self, name: str, read: Callable[[], Any]) -> None:
         """Look at a number for good; with timing only there is none."""
-        self.looks += 1
+        self.observations += 1
         if self.scenario.has_numbers:
-            self.values[name] = np.array(self._look(read))
+            self.values[name] = np.array(self._observe(read))
 
     def keep_copies(self, name: str, read: Callable[[], Any]) -> None:
         """The copies of a value that are to agree."""

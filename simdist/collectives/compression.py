@@ -154,12 +154,12 @@ class TopK:
 
     def compress(self, gradient: jax.Array, state: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         wanted = (gradient + state).reshape(-1)
-        _, places = jax.lax.top_k(jnp.abs(wanted), self.num_sent(gradient.shape))
-        return (wanted[places], places), wanted.at[places].set(0).reshape(gradient.shape)
+        _, positions = jax.lax.top_k(jnp.abs(wanted), self.num_sent(gradient.shape))
+        return (wanted[positions], positions), wanted.at[positions].set(0).reshape(gradient.shape)
 
     def decompress(self, message: tuple[jax.Array, jax.Array], shape: Shape, dtype: DTypeLike = np.float32) -> jax.Array:
-        values, places = message
-        return jnp.zeros(math.prod(shape), dtype).at[places].set(values.astype(dtype)).reshape(shape)
+        values, positions = message
+        return jnp.zeros(math.prod(shape), dtype).at[positions].set(values.astype(dtype)).reshape(shape)
 
     def bytes_on_wire(self, shape: Shape, dtype: DTypeLike = np.float32) -> int:
         return self.num_sent(shape) * (np.dtype(dtype).itemsize + INDEX_BYTES)

@@ -36,18 +36,18 @@ def parents(num_ranks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         ((-1, 2, 0, 2), (1, 3, 1, -1))
     """
     n = num_ranks
-    first = tuple(_parent(place, n) for place in range(n))
+    first = tuple(_parent(position, n) for position in range(n))
     if n % 2:
         return first, tuple(-1 if first[(rank - 1) % n] < 0 else (first[(rank - 1) % n] + 1) % n for rank in range(n))
     return first, tuple(-1 if first[n - 1 - rank] < 0 else n - 1 - first[n - 1 - rank] for rank in range(n))
 
 
-def _parent(place: int, num_ranks: int) -> int:
+def _parent(position: int, num_ranks: int) -> int:
     """Place 0 is the root; every other place has a power of two as its height, that of its lowest bit."""
-    if place == 0:
+    if position == 0:
         return -1
-    lowest = place & -place
-    below = place ^ lowest
+    lowest = position & -position
+    below = position ^ lowest
     above = below | (lowest << 1)
     return above if above < num_ranks else below
 

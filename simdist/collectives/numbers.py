@@ -221,11 +221,11 @@ def _slices(arrays: Sequence[jax.Array], start: int, stop: int) -> Iterator[jax.
 
 def _in_order(groups: Sequence[ChunkGroup], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:
     """The chunks of all groups in the order of the data."""
-    places: dict[int, tuple[int, int]] = {}  # of each chunk: its group, and where it begins there
+    positions: dict[int, tuple[int, int]] = {}  # of each chunk: its group, and where it begins there
     for number, group in enumerate(groups):
         start = 0
         for chunk in group.chunks:
-            places[chunk] = (number, start)
+            positions[chunk] = (number, start)
             start += edges[chunk + 1] - edges[chunk]
-    pieces = [sums[number][start : start + edges[chunk + 1] - edges[chunk]] for chunk, (number, start) in sorted(places.items())]
+    pieces = [sums[number][start : start + edges[chunk + 1] - edges[chunk]] for chunk, (number, start) in sorted(positions.items())]
     return jnp.concatenate(pieces)

@@ -77,7 +77,7 @@ def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_p
     for position in reversed(range(len(sizes_bytes))):
         by_dtype.setdefault(dtypes[position], []).append(position)
     return [
-        [positions[place] for place in pack]
+        [positions[index] for index in pack]
         for positions in by_dtype.values()
         for pack in group_by_size([sizes_bytes[position] for position in positions], bytes_per_pack)
     ]

@@ -54,7 +54,9 @@ class FlatSwitch(Topology):
     """
 
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
-        return [LinkModel(name=f"{host}/{way}", bandwidth=bandwidth, latency=latency / 2) for host in hosts for way in ("out", "in")]
+        return [
+            LinkModel(name=f"{host}/{direction}", bandwidth=bandwidth, latency=latency / 2) for host in hosts for direction in ("out", "in")
+        ]
 
     def route(self, hosts: Sequence[str], source: int, target: int) -> list[str]:
         return [f"{hosts[source]}/out", f"{hosts[target]}/in"]
@@ -102,9 +104,9 @@ class Racks(Topology):
         return [
             *FLAT_SWITCH.links(hosts, bandwidth, latency),
             *(
-                LinkModel(name=f"rack:{rack}/{way}", bandwidth=uplink, latency=self.hop_latency)
+                LinkModel(name=f"rack:{rack}/{direction}", bandwidth=uplink, latency=self.hop_latency)
                 for rack in range(racks)
-                for way in ("up", "down")
+                for direction in ("up", "down")
             ),
         ]
 
@@ -188,13 +190,13 @@ class Torus(Topology):
         """
         rest: list[int] = []
         for length in reversed(self.shape):
-            host, place = divmod(host, length)
-            rest.append(place)
+            host, coordinate = divmod(host, length)
+            rest.append(coordinate)
         return tuple(reversed(rest))
 
-    def _position(self, place: Sequence[int]) -> int:
+    def _position(self, coordinates: Sequence[int]) -> int:
         host = 0
-        for length, coordinate in zip(self.shape, place, strict=True):
+        for length, coordinate in zip(self.shape, coordinates, strict=True):
             host = host * length + coordinate
         return host
 

@@ -44,7 +44,7 @@ def hosts_of(network: Network, tasks: Sequence[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Endpoint:
     host: int
     leave: tuple[str, ...]  # links from here to the host's memory or its network
     enter: tuple[str, ...]
@@ -76,7 +76,7 @@ class Wiring:
     def __init__(self, network: Network, hosts: Sequence[str], devices: Mapping[str, Sequence[str]] | None = None) -> None:
         self.network = network
         self.hosts = tuple(hosts)
-        self._places: dict[str, _Place] = {}
+        self._endpoints: dict[str, _Endpoint] = {}
         self.links = {link.name: link for link in network.topology.links(self.hosts, network.bandwidth, network.latency)}
         ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
         self._add_hosts()
@@ -105,7 +105,7 @@ class Wiring:
         self.links.update({link.name: link for link in new})
         return new
 
-    def way(self, source: str, target: str) -> list[str]:
+    def route(self, source: str, target: str) -> list[str]:
         """The names of the links from one place to another, in the order of travel.
 
         Args:
@@ -115,34 +115,34 @@ class Wiring:
         Raises:
             InvalidArgumentError: there is no such place; the message lists similar ones.
         """
-        here, there = self._place(source), self._place(target)
+        here, there = self._endpoint(source), self._endpoint(target)
         if source == target:
             return []
         between = self.network.topology.route(self.hosts, here.host, there.host) if here.host != there.host else []
         return [*here.leave, *between, *there.enter]
 
-    def latency_s(self, way: Sequence[str]) -> float:
+    def latency_s(self, route: Sequence[str]) -> float:
         """The latencies of these links together."""
-        return math.fsum(self.links[name].latency for name in way)
+        return math.fsum(self.links[name].latency for name in route)
 
     def figures(self, source: str, target: str) -> tuple[float, float]:
         """Latency in seconds and bandwidth in bytes/s from one place to another, where nobody is in the way."""
-        way = self.way(source, target)
-        return self.latency_s(way), min((self.links[name].bandwidth for name in way), default=math.inf)
+        route = self.route(source, target)
+        return self.latency_s(route), min((self.links[name].bandwidth for name in route), default=math.inf)
 
-    def _place(self, name: str) -> _Place:
-        if name not in self._places:
-            raise unknown("host or device", name, self._places)
-        return self._places[name]
+    def _endpoint(self, name: str) -> _Endpoint:
+        if name not in self._endpoints:
+            raise unknown("host or device", name, self._endpoints)
+        return self._endpoints[name]
 
-    def _add(self, name: str, place: _Place) -> None:
-        if name in self._places:
+    def _add(self, name: str, endpoint: _Endpoint) -> None:
+        if name in self._endpoints:
             raise InvalidArgumentError(f"{name!r} is named twice; every host and device needs a name of its own.")
-        self._places[name] = place
+        self._endpoints[name] = endpoint
 
     def _add_hosts(self) -> None:
         for number, name in enumerate(self.hosts):
-            self._add(name, _Place(number, (), ()))
+            self._add(name, _Endpoint(number, (), ()))
 
     def _of_known_hosts(self, devices: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, Sequence[str]]]:
         """The devices in the order of the hosts, whatever the order of the mapping."""
@@ -159,11 +159,11 @@ class Wiring:
                 raise InvalidArgumentError(f"Device {lane!r} cannot be in host {name!r}; its name has to begin with '{name}/'.")
             port = f"{name}/bus" if network.intra_host_shared else lane
             out, into = ("up", "down") if network.intra_host_shared else ("out", "in")
-            self._add(lane, _Place(host, (f"{port}/{out}",), (f"{port}/{into}",)))
+            self._add(lane, _Endpoint(host, (f"{port}/{out}",), (f"{port}/{into}",)))
             if not network.intra_host_shared or lane == lanes[0]:
-                for way in (out, into):
+                for direction in (out, into):
                     bandwidth, latency = network.intra_host_bandwidth, network.intra_host_latency / 2
-                    yield port, LinkModel(name=f"{port}/{way}", bandwidth=bandwidth, latency=latency)
+                    yield port, LinkModel(name=f"{port}/{direction}", bandwidth=bandwidth, latency=latency)
 
 
 def _make_exceptions(network: Network, figures: dict[str, LinkModel], ports: Mapping[str, Sequence[str]]) -> None:

@@ -111,14 +111,14 @@ class _Lanes:
         self.branches = branches
         self.files = files
         self.done = [False] * len(entries)
-        self._reads, self._writes, self._waves = _arranged(entries)
+        self._reads, self._writes, self._levels = _arranged(entries)
         self._left = _readers(self._reads, self._writes)
         self._values: dict[Version, tuple[Any, ...]] = {}
 
     def calls(self) -> Iterator[tuple[int, list[int]]]:
         """(branch, places of its entries) of each batched call, wave by wave."""
-        for wave in self._waves:
-            yield from wave.items()
+        for level in self._levels:
+            yield from level.items()
 
     def arguments(self, index: int) -> list[Any]:
         """What an entry's kernel is called with."""
@@ -151,7 +151,7 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
     level_of: dict[Version, int] = {}
     reads: list[list[Version]] = []
     writes: list[list[Version]] = []
-    batches: list[dict[int, list[int]]] = []
+    levels: list[dict[int, list[int]]] = []
     for index, (_, code, read, written, _, _) in enumerate(entries):
         reads.append([(register, count.get(register, 0)) for register in read])
         level = max((level_of.get(version, -1) for version in reads[-1]), default=-1) + 1
@@ -161,10 +161,10 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
             made.append((register, count[register]))
             level_of[made[-1]] = level
         writes.append(made)
-        while len(batches) <= level:
-            batches.append({})
-        batches[level].setdefault(code, []).append(index)
-    return reads, writes, batches
+        while len(levels) <= level:
+            levels.append({})
+        levels[level].setdefault(code, []).append(index)
+    return reads, writes, levels
 
 
 def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter[Version]:

@@ -31,7 +31,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
 from simdist.ledger.entry import BatchLike, Branch, Entry, Site
 from simdist.ledger.pending import Pending
-from simdist.ledger.plans import Plans
+from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.sharded import mesh_devices
 from simdist.ledger.slicing import needed_for, without_dead
@@ -75,7 +75,7 @@ class Ledger:
         devices = mesh_devices(jax_devices) if numerics == "shard_map" else ()
         self._files: list[RegisterFile] = []
         self.pending = Pending(self._files)
-        self.plans = Plans(numerics, self.pending, self.branches, self.files, devices)
+        self.plans = ComputePlans(numerics, self.pending, self.branches, self.files, devices)
         self._branch_numbers: dict[tuple[Any, ...], int] = {}
         self._sites: dict[tuple[Any, ...], Site] = {}
         self._unread: list[int] = []

@@ -22,7 +22,7 @@ from simdist.ledger.sharded import ShardedBatches
 from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
 
-__all__ = ["Plans"]
+__all__ = ["ComputePlans"]
 
 # A stretch shorter than this is computed call by call: compiling a scan would take longer.
 REPLAY_FROM = 2_048
@@ -32,7 +32,7 @@ WIDE_BYTES = 2 << 20
 TRIAL = 64
 
 
-class Plans:
+class ComputePlans:
     """Computes the first entries of a ledger's queue into its register files.
 
     Args:

@@ -96,13 +96,13 @@ class BoundCall:
     """The arguments of one call, sorted: iterators, arrays, and all that is fixed.
 
     Attributes:
-        own: for each leaf, None, or a `ReplicaLocalSpec` where it is the value of one replica and others have others.
+        local_specs: for each leaf, None, or a `ReplicaLocalSpec` where it is the value of one replica and others have others.
         key: what must be equal for two calls to be able to share a program, batches apart.
     """
 
     structure: Any
     leaves: tuple[Any, ...]
-    own: tuple[ReplicaLocalSpec | None, ...]
+    local_specs: tuple[ReplicaLocalSpec | None, ...]
     iterators: tuple[Any, ...]
     arrays: tuple[Any, ...]
     key: tuple[Any, ...]
@@ -120,7 +120,7 @@ class StepFunction:
         self.seconds = seconds
         self.name = name or getattr(fn, "__name__", "step")
         self.traces = 0
-        self.made: list[Any] = []  # variables that the step's Python has made
+        self.created_variables: list[Any] = []  # variables that the step's Python has made
         self._programs = program_cache()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +182,7 @@ class StepFunction:
         """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         self.traces += 1
         tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
-        tracer.made = self.made
+        tracer.created_variables = self.created_variables
         tracer.shared, tracer.reported_constants = shared, reported_constants if reported_constants is not None else []
         kept = _Results()
         structures: list[Any] = []
@@ -194,7 +194,7 @@ class StepFunction:
                 TracedIterator(tracer, next(numbers), own is not None)
                 if hasattr(leaf, "next_batch")
                 else _given(tracer, next(arrays) if _is_array(leaf) else leaf, own)
-                for leaf, own in zip(call.leaves, call.own, strict=True)
+                for leaf, own in zip(call.leaves, call.local_specs, strict=True)
             ]
             args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
             result = self.fn(*args, **kwargs)
@@ -227,7 +227,7 @@ class _Results:
         arrays: list[Any] = []
         for result in results:
             own = isinstance(result, PerReplica)
-            parts, structure = jax.tree_util.tree_flatten(result.own) if isinstance(result, ReplicaLocal) else ([result], None)
+            parts, structure = jax.tree_util.tree_flatten(result.local_value) if isinstance(result, ReplicaLocal) else ([result], None)
             self.leaves.append((own, structure, [None if _is_array(part) else (part,) for part in parts]))
             arrays += [part for part in parts if _is_array(part)]
         return arrays
@@ -252,12 +252,12 @@ def _fixed(leaf: Any) -> Any:
     return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
 
 
-def _given(tracer: Tracer, value: Any, own: ReplicaLocalSpec | None) -> Any:
+def _given(tracer: Tracer, value: Any, local_spec: ReplicaLocalSpec | None) -> Any:
     """An argument as the step's code sees it."""
-    if own is None or tracer.num_replicas == 1:
+    if local_spec is None or tracer.num_replicas == 1:
         return value
-    if own.global_rows is not None and getattr(value, "ndim", 0):
-        tracer.global_rows[value.shape[0]] = own.global_rows
+    if local_spec.global_rows is not None and getattr(value, "ndim", 0):
+        tracer.global_rows[value.shape[0]] = local_spec.global_rows
     tracer.is_rank_dependent = tracer.is_rank_dependent or not _is_array(value)
     return ReplicaLocal(tracer, value)
 

@@ -66,20 +66,20 @@ class PerReplica:
 class ReplicaLocal(PerReplica):
     """A value of each replica while a step is traced: only that of the replica whose place is traced is known."""
 
-    def __init__(self, tracer: Tracer, own: Any) -> None:
+    def __init__(self, tracer: Tracer, local_value: Any) -> None:
         self.tracer = tracer
-        self.own = own
+        self.local_value = local_value
         self.global_rows = None
 
     @property
     def values(self) -> tuple[Any, ...]:
         """The values of all replicas: a collective, in which each sends its own to all others."""
-        leaves, structure = jax.tree_util.tree_flatten(self.own)
+        leaves, structure = jax.tree_util.tree_flatten(self.local_value)
         parts = self.tracer.collective("all_gather", leaves)
         return tuple(jax.tree_util.tree_unflatten(structure, part) for part in parts)
 
     def __repr__(self) -> str:
-        return f"PerReplica(replica {self.tracer.rank} of {self.tracer.num_replicas}: {self.own!r})"
+        return f"PerReplica(replica {self.tracer.rank} of {self.tracer.num_replicas}: {self.local_value!r})"
 
 
 class ReplicaLocalResult:
@@ -118,12 +118,12 @@ def _one_or_each(parts: Sequence[Any]) -> Any:
 def of_replica(structure: Any, position: int) -> Any:
     """A structure with the value of one replica in place of each `PerReplica`; the present one's while a step is traced."""
 
-    def own(leaf: Any) -> Any:
+    def value_of(leaf: Any) -> Any:
         if isinstance(leaf, ReplicaLocal):
-            return leaf.own
+            return leaf.local_value
         return leaf.values[position] if isinstance(leaf, PerReplica) else leaf
 
-    return jax.tree_util.tree_map(own, structure, is_leaf=lambda x: isinstance(x, PerReplica))
+    return jax.tree_util.tree_map(value_of, structure, is_leaf=lambda x: isinstance(x, PerReplica))
 
 
 def spread(structure: Any) -> Any:

@@ -59,11 +59,11 @@ class ReplicaPrograms:
         for programs in known:
             if _all_fit(fits, programs, calls):
                 return programs
-        programs = self._agreed(calls)
+        programs = self._with_known_operands(calls)
         keep(known, programs)
         return programs
 
-    def _agreed(self, calls: Sequence[BoundCall]) -> list[Program]:
+    def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
         """Trace until every replica knows what the others give."""
         known_operands: list[list[tuple[Aval, ...]]] = []
         shared: list[bool] = []

@@ -93,8 +93,8 @@ class Tracer:
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[Any] = []
-        self.made: list[Any] = []
-        self._num_made = 0
+        self.created_variables: list[Any] = []
+        self._num_created = 0
         self._outer: Any = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -201,17 +201,18 @@ class Tracer:
 
     def existing_variable(self, variable: Any) -> Any:
         """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
-        number, self._num_made = self._num_made, self._num_made + 1
-        if number == len(self.made):
-            self.made.append(variable)
+        number, self._num_created = self._num_created, self._num_created + 1
+        if number == len(self.created_variables):
+            self.created_variables.append(variable)
             return None
-        twin = self.made[number]
-        if (twin.shape, twin.dtype) != (variable.shape, variable.dtype):
+        existing = self.created_variables[number]
+        if (existing.shape, existing.dtype) != (variable.shape, variable.dtype):
             raise InvalidArgumentError(
-                f"A step makes {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace of it made "
-                f"{twin.name!r} with shape {twin.shape} ({twin.dtype}). Every replica must make the same variables; make them before."
+                f"A step creates {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace created "
+                f"{existing.name!r} with shape {existing.shape} ({existing.dtype}). Every replica must create the same variables; "
+                "create them before the step."
             )
-        return twin
+        return existing
 
     def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
         """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).

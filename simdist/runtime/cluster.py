@@ -223,7 +223,7 @@ class Cluster:
             args: arguments of `main`.
 
         Returns:
-            A `Run`, whose `join` waits for all of them.
+            A `LaunchedRun`, whose `join` waits for all of them.
 
         Raises:
             InvalidArgumentError: an unknown job, or another word for restart.

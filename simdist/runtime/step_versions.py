@@ -22,25 +22,25 @@ class StepVersions:
 
     def __init__(self, states: GroupStates) -> None:
         self.states = states
-        self.made: dict[int, list[Bundle]] = {}
+        self.new_versions: dict[int, list[Bundle]] = {}
 
     def after(self, group: int, updates: int) -> Bundle:
         """The version after so many updates of this step."""
-        return self.states.present(group) if updates == 0 else self.made[group][updates - 1]
+        return self.states.present(group) if updates == 0 else self.new_versions[group][updates - 1]
 
     def known(self, group: int, updates: int) -> bool:
         """Whether another replica, whose copy is the same, has made so many updates already."""
-        return group in self.made and len(self.made[group]) >= updates
+        return group in self.new_versions and len(self.new_versions[group]) >= updates
 
     def add(self, group: int, version: Bundle) -> None:
-        self.made.setdefault(group, []).append(version)
+        self.new_versions.setdefault(group, []).append(version)
 
     def commit(self) -> None:
         """The step is over: its last versions become the present ones, all of them or, where Ctrl-C comes first, none."""
         changes: list[Callable[[], None]] = []
         bundles, versions = self.states.bundles, self.states.versions
-        for group, made in self.made.items():
-            changes.append(partial(bundles.__setitem__, group, made[-1]))
-            changes.append(partial(versions.__setitem__, group, versions[group] + len(made)))
+        for group, new_versions in self.new_versions.items():
+            changes.append(partial(bundles.__setitem__, group, new_versions[-1]))
+            changes.append(partial(versions.__setitem__, group, versions[group] + len(new_versions)))
         # One call into C, so that no handler of a signal, which may raise, runs in between.
         deque(map(call, changes), maxlen=0)

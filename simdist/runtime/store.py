@@ -36,7 +36,7 @@ class Store:
         self.layout = Layout(engine.versions)
         self.observed = observed
 
-    def look(self, variable: Any) -> Any:
+    def observe(self, variable: Any) -> Any:
         """The present value of a variable.
 
         Raises:

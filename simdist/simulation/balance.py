@@ -78,7 +78,7 @@ class Balance:
 
     def enter(self, flow: Flow, bottleneck: Link, now: float) -> None:
         """Make a flow one of the bottleneck's own."""
-        if bottleneck.own:
+        if bottleneck.num_own:
             if now > bottleneck.updated_s:
                 advance(bottleneck, now)
         else:
@@ -88,7 +88,7 @@ class Balance:
         flow.bottleneck = bottleneck
         flow.ends_at = ends_at = bottleneck.served + flow.remaining
         heappush(bottleneck.queue, (ends_at, flow.sequence, flow))
-        bottleneck.own += 1
+        bottleneck.num_own += 1
         if not bottleneck.dirty:
             bottleneck.dirty = True
             self.changed.append(bottleneck)
@@ -111,15 +111,15 @@ class Balance:
         advance(bottleneck, now)
         flow.remaining = max(0.0, flow.ends_at - bottleneck.served)
         flow.bottleneck = None
-        bottleneck.own -= 1
+        bottleneck.num_own -= 1
         bottleneck.due_s = inf
         for link in flow.links:
             if link.books and link is not bottleneck:
                 guest_leaves(link, bottleneck)
                 self.mark(link)
-        if not bottleneck.own:
+        if not bottleneck.num_own:
             self.rest(bottleneck)
-        elif len(bottleneck.queue) > 4 * bottleneck.own + 64:
+        elif len(bottleneck.queue) > 4 * bottleneck.num_own + 64:
             bottleneck.queue[:] = sorted(entry for entry in bottleneck.queue if _is_valid(entry, bottleneck))
         self.mark(bottleneck)
 
@@ -147,7 +147,7 @@ class Balance:
         limit = self.patience + 30 * len(changed)
         for link in changed:  # which grows meanwhile
             link.dirty = False
-            own = link.own
+            own = link.num_own
             if link.guests:
                 if len(changed) > limit:
                     self._refill(now)
@@ -156,7 +156,7 @@ class Balance:
                     recount(link)
                 if link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate < link.fastest_guest * own:
                     self._pull(link, now)
-                    own = link.own
+                    own = link.num_own
                 if not own:
                     if len(link.guests) <= FEW and link.fastest_guest <= make_room(link):
                         close_books(link)
@@ -178,7 +178,7 @@ class Balance:
                         advance(link, now)
                     link.level = level
             if level > link.ceiling:
-                self._look_around(link)
+                self._find_ceiling(link)
 
     def _set_level(self, link: Link, level: float, now: float) -> None:
         """Change the level, and tell the links that keep books about it."""
@@ -194,7 +194,7 @@ class Balance:
                 follower.dirty = True
                 self.changed.append(follower)
 
-    def _look_around(self, link: Link) -> None:
+    def _find_ceiling(self, link: Link) -> None:
         """The level is above the ceiling: find the ceiling anew, and open the books of the links that it is too high for."""
         level, ceiling = link.level, inf
         for flow in link.flows:
@@ -215,7 +215,7 @@ class Balance:
     def _pull(self, link: Link, now: float) -> None:
         """Make the fastest guests own flows, until none is faster than those and all find room."""
         recount(link)  # the fastest may have left
-        own, left = link.own, link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate
+        own, left = link.num_own, link.bandwidth_bytes_per_s * ROUNDING - link.guest_rate
         pulled: dict[Link, None] = {}
         for guest in sorted(link.guests, key=_level, reverse=True):
             if guest.level * own <= left:
@@ -250,7 +250,7 @@ class Balance:
             self._set_level(link, rate, now)
         for link in rates:
             if link.level > link.ceiling:
-                self._look_around(link)
+                self._find_ceiling(link)
         for link in self.changed:
             link.dirty = False
 

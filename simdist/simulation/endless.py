@@ -19,10 +19,10 @@ def no_time_to_wait(seconds: float) -> InvalidArgumentError:
     return InvalidArgumentError(f"{seconds!r} is no time to wait: give virtual seconds from 0 to less than {END_S:g}.")
 
 
-def no_time_to_compute(place: str, seconds: float) -> InvalidArgumentError:
+def no_time_to_compute(lane: str, seconds: float) -> InvalidArgumentError:
     """A duration that is negative, not a number, or without an end."""
     return InvalidArgumentError(
-        f"{place} was to compute for {seconds!r} s; expected 0 to less than {END_S:g}. Look at the figures and the jitter of its device, "
+        f"{lane} was to compute for {seconds!r} s; expected 0 to less than {END_S:g}. Look at the figures and the jitter of its device, "
         "at seconds= of the step, and at the factors of faults.slow."
     )
 

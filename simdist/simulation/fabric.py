@@ -73,7 +73,7 @@ class Fabric:
         try:
             return self._routes[source, target]
         except KeyError:
-            names = self.wiring.way(source, target)
+            names = self.wiring.route(source, target)
         links = tuple(self._links[name] for name in names)
         route = self._routes[source, target] = Route(links, self.wiring.latency_s(names))
         return route

@@ -96,7 +96,7 @@ class Link:
         "guests",
         "level",
         "name",
-        "own",
+        "num_own",
         "queue",
         "room_for",
         "served",
@@ -110,7 +110,7 @@ class Link:
         self.flows: dict[Flow, None] = {}
         self.bytes_carried = 0.0
         # The queue of its own flows.
-        self.own = 0
+        self.num_own = 0
         self.level = 0.0
         self.served = 0.0
         self.updated_s = 0.0  # when `served` had that value

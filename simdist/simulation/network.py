@@ -186,7 +186,7 @@ class SharedLinks:
                 narrowest, bandwidth = link, link.bandwidth_bytes_per_s
         flow.bottleneck = narrowest
         flow.ends_at = num_bytes = flow.num_bytes
-        narrowest.own = 1
+        narrowest.num_own = 1
         narrowest.books = True
         narrowest.level = narrowest.ceiling = bandwidth
         narrowest.updated_s = now = self._env._now
@@ -242,9 +242,9 @@ class SharedLinks:
                     if not other.dirty:
                         other.dirty = True
                         changed.append(other)
-            link.own -= 1
+            link.num_own -= 1
             tied = False
-            if link.own:
+            if link.num_own:
                 if not link.dirty:
                     link.dirty = True
                     changed.append(link)
@@ -285,7 +285,7 @@ class SharedLinks:
                     balance.join(flow, now)
         balance.settle(now)
         for link in changed:
-            if not link.own:
+            if not link.num_own:
                 continue
             ends_at, _, first = link.queue[0]
             if first.bottleneck is link and first.ends_at == ends_at and link.level:

@@ -166,8 +166,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             return True
         return is_chief(self._spec(), self.cluster_resolver.task_type, self.cluster_resolver.task_id)
 
-    def observe(self, look: Callable[[], Any]) -> Any:
-        return self.eagerly(look, "look") if self.communicates else look()
+    def observe(self, read: Callable[[], Any]) -> Any:
+        return self.eagerly(read, "look") if self.communicates else read()
 
     def _read_across(self, variable: Any) -> Any:
         """Every worker has to ask: an all-reduce brings together what each has for itself."""

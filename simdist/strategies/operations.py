@@ -99,9 +99,9 @@ class ReplicaOperations:
         """Run a function once, across the replicas; where there are several, as a step of its own."""
         return fn()
 
-    def observe(self, look: Callable[[], Any]) -> Any:
+    def observe(self, read: Callable[[], Any]) -> Any:
         """What a look at variables gives, all of it at once: where workers have values of their own, in one collective."""
-        return look()
+        return read()
 
     def local_rank_of(self, rank: int) -> int:
         """The place of a replica among those that this program drives."""
@@ -167,7 +167,7 @@ class ReplicaOperations:
             return (value,)
         if placement.spread == "replicas":
             return tuple(self.store.cell_value(variable, cell) for cell in placement.cells)
-        return (value,) if len(self.ranks) == 1 else (self.store.look(variable),) * len(self.ranks)
+        return (value,) if len(self.ranks) == 1 else (self.store.observe(variable),) * len(self.ranks)
 
     # -- in a replica ---------------------------------------------------------------------------------------------
 

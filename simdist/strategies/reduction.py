@@ -64,7 +64,7 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
     if isinstance(value, ReplicaLocal):
-        return _all_reduced(value.tracer, op, _summand(op, jnp.asarray(value.own)), axis)
+        return _all_reduced(value.tracer, op, _summand(op, jnp.asarray(value.local_value)), axis)
     if isinstance(value, PerReplica):
         return _added(op, [_summand(op, jnp.asarray(part)) for part in value.values], axis)
     if op is ReduceOp.SUM and num_replicas > 1:

@@ -42,7 +42,7 @@ class FactColumns(Mapping[int, Facts]):
 
     def __init__(self) -> None:
         self.schema = array("i")
-        self.place = array("i")
+        self.position = array("i")
         self.texts = Names()
         self.tables: list[_Table] = [_Table(((), ()), self.texts)]
         self.numbers: dict[Schema, int] = {}
@@ -50,16 +50,16 @@ class FactColumns(Mapping[int, Facts]):
     def extend(self, facts: Sequence[Facts], kind: np.ndarray) -> None:
         """Append rows; rows of one `kind` (int32 codes of shape (n,)) are likely to have facts of the same names."""
         schema = np.zeros(len(facts), np.int32)
-        place = np.zeros(len(facts), np.int32)
+        position = np.zeros(len(facts), np.int32)
         sizes = np.fromiter(map(len, facts), np.int64, len(facts))
         group = np.where(sizes > 0, kind * (sizes.max(initial=0) + 1) + sizes, -1)
         for number in np.unique(group[group >= 0]).tolist():
             rows = np.flatnonzero(group == number)
             for key, chosen, columns in _by_schema(rows, list(map(facts.__getitem__, rows.tolist()))):
                 schema[chosen], first = self._append(key, columns)
-                place[chosen] = np.arange(first, first + len(chosen))
+                position[chosen] = np.arange(first, first + len(chosen))
         self.schema.frombytes(schema.tobytes())
-        self.place.frombytes(place.tobytes())
+        self.position.frombytes(position.tobytes())
 
     def _append(self, key: Schema, columns: list[list[Any]]) -> tuple[int, int]:
         """Write rows into the table of a schema; returns its number and the place of the first of them."""
@@ -74,7 +74,7 @@ class FactColumns(Mapping[int, Facts]):
     def __getitem__(self, row: int) -> Facts:
         if not 0 <= row < len(self.schema) or not self.schema[row]:
             raise KeyError(row)
-        return self.tables[self.schema[row]].row(self.place[row])
+        return self.tables[self.schema[row]].row(self.position[row])
 
     def __iter__(self) -> Iterator[int]:
         return iter(np.flatnonzero(np.array(self.schema, np.int32)).tolist())
@@ -84,14 +84,14 @@ class FactColumns(Mapping[int, Facts]):
 
     def values_of(self, name: str) -> tuple[np.ndarray, list[Any]]:
         """The rows that have a fact of this name, ascending (int64 of shape (n,)), and its n values."""
-        schema, place = np.array(self.schema, np.int32), np.array(self.place, np.int32)
+        schema, position = np.array(self.schema, np.int32), np.array(self.position, np.int32)
         rows: list[np.ndarray] = [np.zeros(0, np.int64)]
         values: list[Any] = []
         for number, table in enumerate(self.tables):
             if name in table.names:
                 rows.append(np.flatnonzero(schema == number))
                 column = table.column(name)
-                values += [column[index] for index in place[rows[-1]].tolist()]
+                values += [column[index] for index in position[rows[-1]].tolist()]
         found = np.concatenate(rows)
         order = np.argsort(found, kind="stable")
         return found[order], [values[index] for index in order.tolist()]
@@ -138,10 +138,10 @@ class _Table:
                     self.columns[index] = column.tolist() + values
         self.length += len(columns[0])
 
-    def row(self, place: int) -> Facts:
+    def row(self, position: int) -> Facts:
         texts = self.texts.texts
         cells = zip(self.names, self.types, self.columns, strict=True)
-        return {name: texts[column[place]] if kind is str else column[place] for name, kind, column in cells}
+        return {name: texts[column[position]] if kind is str else column[position] for name, kind, column in cells}
 
     def column(self, name: str) -> list[Any]:
         index = self.names.index(name)

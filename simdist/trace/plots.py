@@ -119,14 +119,14 @@ def _add_boxes(ax: Any, category: str, boxes: Boxes) -> None:
     half = (WORK_HEIGHT if style.level == 1 else BAND_HEIGHT) / 2
     x = np.stack([boxes.start_s, boxes.start_s, boxes.end_s, boxes.end_s], axis=1)
     y = boxes.row[:, None] + np.array([-half, half, half, -half])
-    look: dict[str, Any] = {"facecolor": style.color, "edgecolor": "white", "linewidth": 0.0}
+    appearance: dict[str, Any] = {"facecolor": style.color, "edgecolor": "white", "linewidth": 0.0}
     if style.level == 0:
-        look |= {"alpha": 0.30, "linewidth": 0.6}
+        appearance |= {"alpha": 0.30, "linewidth": 0.6}
     elif style.level >= DOWN_LEVEL:
-        look |= {"facecolor": "#fbe9e8", "edgecolor": style.color, "hatch": "/////"}
+        appearance |= {"facecolor": "#fbe9e8", "edgecolor": style.color, "hatch": "/////"}
     zorder = 2 + style.level / 10
     corners: Any = np.stack([x, y], axis=2)  # n boxes x 4 corners x (time, row)
-    collection = PolyCollection(corners, zorder=zorder, antialiased=True, label=category, **look)
+    collection = PolyCollection(corners, zorder=zorder, antialiased=True, label=category, **appearance)
     ax.add_collection(collection, autolim=False)
 
 
@@ -190,8 +190,8 @@ def _draw_legend(ax: Any, categories: list[str], trace: EventLog) -> None:
     present = {instant.category for instant in trace.instants}
     for category in [name for name in MARK_STYLES if name in present] + sorted(present - MARK_STYLES.keys()):
         style = mark_style(category)
-        look: dict[str, Any] = {"marker": style.marker, "color": style.color, "linestyle": "none", "markersize": 7}
-        handles.append(Line2D([], [], label=category, **look))
+        appearance: dict[str, Any] = {"marker": style.marker, "color": style.color, "linestyle": "none", "markersize": 7}
+        handles.append(Line2D([], [], label=category, **appearance))
     if handles:
         ax.legend(
             handles=handles,

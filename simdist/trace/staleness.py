@@ -71,7 +71,7 @@ def stale_updates(trace: EventLog) -> Updates:
         rows = applied[columns["lane"][applied] == server]
         ends_s = columns["end_s"][rows]
         seen = np.searchsorted(np.sort(ends_s), read_end_s[rows], side="right")
-        staleness[rows] = np.where(np.isnan(read_end_s[rows]), UNKNOWN, np.maximum(_places(ends_s) - seen, 0))
+        staleness[rows] = np.where(np.isnan(read_end_s[rows]), UNKNOWN, np.maximum(_ranks(ends_s) - seen, 0))
     for row, versions in _said(trace).items():
         staleness[row] = versions
     known = applied[staleness[applied] >= 0]
@@ -93,11 +93,11 @@ def _read_ends_s(trace: EventLog, columns: dict[str, np.ndarray]) -> np.ndarray:
     return found
 
 
-def _places(ends_s: np.ndarray) -> np.ndarray:
+def _ranks(ends_s: np.ndarray) -> np.ndarray:
     """How many updates of a server came before each of its updates."""
-    places = np.empty(len(ends_s), np.int64)
-    places[np.argsort(ends_s, kind="stable")] = np.arange(len(ends_s))
-    return places
+    ranks = np.empty(len(ends_s), np.int64)
+    ranks[np.argsort(ends_s, kind="stable")] = np.arange(len(ends_s))
+    return ranks
 
 
 def _said(trace: EventLog) -> dict[int, int]:

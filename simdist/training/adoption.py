@@ -40,7 +40,7 @@ class AdoptedVariable(keras.Variable):
     @property
     def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         own = self.__dict__.get("simdist_variable")
-        return None if own is None else jnp.asarray(own.placement.store.look(own))
+        return None if own is None else jnp.asarray(own.placement.store.observe(own))
 
     @_value.setter
     def _value(self, value: Any) -> None:

@@ -20,7 +20,7 @@ from keras.src.losses import loss as losses
 
 from simdist.program.tracing import active_tracer
 
-__all__ = ["exchanges_denominators", "install", "of_global_batch"]
+__all__ = ["needs_global_denominators", "install", "of_global_batch"]
 
 _of_one_device: list[Any] = []
 _parts: list[float] = []
@@ -46,7 +46,7 @@ def of_global_batch(part: float) -> Iterator[None]:
         _parts.pop()
 
 
-def exchanges_denominators(model: Any, y_pred: Any, sample_weight: Any) -> bool:
+def needs_global_denominators(model: Any, y_pred: Any, sample_weight: Any) -> bool:
     """Whether the replicas must meet to know the loss of these outputs.
 
     Args:

@@ -19,14 +19,14 @@ __all__ = ["install"]
 class _Maker:
     """What ``clone_model`` takes for the class Sequential: it knows all that are, and makes ours."""
 
-    def __init__(self, own: Any) -> None:
-        self.own = own
+    def __init__(self, original: Any) -> None:
+        self.original = original
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, keras.Sequential)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return self.own(*args, **options)
+        return self.original(*args, **options)
 
 
 def install(model: type, sequential: type, functional: type) -> None:

@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sampl
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
-from simdist.training.global_denominators import exchanges_denominators, of_global_batch
+from simdist.training.global_denominators import needs_global_denominators, of_global_batch
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
@@ -108,7 +108,7 @@ def _loss_of_no_rows(model: Any, x: Any, y: Any, y_pred: Any, sample_weight: Any
     """A replica without rows meets the others all the same; the mean over no rows would be no number."""
     nothing = sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred))
     tracer = active_tracer()
-    if tracer is None or tracer.num_replicas == 1 or not exchanges_denominators(model, y_pred, sample_weight):
+    if tracer is None or tracer.num_replicas == 1 or not needs_global_denominators(model, y_pred, sample_weight):
         return nothing
     with of_global_batch(0.0), tracer.overlay({}):
         loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)

@@ -86,13 +86,13 @@ def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any
             return _combined(tracer, aggregation, operand, variable.name)
 
 
-def combined_read(tracer: Tracer, variable: Any, own: Any) -> Any:
+def combined_read(tracer: Tracer, variable: Any, local_value: Any) -> Any:
     """What a read across the replicas gives, where this replica has `own`."""
     if variable.aggregation is VariableAggregation.NONE:
         raise no_combination(variable)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-        return tracer.collective("broadcast", [own], label=variable.name)[0]
-    return _combined(tracer, variable.aggregation, own, variable.name)
+        return tracer.collective("broadcast", [local_value], label=variable.name)[0]
+    return _combined(tracer, variable.aggregation, local_value, variable.name)
 
 
 def _combined(tracer: Tracer, aggregation: VariableAggregation, value: Any, label: str) -> Any:

@@ -65,7 +65,7 @@ class _Walked(list[Any]):
         super().__init__(trained)
         self.optimizer = optimizer
         self.at = -1
-        self.made: dict[int, Role] = {}
+        self.roles: dict[int, Role] = {}
         self.counts: Counter[int] = Counter()
         self.known = {id(variable) for variable in optimizer.variables}
 
@@ -80,7 +80,7 @@ class _Walked(list[Any]):
         for variable in self.optimizer.variables:
             if id(variable) not in self.known:
                 self.known.add(id(variable))
-                self.made[id(variable)] = Role("shared" if self.at < 0 else "slot", self.at, self.counts[self.at])
+                self.roles[id(variable)] = Role("shared" if self.at < 0 else "slot", self.at, self.counts[self.at])
                 self.counts[self.at] += 1
         self.at = number
 
@@ -90,7 +90,7 @@ def built_roles(optimizer: Any, trained: Sequence[Any]) -> list[Role]:
     walked, core = _Walked(trained, optimizer), core_of(optimizer)
     optimizer.build(walked)
     walked.note(-1)
-    roles = walked.made
+    roles = walked.roles
     roles[id(core._iterations)], roles[id(core._learning_rate)] = Role("iteration"), Role("learning_rate")
     return [roles.get(id(variable), Role("unused", number=number)) for number, variable in enumerate(optimizer.variables)]
 

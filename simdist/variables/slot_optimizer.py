@@ -69,11 +69,11 @@ def keras_slot_optimizer(
     return SlotOptimizer(state_cells, initial, apply, roles)
 
 
-def _slot(name: str, value: Any, beside: Cell, of: Cell | None = None) -> Cell:
+def _slot(name: str, value: Any, colocated_with: Cell, of: Cell | None = None) -> Cell:
     """A cell of an optimizer's state that lies where the cell of a variable does; of the same rows, where it has its shape."""
     aval = aval_of(value)
     rows = of.rows if of is not None and of.aval.shape == aval.shape else None
-    return Cell(name, aval, beside.task, rows, kind="slot", devices=beside.devices, replica=beside.replica)
+    return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
 
 
 def optax_slot_optimizer(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> SlotOptimizer:

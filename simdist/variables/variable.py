@@ -132,7 +132,7 @@ class Variable(Scatter, Arithmetic):
     def value(self) -> Any:
         """The present value: a placeholder while a step is traced, otherwise an array."""
         tracer = active_tracer()
-        return self.placement.store.look(self) if tracer is None else self.traced_value(tracer)
+        return self.placement.store.observe(self) if tracer is None else self.traced_value(tracer)
 
     def traced_value(self, tracer: Any) -> Any:
         """The value at this place of a step that is being traced."""
@@ -144,7 +144,7 @@ class Variable(Scatter, Arithmetic):
         """The present value as a numpy array. Takes no virtual time."""
         if active_tracer() is not None:
             raise FailedPreconditionError(f"{self.name}.numpy() was called while a step is traced, where it has no number yet. Use .value.")
-        return np.asarray(self.placement.store.look(self))
+        return np.asarray(self.placement.store.observe(self))
 
     def assign(self, value: Any) -> None:
         """Replace the value. In a step this is an operation of the program.

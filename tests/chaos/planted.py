@@ -21,7 +21,7 @@ from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.replica_step import ReplicaStep
-from simdist.runtime.simulated.run import Run
+from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.silence import Silence
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
@@ -68,28 +68,28 @@ def losses_of_layers_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def mains_killed_before_their_first_line_count_as_ended(patch: pytest.MonkeyPatch) -> None:
     """A main that is killed before it ran has succeeded, with None."""
-    ended = Run._ended
+    ended = SimulatedRun._ended
 
-    def gullible(run: Run, task: Task, fiber: Fiber, process: Incarnation, context: Any) -> None:
+    def gullible(run: SimulatedRun, task: Task, fiber: Fiber, process: Incarnation, context: Any) -> None:
         if fiber.abandoned and process is task.process:
             run.results[task.name] = fiber.result
             run._finish(task)
         else:
             ended(run, task, fiber, process, context)
 
-    patch.setattr(Run, "_ended", gullible)
+    patch.setattr(SimulatedRun, "_ended", gullible)
 
 
 def mains_start_again_without_a_look_at_their_task(patch: pytest.MonkeyPatch) -> None:
     """After its back-off a main starts on a task that is down, or beside another one."""
 
-    def again(run: Run, failed: tuple[Task, Incarnation]) -> None:
+    def again(run: SimulatedRun, failed: tuple[Task, Incarnation]) -> None:
         task, _ = failed
         run.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", run.world.now)
         run.restarts[task.name] += 1
         run._start(task)
 
-    patch.setattr(Run, "_again", again)
+    patch.setattr(SimulatedRun, "_again", again)
 
 
 def failed_mains_keep_their_bytes(patch: pytest.MonkeyPatch) -> None:

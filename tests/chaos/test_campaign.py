@@ -21,7 +21,7 @@ from simdist.chaos.campaign import Campaign, Report
 from simdist.chaos.children import Hung, examined_in_a_child
 from simdist.chaos.examining import Finding
 from simdist.chaos.reproduction import program
-from simdist.chaos.runs import Run
+from simdist.chaos.runs import ScenarioRun
 from simdist.chaos.shrinking import shrink
 
 CRASHES = tuple(Disturbance("crash", f"worker:{n % 3}", at_s=0.1 * n, figures={"restart_after": None}) for n in range(4))
@@ -112,8 +112,8 @@ def test_another_digest_in_another_process_is_a_finding() -> None:
 
 def test_a_cluster_that_somebody_keeps_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
-    close = Run.close
-    monkeypatch.setattr(Run, "close", lambda one: (kept.append(one.cluster), close(one)))
+    close = ScenarioRun.close
+    monkeypatch.setattr(ScenarioRun, "close", lambda one: (kept.append(one.cluster), close(one)))
     (one,) = examined(Request(seed=7, numbers=(1,), workload="mains"))
     assert "closed-is-collected" in {finding.invariant for finding in one.findings}
     assert kept and blocks.COLLECTED_EVERY >= 2

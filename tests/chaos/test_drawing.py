@@ -16,7 +16,7 @@ GROUND = Ground(
     moments_s=(0.5, 1.5),
     roles={"worker": ("worker:0", "worker:1"), "server": ("ps:0",), "chief": ("chief:0",)},
     steps={"worker:0": 3, "worker:1": 4},
-    looks=5,
+    observations=5,
     scales_s=(1e-4, 2.0),
 )
 
@@ -110,7 +110,7 @@ def test_every_workload_runs_to_its_end_when_nothing_goes_wrong(name: str) -> No
     done = run(scenario)
     done.close()
     assert done.error is None and done.end_s > 0.0
-    assert done.stage.looks or done.workload.name == "mains"
+    assert done.stage.observations or done.workload.name == "mains"
     assert Scenario.from_json(scenario.to_json()) == scenario
 
 

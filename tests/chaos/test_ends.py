@@ -8,7 +8,7 @@ import pytest
 
 from simdist.chaos import Disturbance, Scenario, run
 from simdist.chaos.holders import somebody_has_the_variables
-from simdist.chaos.incarnations import Lives
+from simdist.chaos.incarnations import Incarnations
 from simdist.trace import Trace
 
 Event = tuple[str, str, float]
@@ -27,7 +27,7 @@ def told(*events: Event) -> Trace:
 
 
 def test_another_crash_of_a_task_that_is_down_decides_when_it_comes_back() -> None:
-    processes = Lives(told(("-", "a", 1.0), ("-", "a", 2.0), ("+", "a", 3.0)))
+    processes = Incarnations(told(("-", "a", 1.0), ("-", "a", 2.0), ("+", "a", 3.0)))
     (down,) = processes.downs
     assert (down.from_s, down.until_s, down.decided_s) == (1.0, 3.0, 2.0)
     assert [processes.lost(["a"], at_s) for at_s in (0.5, 1.5, 2.5, 3.5)] == [[], ["a"], [], []]
@@ -36,7 +36,7 @@ def test_another_crash_of_a_task_that_is_down_decides_when_it_comes_back() -> No
 def test_a_main_that_starts_again_is_no_new_life() -> None:
     trace = told(("-", "a", 1.0))
     trace.instant("a", "restart", "the main of a starts again", 2.0)
-    assert not Lives(trace).is_up("a", 2.5)
+    assert not Incarnations(trace).is_up("a", 2.5)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_main_that_starts_again_is_no_new_life() -> None:
 )
 def test_somebody_has_the_variables_as_long_as_one_kept_or_got_them(events: list[Event], survives: bool) -> None:
     trace = told(*events)
-    assert somebody_has_the_variables(trace, Lives(trace), ["a", "b"], until_s=5.0) is survives
+    assert somebody_has_the_variables(trace, Incarnations(trace), ["a", "b"], until_s=5.0) is survives
 
 
 CLOSURES: dict[str, Any] = {"script": "sss", "callers": 1}

@@ -104,7 +104,7 @@ def encode(
         "complete": complete.astype(np.uint8).ravel(),
         "numbers": np.empty(0) if values is None else states.numbers(schedule, values).ravel(),
     }
-    places, data = pack(columns)
+    sections, data = pack(columns)
     header = {
         "version": 1,
         "name": text.name(schedule),
@@ -114,7 +114,7 @@ def encode(
         "size_bytes": float(size_bytes),
         "colors": rank_colors(schedule.num_ranks),
         "steps": _steps(schedule, size_bytes, ends_s, complete),
-        "columns": places,
+        "columns": sections,
     }
     return header, data
 

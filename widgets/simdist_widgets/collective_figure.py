@@ -119,21 +119,21 @@ def _label(
     whole = "sum" if complete else part if header["sums"] else origin
     said = whole if numbers is None else f"{numbers[rank, chunk]:.4g}"
     y = rank if complete else rank - CELL_HEIGHT / 2 + CELL_HEIGHT * (1 + BAR_HEIGHT) / 2
-    look = {"color": "white", "fontsize": 9, "fontweight": "bold"} if complete else {"color": INK, "fontsize": 6.5}
-    ax.text(left + 0.5, y + 0.01, said, ha="center", va="center", zorder=4, alpha=1.0 if live or complete else 0.45, **look)
+    appearance = {"color": "white", "fontsize": 9, "fontweight": "bold"} if complete else {"color": INK, "fontsize": 6.5}
+    ax.text(left + 0.5, y + 0.01, said, ha="center", va="center", zorder=4, alpha=1.0 if live or complete else 0.45, **appearance)
 
 
 def _add_boxes(ax: Any, boxes: Mapping[tuple[str, bool], list[tuple[float, float, float, float]]]) -> None:
-    for (color, live), places in boxes.items():
+    for (color, live), boxes_of_color in boxes.items():
         layer = 1 if color == EMPTY_COLOR else 2
-        ax.add_collection(_collection(places, facecolor=color, edgecolor="none", alpha=1.0 if live else FADED, zorder=layer))
+        ax.add_collection(_collection(boxes_of_color, facecolor=color, edgecolor="none", alpha=1.0 if live else FADED, zorder=layer))
 
 
-def _collection(places: list[tuple[float, float, float, float]], **look: Any) -> Any:
+def _collection(boxes_of_color: list[tuple[float, float, float, float]], **appearance: Any) -> Any:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    return PatchCollection([Rectangle((x, y), w, h) for x, y, w, h in places], **look)
+    return PatchCollection([Rectangle((x, y), w, h) for x, y, w, h in boxes_of_color], **appearance)
 
 
 def _draw_arrows(ax: Any, transfers: list[Mapping[str, Any]], pitch: float) -> None:

@@ -125,7 +125,7 @@ def _who_to_whom(transfers: list[Transfer], num_ranks: int) -> str:
         return f"{_partners(pairs, num_ranks)} send each other {amount}"
     offsets = {(target - source) % num_ranks for source, target in pairs}
     if len(pairs) == len(sources) == num_ranks and len(offsets) == 1:
-        return f"every rank sends {amount} to {_place(offsets.pop(), num_ranks)}"
+        return f"every rank sends {amount} to {_position(offsets.pop(), num_ranks)}"
     if len(pairs) == num_ranks * (num_ranks - 1):
         return f"every rank sends {amount} to every other rank"
     if len(sources) == 1:
@@ -143,7 +143,7 @@ def _where(pairs: set[tuple[int, int]], num_ranks: int) -> str:
     offsets = {target - source for source, target in pairs}
     if len(pairs) <= MOST_LISTED:
         return ": " + ", ".join(f"{source} to {target}" for source, target in sorted(pairs))
-    return f", to {_place(offsets.pop() % num_ranks, num_ranks)}" if len(offsets) == 1 else ""
+    return f", to {_position(offsets.pop() % num_ranks, num_ranks)}" if len(offsets) == 1 else ""
 
 
 def _partners(pairs: set[tuple[int, int]], num_ranks: int) -> str:
@@ -167,7 +167,7 @@ def _amount(transfers: list[Transfer]) -> str:
     return "one chunk" if size == 1 else f"{size} chunks"
 
 
-def _place(offset: int, num_ranks: int) -> str:
+def _position(offset: int, num_ranks: int) -> str:
     if offset == 1:
         return "the next rank"
     if offset == num_ranks - 1:

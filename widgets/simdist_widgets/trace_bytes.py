@@ -46,7 +46,7 @@ def encode(trace: Trace) -> tuple[dict[str, Any], bytes]:
     marks = _in_order(MARK_STYLES, (instant.category for instant in trace.instants))
     spans, left_out = _spans(trace, lanes, kinds)
     columns = {"names": json.dumps(list(names)).encode(), **spans, **_instants(trace, lanes, marks, list(names))}
-    places, data = pack(columns)
+    sections, data = pack(columns)
     first_s = min(min(trace.spans.start, default=0.0), min((i.time_s for i in trace.instants), default=0.0), 0.0)
     header = {
         "version": 1,
@@ -56,7 +56,7 @@ def encode(trace: Trace) -> tuple[dict[str, Any], bytes]:
         "first_s": first_s,
         "last_s": trace.end_s(),
         "facts_left_out": left_out,
-        "columns": places,
+        "columns": sections,
     }
     return header, data
 
@@ -75,17 +75,17 @@ def pack(columns: Mapping[str, np.ndarray | bytes]) -> tuple[dict[str, dict[str,
         >>> places["b"], len(data)
         ({'dtype': 'f8', 'offset': 8, 'length': 1}, 16)
     """
-    places: dict[str, dict[str, Any]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     parts: list[bytes] = []
     offset = 0
     for name, column in columns.items():
         text = isinstance(column, bytes)
         raw = column if text else column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()
-        places[name] = {"dtype": "utf8" if text else DTYPES[column.dtype], "offset": offset, "length": len(column)}
+        sections[name] = {"dtype": "utf8" if text else DTYPES[column.dtype], "offset": offset, "length": len(column)}
         padding = -len(raw) % ALIGNMENT
         parts += [raw, bytes(padding)]
         offset += len(raw) + padding
-    return places, b"".join(parts)
+    return sections, b"".join(parts)
 
 
 def _in_order(known: Iterable[str], present: Iterable[str]) -> list[str]:

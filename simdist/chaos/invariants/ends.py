@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from simdist.chaos.evidence import Evidence, Invariant
 from simdist.chaos.kinds import KINDS
-from simdist.chaos.runs import Run
+from simdist.chaos.runs import ScenarioRun
 from simdist.errors import DeadlineExceededError
 
 __all__ = ["ENDS"]
 
 
-def _excused(run: Run, error: BaseException) -> bool:
+def _excused(run: ScenarioRun, error: BaseException) -> bool:
     classes = [kind for kind, _ in run.workload.excuses(run)]
     classes += [kind for d in run.fired for kind in KINDS[d.kind].excuses(d, run.scenario)]
     return any(isinstance(error, kind) for kind in classes)

@@ -38,7 +38,7 @@ def _close(found: np.ndarray, expected: np.ndarray, rtol: float) -> bool:
     return found.shape == expected.shape and bool(np.all(np.abs(found - expected) <= rtol * scale))
 
 
-def _told(name: str, found: np.ndarray, expected: np.ndarray) -> str:
+def _difference(name: str, found: np.ndarray, expected: np.ndarray) -> str:
     return f"{name} = {np.ravel(found).tolist()}, expected {np.ravel(expected).tolist()}"
 
 
@@ -50,7 +50,7 @@ def _sync_equals_undisturbed(evidence: Evidence) -> Iterator[str]:
     for name, value in run.stage.values.items():
         expected = evidence.calm.stage.values.get(name)
         if name in kept and expected is not None and not _close(value, expected, SAME_RTOL):
-            yield _told(name, value, expected)
+            yield _difference(name, value, expected)
 
 
 def _equals_plain(evidence: Evidence) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _equals_plain(evidence: Evidence) -> Iterator[str]:
         for run, where in ((evidence.run, ""), (evidence.calm, " in the undisturbed run")):
             found = run.stage.values.get(name)
             if run.error is None and found is not None and not _close(found, expected, PLAIN_RTOL):
-                yield _told(name, found, expected) + where
+                yield _difference(name, found, expected) + where
 
 
 def _replicas_agree(evidence: Evidence) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from simdist.chaos.evidence import Evidence, Invariant
-from simdist.chaos.runs import Run
+from simdist.chaos.runs import ScenarioRun
 from simdist.trace.records import task_of
 
 __all__ = ["TASKS"]
@@ -25,8 +25,8 @@ def _dead_is_silent(evidence: Evidence) -> Iterator[str]:
 
 
 def _dead_holds_nothing(evidence: Evidence) -> Iterator[str]:
-    for time_s, place, size_bytes in evidence.run.probe.held_while_down[:3]:
-        yield f"{place} held {size_bytes} B at {time_s} s, when its task was down"
+    for time_s, device, size_bytes in evidence.run.probe.held_while_down[:3]:
+        yield f"{device} held {size_bytes} B at {time_s} s, when its task was down"
 
 
 def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
             yield f"{task} was given up at {times[-1]} s, but computes {span} without variables of a survivor"
 
 
-def _was_left_behind(run: Run, task: str, given_up_s: float, until_s: float) -> bool:
+def _was_left_behind(run: ScenarioRun, task: str, given_up_s: float, until_s: float) -> bool:
     """Whether it died, or the others went on without it while it was not heard."""
     leaves = [mark.time_s for mark in run.cluster.trace.instants.where(category="resize") if mark.name.startswith("leave")]
     unheard = [at_s for at_s in leaves if given_up_s <= at_s <= until_s and not run.silences.is_heard(task, "chief:0", at_s)]
@@ -75,7 +75,7 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
     """A task that stands still begins nothing and ends nothing; what its device or its links had begun may come to its end."""
     run = evidence.run
     for still in run.silences.stills:
-        told = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"
+        words = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"
         for span in run.cluster.trace.spans:
             if task_of(span.lane) != still.task or span.category == "down":
                 continue
@@ -84,14 +84,14 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
             begins = still.covers(span.start_s) and not others
             ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
             if begins or ends:
-                yield f"{told} {span}"
+                yield f"{words} {span}"
         for mark in run.cluster.trace.instants:
             own = task_of(mark.lane) == still.task and mark.category not in SAID_BY_OTHERS
             if own and still.covers(mark.time_s):
-                yield f"{told} {mark}"
+                yield f"{words} {mark}"
         for note in run.stage.notes:
             if note.task == still.task and still.covers(note.time_s):
-                yield f"{told} {note}"
+                yield f"{words} {note}"
 
 
 def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:

@@ -33,7 +33,7 @@ class Ground:
     moments_s: tuple[float, ...]
     roles: dict[str, tuple[str, ...]]
     steps: dict[str, int]
-    looks: int
+    observations: int
     scales_s: tuple[float, ...]
 
 

@@ -29,15 +29,15 @@ class Interrupt(Kind):
     needs_numbers = True
 
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:
-        looks = max(1, ground.looks)
-        figures = {"look": looks if dice.chance(0.5) else dice.whole(1, looks), "call": int(dice.log_real(1, 12))}
+        observations = max(1, ground.observations)
+        figures = {"observation": observations if dice.chance(0.5) else dice.whole(1, observations), "call": int(dice.log_real(1, 12))}
         return [Disturbance(self.name, "chief:0", figures=figures)]
 
     def plan(self, stage: Stage, disturbance: Disturbance) -> Callable[[], bool]:
         happened: list[bool] = []
 
-        def before(look: int, read: Callable[[], Any]) -> None:
-            if look != disturbance.figures["look"]:
+        def before(number: int, read: Callable[[], Any]) -> None:
+            if number != disturbance.figures["observation"]:
                 return
             with _interrupted(disturbance.figures["call"]):
                 try:
@@ -45,7 +45,7 @@ class Interrupt(Kind):
                 except KeyboardInterrupt:
                     happened.append(True)
 
-        stage.before_looks.append(before)
+        stage.before_observations.append(before)
         return lambda: bool(happened)
 
 

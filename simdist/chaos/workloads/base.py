@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from simdist.chaos.dice import Dice
-from simdist.chaos.incarnations import Lives
+from simdist.chaos.incarnations import Incarnations
 from simdist.chaos.scenarios import Scenario
 from simdist.chaos.silences import Silences
 from simdist.chaos.stage import Stage
@@ -23,7 +23,7 @@ Excuse = tuple[type[BaseException], str]
 
 
 class EndedRun(Protocol):
-    """What became of a scenario, as its workload judges it (`simdist.chaos.runs.Run`).
+    """What became of a scenario, as its workload judges it (`simdist.chaos.runs.ScenarioRun`).
 
     Attributes:
         stage: what the workload saw.
@@ -35,7 +35,7 @@ class EndedRun(Protocol):
     scenario: Scenario
     cluster: Cluster
     stage: Stage
-    processes: Lives
+    processes: Incarnations
     silences: Silences
     end_s: float
 

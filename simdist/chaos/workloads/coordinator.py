@@ -34,12 +34,12 @@ from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
 
-__all__ = ["Coordinator", "OwnError", "excuses_of_servers"]
+__all__ = ["Coordinator", "ClosureError", "excuses_of_servers"]
 
 NAP_S = 3e-4
 
 
-class OwnError(Exception):
+class ClosureError(Exception):
     """What a closure of a workload raises."""
 
 
@@ -162,7 +162,7 @@ class _Loop:
                 else:
                     value = self.coordinator.schedule(self.functions[letter])
                 break
-            except OwnError as error:
+            except ClosureError as error:
                 self._raised(error)
         self.stage.closures.append((letter, value))
         self.stage.note("scheduled", fact=letter)
@@ -172,19 +172,19 @@ class _Loop:
             self.stage.cluster.launch(self._join_too, job="evaluator")
         try:
             self.coordinator.join()
-        except OwnError as error:
+        except ClosureError as error:
             self._raised(error)
-        self.stage.look(self.weights.numpy)
+        self.stage.observe(self.weights.numpy)
 
     def _join_too(self) -> None:
         try:
             self.coordinator.join()
-        except OwnError as error:
+        except ClosureError as error:
             self._raised(error)
 
-    def _raised(self, error: OwnError) -> None:
+    def _raised(self, error: ClosureError) -> None:
         self.stage.note("raised", fact=str(error))
 
 
 def _raise() -> None:
-    raise OwnError("an error of the closure's own")
+    raise ClosureError("an error of the closure's own")

@@ -58,7 +58,7 @@ class Fit(Workload):
     def run(self, stage: Stage) -> None:
         strategy = self.strategy(stage)
         model = linear_model(strategy, stage.options["penalty"])
-        looking = _look_after_epochs(stage, model)
+        looking = _observe_after_epochs(stage, model)
         dataset = sd.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(BATCH)
         history = model.fit(dataset, epochs=stage.options["epochs"], verbose=0, callbacks=[looking])
         stage.values["losses"] = np.array(history.history["loss"])
@@ -100,10 +100,10 @@ def linear_model(strategy: Any, penalty: bool) -> Any:
     return model
 
 
-def _look_after_epochs(stage: Stage, model: Any) -> Any:
+def _observe_after_epochs(stage: Stage, model: Any) -> Any:
     import keras
 
-    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: stage.look(model.get_weights))
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: stage.observe(model.get_weights))
 
 
 def _descend(epochs: int, penalty: float) -> tuple[np.ndarray, np.ndarray]:

@@ -64,7 +64,7 @@ class SynchronousLoop(Workload):
         for _ in range(stage.options["steps"]):
             training.step()
             stage.note("step")
-            stage.look(training.value)
+            stage.observe(training.value)
         stage.keep("weights", training.value)
         if self.promises:
             stage.keep_copies("weights", training.copies)

@@ -26,7 +26,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.network import Flow
 
-__all__ = ["CALL_TIMEOUT_S", "Call", "ServerCall", "Plan", "Replied"]
+__all__ = ["CALL_TIMEOUT_S", "Call", "ServerCall", "CallPlan", "Replied"]
 
 CALL_TIMEOUT_S = 30.0
 
@@ -64,7 +64,7 @@ class ServerCall:
     back: Leg = field(init=False)
 
 
-class Plan:
+class CallPlan:
     """The parts of a call, those with equal latencies together.
 
     Args:
@@ -94,7 +94,7 @@ class Call:
 
     __slots__ = ("began_s", "client", "flows", "identity", "left", "open", "plan", "replied", "timed", "transport")
 
-    def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied) -> None:
+    def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied) -> None:
         self.transport = transport
         self.client = client
         self.plan = plan

@@ -48,15 +48,15 @@ class ClosureCall:
         self.step = 0
         self.began_s = 0.0
         self.has_replied = False
-        self._told: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         self._sent_s = world.clock.env._now
 
     def reply(self, _: Any) -> None:
         """The reply has come to the chief."""
         if not self.has_replied:
             self.has_replied = True
-            for told in self._told:
-                told()
+            for listener in self._listeners:
+                listener()
 
     def wait(self) -> Any:
         """Block until there is a reply."""
@@ -72,7 +72,7 @@ class ClosureCall:
         if self.has_replied:
             replied()
         else:
-            self._told.append(replied)
+            self._listeners.append(replied)
 
     def accept(self) -> None:
         """The reply counts: what travelled with it is applied on the chief."""

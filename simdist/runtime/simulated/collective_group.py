@@ -64,7 +64,7 @@ class CollectiveGroup:
         self.broken: BaseException | None = None
         world.listeners.append(self)
 
-    def come(self, rank: int, collective: Collective, given: Bundle, is_early: bool = False) -> Arrival:
+    def arrive(self, rank: int, collective: Collective, given: Bundle, is_early: bool = False) -> Arrival:
         """Be there for this replica's next exchange.
 
         Args:
@@ -85,7 +85,7 @@ class CollectiveGroup:
         if pending_collective is None:
             pending_collective = self.pending[number] = PendingCollective(self, number, collective)
         device = self.members[rank].device
-        return pending_collective.come(rank, collective, given, device + NETWORK if is_early else device, is_early)
+        return pending_collective.arrive(rank, collective, given, device + NETWORK if is_early else device, is_early)
 
     def record(self, arrival: Arrival, waited: bool = True) -> None:
         """Write into the trace that a replica has what it came for."""
@@ -112,14 +112,14 @@ class CollectiveGroup:
         if error is not None:
             self.failed[pending_collective.number] = error
 
-    def break_up(self, error: BaseException, spare_begun: bool = False) -> None:
+    def break_up(self, error: BaseException, keep_begun: bool = False) -> None:
         """No collective of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
         if self.broken is None:
             self.broken = error
-        if not spare_begun:
+        if not keep_begun:
             self.close()
         for pending_collective in list(self.pending.values()):
-            if not (spare_begun and pending_collective.ranks):
+            if not (keep_begun and pending_collective.ranks):
                 pending_collective.fail(error)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
-from simdist.runtime.simulated.run import Run
+from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
@@ -117,8 +117,8 @@ class SimulatedEngine:
 
     def launch(
         self, cluster: Any, main: Callable[[], Any], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
-    ) -> Run:
-        return Run(self.world, cluster, [self.world.task(name) for name in tasks], main, environ, restart)
+    ) -> SimulatedRun:
+        return SimulatedRun(self.world, cluster, [self.world.task(name) for name in tasks], main, environ, restart)
 
     # -- waiting --------------------------------------------------------------------------------------------------
 

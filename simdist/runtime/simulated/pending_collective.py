@@ -54,7 +54,7 @@ class Arrival:
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
-    __slots__ = ("began_s", "device", "error", "is_early", "over", "pending_collective", "result", "told")
+    __slots__ = ("began_s", "device", "ended", "error", "is_early", "over", "pending_collective", "result")
 
     def __init__(self, pending_collective: PendingCollective, device: str, began_s: float, is_early: bool) -> None:
         self.pending_collective = pending_collective
@@ -64,18 +64,18 @@ class Arrival:
         self.over = False
         self.result: Bundle | None = None
         self.error: BaseException | None = None
-        self.told: Callable[[Arrival], None] | None = None
+        self.ended: Callable[[Arrival], None] | None = None
 
-    def then(self, told: Callable[[Arrival], None]) -> None:
+    def then(self, ended: Callable[[Arrival], None]) -> None:
         """Tell somebody, once, when it is over."""
-        self.told = told
+        self.ended = ended
 
     def end(self, result: Bundle | None, error: BaseException | None) -> None:
         """It is over."""
         if not self.over:
             self.over, self.result, self.error = True, result, error
-            if self.told is not None:
-                self.told(self)
+            if self.ended is not None:
+                self.ended(self)
 
 
 class PendingCollective:
@@ -106,7 +106,7 @@ class PendingCollective:
         elif group.world.silence.is_expected:
             self.expect_silence()
 
-    def come(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool) -> Arrival:
+    def arrive(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool) -> Arrival:
         """A replica is there.
 
         Raises:
@@ -215,7 +215,7 @@ class PendingCollective:
             self.expects_silence = True
             self.watch.append(self)
             clock = self.group.world.clock
-            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _silent, self.watch)
+            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _timed_out, self.watch)
 
     def give_up(self) -> None:
         """The time is over in which everybody should have come, and all bytes."""
@@ -258,6 +258,6 @@ def _expired(watched: tuple[list[PendingCollective], float]) -> None:
         pending_collective.expire(timeout_s)
 
 
-def _silent(watch: list[PendingCollective]) -> None:
+def _timed_out(watch: list[PendingCollective]) -> None:
     for pending_collective in list(watch):
         pending_collective.give_up()

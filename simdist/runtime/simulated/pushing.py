@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
@@ -30,7 +30,7 @@ class Pushing(Call):
         self,
         transport: Transport,
         client: Task,
-        plan: Plan,
+        plan: CallPlan,
         replied: Replied,
         operands: Sequence[Bundle],
         priced: PricedProgram,

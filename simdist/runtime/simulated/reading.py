@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Leg, Transport
 
@@ -24,7 +24,7 @@ class Reading(Call):
 
     __slots__ = ("found", "groups", "versions")
 
-    def __init__(self, transport: Transport, client: Task, plan: Plan, replied: Replied, groups: tuple[int, ...]) -> None:
+    def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied, groups: tuple[int, ...]) -> None:
         super().__init__(transport, client, plan, replied)
         self.groups = groups
         self.found: list[Bundle | None] = [None] * plan.count

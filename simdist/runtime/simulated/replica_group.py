@@ -39,7 +39,7 @@ class SimulatedReplicaGroup:
         self.collective_group = collective_group
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
-        self._silent: set[Process] = set()
+        self._suspected: set[Process] = set()
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
@@ -57,7 +57,7 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        return member.alive and member.process not in self._silent
+        return member.alive and member.process not in self._suspected
 
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
@@ -77,14 +77,14 @@ class SimulatedReplicaGroup:
         if decision.incarnation != process.incarnation:
             return
         if decision.kind == "up":
-            self._silent.discard(process)
+            self._suspected.discard(process)
         elif process.alive:
-            self._silent.add(process)
+            self._suspected.add(process)
             if self.step is not None:
                 self.step.give_up_on(decision.task, _silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.alive or member.process in self._silent]
+        gone = [member for member in local if not member.alive or member.process in self._suspected]
         if not gone:
             return
         dead = [member for member in gone if not member.alive]

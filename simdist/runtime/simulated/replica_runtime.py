@@ -153,7 +153,7 @@ class SimulatedReplica(SimulatedTask):
         # What is exchanged early is written down before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
         for one in early:
-            self.clock.after(start + one.fraction * (end - start) - now, self._come, (one.collective, outputs[one.position]))
+            self.clock.after(start + one.fraction * (end - start) - now, self._arrive, (one.collective, outputs[one.position]))
         self.waits_for = "its device"
         self.clock.after(end - now, self._computed_early, (op, outputs, start, end))
         return PENDING
@@ -172,14 +172,14 @@ class SimulatedReplica(SimulatedTask):
 
     # -- meeting --------------------------------------------------------------------------------------------------
 
-    def _come(self, what: tuple[LinkedCollective, Bundle]) -> None:
+    def _arrive(self, what: tuple[LinkedCollective, Bundle]) -> None:
         """A pack of gradients is there, while others are still being computed."""
         op, operands = what
         assert self.collective_group is not None
-        if self._is_late(self._come, what) or not self.collective_group.admits(self.rank):
+        if self._is_late(self._arrive, what) or not self.collective_group.admits(self.rank):
             return
         try:
-            arrival = self.collective_group.come(self.rank, op.collective, operands, is_early=True)
+            arrival = self.collective_group.arrive(self.rank, op.collective, operands, is_early=True)
         except SimdistError as error:
             # Nobody waits yet; whoever comes for the result gets it.
             self.early[op] = error
@@ -203,7 +203,7 @@ class SimulatedReplica(SimulatedTask):
         if isinstance(arrival, SimdistError):
             raise arrival
         if arrival is None:
-            arrival = self.collective_group.come(self.rank, op.collective, operands)
+            arrival = self.collective_group.arrive(self.rank, op.collective, operands)
         self._waits_since_s = self.clock.env._now
         if arrival.over:
             return self._got(arrival)

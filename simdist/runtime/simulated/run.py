@@ -1,4 +1,4 @@
-"""`Run`: the mains that were launched on the tasks of a cluster, and what became of them."""
+"""`SimulatedRun`: the mains that were launched on the tasks of a cluster, and what became of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
 
-__all__ = ["Run"]
+__all__ = ["SimulatedRun"]
 
 # A main that fails so often is not going to succeed.
 MAX_RESTARTS = 20
 BACK_OFF_S = 1.0
 
 
-class Run:
+class SimulatedRun:
     """Mains on tasks, one each.
 
     Attributes:

@@ -12,7 +12,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
-from simdist.runtime.simulated.calls import Call, Plan, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
@@ -120,7 +120,7 @@ class SimulatedTask:
             reading.found[position], reading.versions[position] = bundle, version
         return PENDING
 
-    def _plan_read(self, op: ReadGroups) -> Plan:
+    def _plan_read(self, op: ReadGroups) -> CallPlan:
         """What this task must ask other tasks for."""
         wanted: dict[str, tuple[list[tuple[int, int]], int]] = {}
         for position, (group, _, size_bytes) in enumerate(op.groups):
@@ -135,7 +135,7 @@ class SimulatedTask:
             part.there = routes.word(self.task, server, part)
             part.back = routes.leg(server, self.task, size_bytes, part)
             parts.append(part)
-        return Plan(parts, len(op.groups), sum(len(part.groups) for part in parts))
+        return CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts))
 
     def answered(self, call: Any) -> None:
         """A call has ended: the step goes on."""
@@ -251,7 +251,7 @@ class SimulatedTask:
         self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read)
         return PENDING
 
-    def _plan_update(self, op: ApplyAll) -> Plan:
+    def _plan_update(self, op: ApplyAll) -> CallPlan:
         """What this task must send to other tasks."""
         parts: list[ServerCall] = []
         for position, update in enumerate(op.parts):
@@ -261,7 +261,7 @@ class SimulatedTask:
                 part.there = routes.leg(self.task, server, update.size_bytes, part)
                 part.back = routes.word(server, self.task, part)
                 parts.append(part)
-        return Plan(parts, len(op.parts), len(parts))
+        return CallPlan(parts, len(op.parts), len(parts))
 
     def _travels_with_reply(self, part: Apply) -> bool:
         return self.with_reply is not None and part.task == self.world.chief.name

@@ -41,7 +41,7 @@ class WorkerGroup:
         how = "has ended" if error is None else f"has failed ({type(error).__name__})"
         self.collective_group.break_up(
             UnavailableError(f"The main of {task_name} {how}, so no all-reduce with it can end. Let all mains take equally many steps."),
-            spare_begun=True,
+            keep_begun=True,
         )
 
 

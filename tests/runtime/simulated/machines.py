@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simdist.hardware import Device, Network
-from simdist.runtime.simulated.calls import Call, Plan, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
 from simdist.runtime.simulated.world import World
 
 __all__ = ["BANDWIDTH", "LATENCY_S", "Client", "Server", "part", "world"]
@@ -64,5 +64,5 @@ def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = 
     return made
 
 
-def plan(*parts: ServerCall) -> Plan:
-    return Plan(parts, len(parts), len(parts))
+def plan(*parts: ServerCall) -> CallPlan:
+    return CallPlan(parts, len(parts), len(parts))
