@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ Shape = tuple[int, ...]
 INDEX_BYTES = 4
 
 
+@runtime_checkable
 class Compressor(Protocol):
     """What all compressors can do. Messages and states are arrays, or tuples of arrays.
 

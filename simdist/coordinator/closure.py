@@ -12,7 +12,8 @@ from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.remote_value import Result
 from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
-from simdist.program.function import BoundCall, StepFunction, fits_at_once
+from simdist.program.bound_call import BoundCall, fits_at_once
+from simdist.program.function import StepFunction
 from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare

@@ -10,16 +10,15 @@ Not modelled: caches, the precise fusion that a compiler would choose, occupancy
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jax.extend import core as jex_core
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from simdist.caches import of_each
 from simdist.cost.loops import loops, trips_of
-from simdist.program.jaxprs import inner_jaxprs
+from simdist.program.jaxprs import inner_jaxprs, size_bytes
 from simdist.program.kernels import Kernel
 from simdist.program.values import num_bytes
 
@@ -57,31 +56,27 @@ def cost_of(kernel: Kernel) -> Cost:
     return Cost(_flops(kernel.name, kernel.closed), bytes_moved)
 
 
-def _flops(name: str, closed: Any) -> float:
+def _flops(name: str, closed: ClosedJaxpr) -> float:
     # XLA counts a loop's body once, and of a cond the dearest branch.
     extra = (loop.trips * _flops(name, loop.body) - _flops_once(loop.body) for loop in loops(name, closed.jaxpr))
     return _flops_once(closed) + sum(extra)
 
 
-def _flops_once(closed: Any) -> float:
+def _flops_once(closed: ClosedJaxpr) -> float:
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
     lowered = jax.jit(jex_core.jaxpr_as_fun(closed)).trace(*specs).lower(lowering_platforms=("cpu",))
     analysis = lowered.cost_analysis() or {}
     return max(0.0, float(analysis.get("flops", 0.0))) + max(0.0, float(analysis.get("transcendentals", 0.0)))
 
 
-def _bytes_inside(name: str, jaxpr: Any) -> float:
+def _bytes_inside(name: str, jaxpr: Jaxpr) -> float:
     total = 0.0
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in MOVES_MEMORY:
-            total += sum(_size(v) for v in (*eqn.invars, *eqn.outvars))
+            total += sum(size_bytes(v) for v in (*eqn.invars, *eqn.outvars))
         if eqn.primitive.name == "cond":
             total += max(_bytes_inside(name, branch.jaxpr) for branch in eqn.params["branches"])
         else:
             times = trips_of(name, jaxpr, eqn)
             total += times * sum(_bytes_inside(name, inner) for inner in inner_jaxprs(eqn))
     return total
-
-
-def _size(var: Any) -> float:
-    return float(math.prod(var.aval.shape) * var.aval.dtype.itemsize)

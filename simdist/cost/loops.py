@@ -8,14 +8,14 @@ the step takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from jax.extend import core as jex_core
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from simdist.errors import FailedPreconditionError
-from simdist.program.jaxprs import inner_jaxprs
+from simdist.program.arrays import Array
+from simdist.program.jaxprs import Atom, inner_jaxprs, variables_in
 
 __all__ = ["Loop", "loops", "trips_of"]
 
@@ -25,10 +25,10 @@ class Loop:
     """The body of a loop (a closed jaxpr), and how often it runs."""
 
     trips: int
-    body: Any
+    body: ClosedJaxpr
 
 
-def loops(name: str, jaxpr: Any) -> Iterator[Loop]:
+def loops(name: str, jaxpr: Jaxpr) -> Iterator[Loop]:
     """The outermost loops of a jaxpr; of a ``cond`` those of the branch that has most of them.
 
     Args:
@@ -52,7 +52,7 @@ def loops(name: str, jaxpr: Any) -> Iterator[Loop]:
                 yield from loops(name, inner)
 
 
-def trips_of(name: str, jaxpr: Any, eqn: Any) -> int:
+def trips_of(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> int:
     """How often the inner jaxprs of an equation run."""
     if eqn.primitive.name == "scan":
         return eqn.params["length"]
@@ -67,7 +67,7 @@ def trips_of(name: str, jaxpr: Any, eqn: Any) -> int:
     return trips
 
 
-def _counted(jaxpr: Any, eqn: Any) -> int | None:
+def _counted(jaxpr: Jaxpr, eqn: JaxprEqn) -> int | None:
     """Trips of ``while i < stop: i += step`` where start, stop and step are numbers in the jaxpr; None elsewhere."""
     params = eqn.params
     condition, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
@@ -79,7 +79,7 @@ def _counted(jaxpr: Any, eqn: Any) -> int | None:
     stop = _number(condition, test.invars[1], params["cond_jaxpr"].consts)
     added = _made_by(body, body.outvars[position])
     counter = body.invars[params["body_nconsts"] + position]
-    if added is None or added.primitive.name != "add" or counter not in [v for v in added.invars if not isinstance(v, jex_core.Literal)]:
+    if added is None or added.primitive.name != "add" or counter not in variables_in(added.invars):
         return None
     step = _number(body, added.invars[1] if added.invars[0] is counter else added.invars[0], ())
     start = _number(jaxpr, eqn.invars[first + position], ())
@@ -88,15 +88,15 @@ def _counted(jaxpr: Any, eqn: Any) -> int | None:
     return max(0, math.ceil((stop - start) / step))
 
 
-def _made_by(jaxpr: Any, var: Any) -> Any:
+def _made_by(jaxpr: Jaxpr, var: Atom) -> JaxprEqn | None:
     return next((eqn for eqn in jaxpr.eqns if var in eqn.outvars), None)
 
 
-def _number(jaxpr: Any, var: Any, constants: Any) -> float | None:
-    if isinstance(var, jex_core.Literal):
+def _number(jaxpr: Jaxpr, var: Atom, constants: Sequence[Array]) -> float | None:
+    if isinstance(var, Literal):
         return float(var.val)
     made = _made_by(jaxpr, var)
-    if made is not None and made.primitive.name in ("convert_element_type", "copy") and isinstance(made.invars[0], jex_core.Literal):
+    if made is not None and made.primitive.name in ("convert_element_type", "copy") and isinstance(made.invars[0], Literal):
         return float(made.invars[0].val)
     named = dict(zip(jaxpr.constvars, constants, strict=False))
     return float(named[var]) if var in named else None

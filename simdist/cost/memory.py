@@ -10,13 +10,10 @@ Not modelled: XLA's reuse of buffers within one fusion, and workspaces of librar
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-from jax.extend import core as jex_core
+from jax.extend.core import Jaxpr, Var
 
 from simdist.caches import of_each
-from simdist.program.jaxprs import inner_jaxprs
+from simdist.program.jaxprs import inner_jaxprs, size_bytes, variables_in
 from simdist.program.kernels import Kernel
 
 __all__ = ["temporaries_bytes"]
@@ -36,8 +33,8 @@ def temporaries_bytes(kernel: Kernel) -> int:
     return _peak(kernel.closed.jaxpr)
 
 
-def _peak(jaxpr: Any) -> int:
-    last_use = {var: position for position, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if not isinstance(var, jex_core.Literal)}
+def _peak(jaxpr: Jaxpr) -> int:
+    last_use = {var: position for position, eqn in enumerate(jaxpr.eqns) for var in variables_in(eqn.invars)}
     kept = _kept(jaxpr)
     alive = peak = 0
     ending: dict[int, int] = {}
@@ -52,11 +49,11 @@ def _peak(jaxpr: Any) -> int:
     return peak
 
 
-def _kept(jaxpr: Any) -> dict[Any, int]:
+def _kept(jaxpr: Jaxpr) -> dict[Var, int]:
     """Sizes of the intermediates that need memory."""
-    results = {var for var in jaxpr.outvars if not isinstance(var, jex_core.Literal)}
+    results = set(variables_in(jaxpr.outvars))
     made = {var for eqn in jaxpr.eqns for var in eqn.outvars} - results
     heavy = [eqn for eqn in jaxpr.eqns if eqn.primitive.name not in ELEMENTWISE]
-    touched = {var for eqn in heavy for var in (*eqn.invars, *eqn.outvars) if not isinstance(var, jex_core.Literal)}
-    used = {var for eqn in jaxpr.eqns for var in eqn.invars if not isinstance(var, jex_core.Literal)}
-    return {var: math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in made & touched & used if hasattr(var.aval, "shape")}
+    touched = {var for eqn in heavy for var in (*variables_in(eqn.invars), *eqn.outvars)}
+    used = {var for eqn in jaxpr.eqns for var in variables_in(eqn.invars)}
+    return {var: size_bytes(var) for var in made & touched & used}

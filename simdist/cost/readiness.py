@@ -10,12 +10,11 @@ Not modelled: another order that a compiler may choose, and that small operation
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from jax.extend import core as jex_core
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from simdist.cost.loops import trips_of
-from simdist.program.jaxprs import inner_jaxprs
+from simdist.program.jaxprs import aval_in, inner_jaxprs, num_elements
 from simdist.program.kernels import Kernel
 
 __all__ = ["ready_fractions"]
@@ -36,23 +35,23 @@ def ready_fractions(kernel: Kernel) -> list[float]:
         [0.5, 1.0]
     """
     jaxpr = kernel.closed.jaxpr
-    done, total = {}, 0.0
+    done, total = dict[Var, float](), 0.0
     for eqn in jaxpr.eqns:
         total += _work(kernel.name, jaxpr, eqn)
         for var in eqn.outvars:
             done[var] = total
-    return [done.get(var, 0.0) / total if total and not isinstance(var, jex_core.Literal) else 0.0 for var in jaxpr.outvars]
+    return [done.get(var, 0.0) / total if total and not isinstance(var, Literal) else 0.0 for var in jaxpr.outvars]
 
 
-def _work(name: str, jaxpr: Any, eqn: Any) -> float:
+def _work(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> float:
     inner = list(inner_jaxprs(eqn))
     if inner:
         return trips_of(name, jaxpr, eqn) * max(sum(_work(name, part, own) for own in part.eqns) for part in inner)
-    made = sum(math.prod(var.aval.shape) for var in eqn.outvars)
+    made = sum(num_elements(var) for var in eqn.outvars)
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2.0 * made * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        return 2.0 * made * math.prod(aval_in(eqn.invars[0]).shape[axis] for axis in contracted)
     if eqn.primitive.name == "conv_general_dilated":
-        kernel_shape, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+        kernel_shape, spec = aval_in(eqn.invars[1]).shape, eqn.params["dimension_numbers"].rhs_spec
         return 2.0 * made * math.prod(kernel_shape) / kernel_shape[spec[0]]
     return float(made)

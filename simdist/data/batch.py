@@ -38,6 +38,8 @@ class Batch:
         [3, 1]
     """
 
+    global_rows: int | None = None  # it is no part of a batch that others have parts of
+
     __slots__ = ("_leaves", "_signature", "_structure", "arrays", "rows", "table")
 
     def __init__(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, compiler_options
 
 __all__ = ["LaneFunction", "Batches"]
@@ -35,7 +35,7 @@ class Batches:
     def __init__(self) -> None:
         self._batched: dict[Kernel, LaneFunction] = {}
 
-    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], pending: Pending, noted: Sequence[Any] = ()) -> None:
+    def run(self, entries: Sequence[Entry], branches: Sequence[Branch], pending: Pending, noted: Sequence[BaseException] = ()) -> None:
         """Compute entries; the results are loose in the files.
 
         Args:
@@ -55,7 +55,7 @@ class Batches:
         finally:
             pending.put_loose(lanes.done, lanes.results())
 
-    def _call(self, kernel: Kernel, arguments: list[list[Any]]) -> list[tuple[Any, ...]]:
+    def _call(self, kernel: Kernel, arguments: list[list[Array]]) -> list[Arrays]:
         if len(arguments) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
             return [self.single(kernel, arguments[0])] * len(arguments)
         batched = self._batched.get(kernel)
@@ -67,7 +67,7 @@ class Batches:
 
     # -- where the lanes lie: on the device that JAX uses by itself -----------------------------------------------
 
-    def single(self, kernel: Kernel, arguments: list[Any]) -> tuple[Any, ...]:
+    def single(self, kernel: Kernel, arguments: list[Array]) -> Arrays:
         """The results of an entry that is alone in its wave."""
         return kernel(*arguments)
 
@@ -79,11 +79,11 @@ class Batches:
         """A function of arrays whose first axis is the lane, compiled."""
         return jax.jit(function, compiler_options=compiler_options())
 
-    def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
+    def stacked(self, columns: list[Arrays]) -> list[jax.Array]:
         """For each input of the kernel one array, from that of each lane."""
         return [jnp.stack(column) for column in columns]
 
-    def cut(self, results: Sequence[jax.Array], count: int) -> list[tuple[Any, ...]]:
+    def cut(self, results: Sequence[jax.Array], count: int) -> list[Arrays]:
         """The results of the first lanes, each by itself."""
         return [tuple(result[lane] for result in results) for lane in range(count)]
 
@@ -91,7 +91,7 @@ class Batches:
 def _of_used(kernel: Kernel) -> LaneFunction:
     """The kernel as a function of those inputs that it uses: an optimizer's state, say, need not be stacked for a gradient."""
 
-    def run(*arrays: Any) -> Sequence[jax.Array]:
+    def run(*arrays: jax.Array) -> Sequence[jax.Array]:
         given = iter(arrays)
         pairs = zip(kernel.used, kernel.in_avals, strict=True)
         return kernel.function(*[next(given) if used else jnp.zeros(aval.shape, aval.dtype) for used, aval in pairs])
@@ -113,19 +113,19 @@ class _Lanes:
         self.done = [False] * len(entries)
         self._reads, self._writes, self._levels = _arranged(entries)
         self._left = _readers(self._reads, self._writes)
-        self._values: dict[Version, tuple[Any, ...]] = {}
+        self._values: dict[Version, Arrays] = {}
 
     def calls(self) -> Iterator[tuple[int, list[int]]]:
         """(branch, places of its entries) of each batched call, wave by wave."""
         for level in self._levels:
             yield from level.items()
 
-    def arguments(self, index: int) -> list[Any]:
+    def arguments(self, index: int) -> list[Array]:
         """What an entry's kernel is called with."""
         read = [array for version in self._reads[index] for array in self._value(version)]
         return [*read, *self.branches[self.entries[index][1]].arguments(self.entries[index][4])]
 
-    def put(self, index: int, results: tuple[Any, ...]) -> None:
+    def put(self, index: int, results: Arrays) -> None:
         """Keep the results of an entry, and forget what nobody reads again."""
         writes = self._writes[index]
         self._values.update(zip(writes, self.branches[self.entries[index][1]].site.split(results), strict=True))
@@ -136,11 +136,11 @@ class _Lanes:
             if not self._left[version]:
                 self._values.pop(version, None)
 
-    def results(self) -> list[list[tuple[Any, ...] | None]]:
+    def results(self) -> list[list[Arrays | None]]:
         """For each entry that is done, its results, as far as anybody needs them."""
         return [list(map(self._values.get, writes)) for writes, done in zip(self._writes, self.done, strict=True) if done]
 
-    def _value(self, version: Version) -> tuple[Any, ...]:
+    def _value(self, version: Version) -> Arrays:
         found = self._values.get(version)
         return found if found is not None else self.files[version[0] >> INDEX_BITS].get(version[0])
 

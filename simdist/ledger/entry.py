@@ -6,26 +6,27 @@ are grouped into bundles. An *entry* is one call at a site, as a plain tuple, be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TypeVar
 
+import numpy as np
+
+from simdist.ledger.registers import RegisterFile
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.step_iterator import ColumnTable
 from simdist.program.values import Aval, Bundle, BundleType
 
-__all__ = ["BatchLike", "Branch", "Entry", "Site", "describe"]
+__all__ = ["Branch", "Entry", "Site", "Where", "describe"]
 
-# (number, branch, registers read, registers written, arrays from the host, (task, step, second))
-Entry = tuple[int, int, list[int], list[int], tuple[Any, ...], Any]
+# Task, step and virtual second of a call, or what it is for; None where nobody can say.
+Where = tuple[str, int, float] | str | None
+# (number, branch, registers read, registers written, arrays from the host, where)
+Entry = tuple[int, int, list[int], list[int], Arrays, Where]
 
 
-class BatchLike(Protocol):
-    """A batch of input: rows of a table, or arrays."""
-
-    @property
-    def table(self) -> Any: ...
-    @property
-    def rows(self) -> Any: ...
-    def leaves(self) -> tuple[Any, ...]: ...
+Leaf = TypeVar("Leaf")
 
 
 class Site:
@@ -43,18 +44,18 @@ class Site:
 
     __slots__ = ("blanks", "branches", "fed", "files", "kernel", "reads", "writes")
 
-    def __init__(self, kernel: Kernel, reads: tuple[BundleType, ...], writes: tuple[BundleType, ...], files: list[Any]) -> None:
+    def __init__(self, kernel: Kernel, reads: tuple[BundleType, ...], writes: tuple[BundleType, ...], files: list[RegisterFile]) -> None:
         self.kernel = kernel
         self.reads = reads
         self.writes = writes
         self.fed: tuple[Aval, ...] = kernel.in_avals[sum(map(len, reads)) :]
         self.files = files
-        self.branches: dict[Any, int] = {}
+        self.branches: dict[ColumnTable | None, int] = {}
         self.blanks = tuple(Bundle(avals) for avals in writes)
 
-    def split(self, arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def split(self, arrays: tuple[Leaf, ...]) -> list[tuple[Leaf, ...]]:
         """The kernel's results, bundle by bundle."""
-        parts: list[tuple[Any, ...]] = []
+        parts: list[tuple[Leaf, ...]] = []
         start = 0
         for avals in self.writes:
             parts.append(arrays[start : start + len(avals)])
@@ -72,14 +73,18 @@ class Branch:
     """
 
     site: Site
-    table: Any
+    table: ColumnTable | None
     fed: tuple[Aval, ...]
 
-    def arguments(self, fed: tuple[Any, ...]) -> list[Any]:
+    def arguments(self, fed: Arrays) -> Sequence[Array]:
         """The kernel's last inputs, from what an entry was fed."""
-        return list(fed) if self.table is None else [*self.table.take(fed[0]), *fed[1:]]
+        if self.table is None:
+            return fed
+        rows = fed[0]
+        assert isinstance(rows, np.ndarray)
+        return [*self.table.take(rows), *fed[1:]]
 
 
-def describe(where: Any) -> str:
+def describe(where: Where) -> str:
     """Task, step and virtual time of an entry, for error messages."""
     return "{}, step {}, {:.6f} s".format(*where) if isinstance(where, tuple) else str(where or "the cluster")

@@ -22,20 +22,21 @@ import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
-from simdist.ledger.entry import BatchLike, Branch, Entry, Site
+from simdist.ledger.entry import Branch, Entry, Site, Where
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
-from simdist.ledger.sharded import mesh_devices
+from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.ledger.slicing import needed_for, without_dead
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.step_iterator import ColumnTable, StepBatch
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
 __all__ = ["NUMERICS", "Ledger"]
@@ -62,7 +63,7 @@ class Ledger:
         InvalidArgumentError: an unknown word, or devices that cannot work together or have nothing to do.
     """
 
-    def __init__(self, numerics: str = "deferred", jax_devices: Sequence[Any] | None = None) -> None:
+    def __init__(self, numerics: str = "deferred", jax_devices: Sequence[JaxDevice] | None = None) -> None:
         if numerics not in NUMERICS:
             raise InvalidArgumentError(f"numerics={numerics!r} is not known; use one of {', '.join(map(repr, NUMERICS))}.")
         if jax_devices is not None and numerics != "shard_map":
@@ -76,8 +77,8 @@ class Ledger:
         self._files: list[RegisterFile] = []
         self.pending = Pending(self._files)
         self.plans = ComputePlans(numerics, self.pending, self.branches, self.files, devices)
-        self._branch_numbers: dict[tuple[Any, ...], int] = {}
-        self._sites: dict[tuple[Any, ...], Site] = {}
+        self._branch_numbers: dict[tuple[Site, str | None], int] = {}
+        self._sites: dict[tuple[Kernel, tuple[BundleType, ...], tuple[BundleType, ...]], Site] = {}
         self._unread: list[int] = []
         self._noted = 0
         self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
@@ -109,7 +110,7 @@ class Ledger:
         return self._sites[key]
 
     def call(
-        self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None = None, host: tuple[Any, ...] = (), where: Any = None
+        self, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None = None, host: Arrays = (), where: Where = None
     ) -> Sequence[Bundle]:
         """Note one call of a kernel.
 
@@ -149,15 +150,17 @@ class Ledger:
                 host = (*batch.leaves(), *host)
                 self._fed_bytes += num_bytes(site.fed)
             else:
-                host = (batch.rows, *host)
+                rows = batch.rows
+                assert rows is not None
+                host = (rows, *host)
         entries = self.pending.entries
         entries.append((number, branch, reads, writes, host, where))
         if (len(entries) >= FULL or self._fed_bytes >= FULL_BYTES) and number >= self._full_again_at and not self._computing:
             self._make_room()
         return outputs
 
-    def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: BatchLike | None, host: tuple[Any, ...], where: Any) -> list[Bundle]:
-        arrays: list[Any] = [array for bundle in inputs for array in bundle.arrays or ()]
+    def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> list[Bundle]:
+        arrays: list[Array] = [array for bundle in inputs for array in bundle.arrays or ()]
         if batch is not None:
             arrays.extend(batch.leaves())
         with jax.ensure_compile_time_eval():
@@ -180,10 +183,10 @@ class Ledger:
         bundle.register = register
         bundle.file = file  # last: whoever finds a file finds a register
 
-    def _branch(self, site: Site, table: Any, batch: BatchLike | None) -> int:
+    def _branch(self, site: Site, table: ColumnTable | None, batch: StepBatch | None) -> int:
         fed = site.fed
         if table is not None:
-            assert batch is not None
+            assert batch is not None and batch.rows is not None
             fed = (aval_of(batch.rows), *fed[len(table.columns) :])
         key = (site, None if table is None else table.key)
         if key not in self._branch_numbers:
@@ -196,7 +199,7 @@ class Ledger:
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def arrays(self, bundle: Bundle) -> tuple[Any, ...]:
+    def arrays(self, bundle: Bundle) -> Arrays:
         """The numbers of a bundle, computed now if nobody has asked before.
 
         Raises:
@@ -209,10 +212,11 @@ class Ledger:
                     'Use numerics="deferred" to get values; timing is the same.'
                 )
             self._compute_for([bundle.register])
+            assert bundle.file is not None
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
-    def parts(self, bundle: Bundle) -> tuple[Any, ...]:
+    def parts(self, bundle: Bundle) -> Arrays:
         """The arrays of a bundle, to put them together anew; where no numbers are computed, what stands in for them."""
         if self.numerics == "off" and bundle.arrays is None:
             return tuple(np.broadcast_to(np.zeros((), jax.numpy.dtype(aval.dtype)), aval.shape) for aval in bundle.avals)
@@ -224,6 +228,7 @@ class Ledger:
         if pending and self.numerics != "off":
             self._compute_for([bundle.register for bundle in pending])
             for bundle in pending:
+                assert bundle.file is not None
                 bundle.arrays = bundle.file.get(bundle.register)
 
     def _compute_for(self, registers: list[int]) -> None:

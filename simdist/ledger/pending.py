@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import call
-from typing import Any
 
 import jax
 
 from simdist.ledger.entry import Entry
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
+from simdist.program.arrays import Arrays
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]
@@ -38,8 +38,8 @@ class Flight:
     """A scan that goes on: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
 
     entries: list[Entry]
-    stacks: Sequence[tuple[Any, ...]]
-    before: list[tuple[RegisterFile, tuple[Any, ...] | None, dict[int, tuple[Any, ...]]]]
+    stacks: Sequence[tuple[jax.Array, ...]]
+    before: list[tuple[RegisterFile, tuple[jax.Array, ...] | None, dict[int, Arrays]]]
 
 
 class Pending:
@@ -81,12 +81,12 @@ class Pending:
         self.computed += 1
         del self.entries[0]
 
-    def put_stacks(self, stacks: Sequence[tuple[Any, ...]], count: int) -> None:
+    def put_stacks(self, stacks: Sequence[tuple[jax.Array, ...]], count: int) -> None:
         """Take out the first entries: their results, and all that was loose, are in these stacks, one a file."""
         changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
         self._take_out(count, [], count, changes)
 
-    def let_fly(self, stacks: Sequence[tuple[Any, ...]], count: int) -> None:
+    def let_fly(self, stacks: Sequence[tuple[jax.Array, ...]], count: int) -> None:
         """As `put_stacks`, with stacks that are promises; `land` waits for them."""
         flight = Flight(self.entries[:count], stacks, [(file, file.stack, file.loose) for file in self.files])
         changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
@@ -110,7 +110,7 @@ class Pending:
         self.flight = None
         return []
 
-    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[tuple[Any, ...] | None]]) -> None:
+    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Arrays | None]]) -> None:
         """Take out those of the first entries that are done.
 
         Args:
@@ -136,7 +136,7 @@ class Pending:
         """Give back the registers of moved entries; only while nothing is pending."""
         self._renamed.clear()
 
-    def _take_out(self, count: int, left: list[Entry], computed: int, changes: Sequence[Callable[[], Any]]) -> None:
+    def _take_out(self, count: int, left: list[Entry], computed: int, changes: Sequence[Callable[[], object]]) -> None:
         counted = partial(setattr, self, "computed", self.computed + computed)
         # One call into C, so that no handler of a signal, which may raise, runs in between; and what needs memory comes first.
         deque(map(call, [partial(self.entries.__setitem__, slice(count), left), counted, *changes]), maxlen=0)

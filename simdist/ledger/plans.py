@@ -9,16 +9,17 @@ equality of the plans (class E1) does not rest on hope.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import numpy as np
 
 from simdist.ledger.batched import Batches
-from simdist.ledger.entry import Branch, Entry, describe
+from simdist.ledger.entry import Branch, Entry, Where, describe
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import Machine
-from simdist.ledger.sharded import ShardedBatches
+from simdist.ledger.sharded import JaxDevice, ShardedBatches
+from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
 
@@ -54,7 +55,7 @@ class ComputePlans:
         pending: Pending,
         branches: list[Branch],
         files: dict[BundleType, RegisterFile],
-        devices: Sequence[Any] = (),
+        devices: Sequence[JaxDevice] = (),
     ) -> None:
         self.numerics = numerics
         self.pending = pending
@@ -65,7 +66,7 @@ class ComputePlans:
         self.proved: set[Kernel] = set()
         self.refuted: set[Kernel] = set()
 
-    def run(self, count: int, noted: Sequence[Any] = (), wait: bool = True) -> None:
+    def run(self, count: int, noted: Sequence[BaseException] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
 
         Args:
@@ -86,7 +87,7 @@ class ComputePlans:
         codes = {entry[1] for entry in entries}
         return any(sum(map(num_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
 
-    def run_kernel(self, kernel: Kernel, arguments: Sequence[Any], where: Any) -> tuple[Any, ...]:
+    def run_kernel(self, kernel: Kernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
         """Call a kernel; its error says where in the run it happened."""
         try:
             return kernel(*arguments)
@@ -94,13 +95,13 @@ class ComputePlans:
             error.add_note(f"while computing {kernel.name} of {describe(where)}")
             raise
 
-    def _loop(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+    def _loop(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         files = self.pending.files
         for _, code, reads, writes, fed, where in entries:
             if noted:
                 return
             branch = self.branches[code]
-            arrays: list[Any] = []
+            arrays: list[Array] = []
             for register in reads:
                 arrays.extend(files[register >> INDEX_BITS].get(register))
             results = self.run_kernel(branch.site.kernel, [*arrays, *branch.arguments(fed)], where)
@@ -112,7 +113,7 @@ class ComputePlans:
         """Wait for the scan that goes on; if it fails, its entries stand in the queue again, and its kernels are called from now on."""
         self.refuted |= self._kernels(self.pending.land())
 
-    def _replay(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> None:
+    def _replay(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
         kernels = self._kernels(entries)
         if kernels & self.refuted:
             self._loop(entries, noted)
@@ -123,7 +124,7 @@ class ComputePlans:
             if len(entries) > TRIAL and not noted:
                 self._replay(entries[TRIAL:], noted, wait)
 
-    def _scan(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> None:
+    def _scan(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
         found = self._scanned(entries, noted, wait)
         if found is None:
             self._loop(entries, noted)
@@ -132,7 +133,7 @@ class ComputePlans:
         else:
             self.pending.let_fly(*found)
 
-    def _try(self, entries: Sequence[Entry], noted: Sequence[Any]) -> None:
+    def _try(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
         found = self._scanned(entries, noted, True)
         self._loop(entries, noted)
@@ -143,7 +144,9 @@ class ComputePlans:
         same = all(_equal(files[r >> INDEX_BITS].get(r), _row(stacks[r >> INDEX_BITS], r)) for r in registers)
         (self.proved if same else self.refuted).update(self._kernels(entries))
 
-    def _scanned(self, entries: Sequence[Entry], noted: Sequence[Any], wait: bool) -> tuple[list[tuple[Any, ...]], int] | None:
+    def _scanned(
+        self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool
+    ) -> tuple[list[tuple[jax.Array, ...]], int] | None:
         """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
         try:
             return self.machine.run(entries, self.branches, self.files, noted, wait)
@@ -155,9 +158,9 @@ class ComputePlans:
         return {self.branches[code].site.kernel for code in {entry[1] for entry in entries}}
 
 
-def _row(stack: Sequence[Any], register: int) -> list[Any]:
+def _row(stack: Sequence[jax.Array], register: int) -> list[Array]:
     return [np.asarray(leaf)[index_of(register)] for leaf in stack]
 
 
-def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
+def _equal(first: Sequence[Array], second: Sequence[Array]) -> bool:
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(first, second, strict=True))

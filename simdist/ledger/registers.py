@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.program.arrays import Arrays
 from simdist.program.values import BundleType
 
 __all__ = ["INDEX_BITS", "RegisterFile", "index_of"]
@@ -48,7 +48,7 @@ class RegisterFile:
         self.unread = unread
         self.free: list[int] = []
         self.size = 0
-        self.loose: dict[int, tuple[Any, ...]] = {}
+        self.loose: dict[int, Arrays] = {}
         self.stack: tuple[jax.Array, ...] | None = None
 
     def new(self) -> int:
@@ -56,7 +56,7 @@ class RegisterFile:
         self.size += 1
         return (self.number << INDEX_BITS) + self.size - 1
 
-    def get(self, register: int) -> tuple[Any, ...]:
+    def get(self, register: int) -> Arrays:
         """The numbers of a register."""
         arrays = self.loose.get(register)
         if arrays is None:
@@ -86,7 +86,7 @@ class RegisterFile:
             leaf[index_of(register)] = arrays[position]
         return jnp.asarray(leaf)
 
-    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, tuple[Any, ...]]) -> list[Callable[[], None]]:
+    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, Arrays]) -> list[Callable[[], None]]:
         """What is to be called, so that these are the numbers."""
         return [partial(setattr, self, "stack", stack), partial(setattr, self, "loose", loose)]
 

@@ -13,7 +13,7 @@ recompiled from stretch to stretch; `Machine.compilations` counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,9 @@ import numpy as np
 
 from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.program.arrays import HostArray
 from simdist.program.kernels import compiler_options
+from simdist.program.step_iterator import ColumnTable
 from simdist.program.values import BundleType
 
 __all__ = ["Machine"]
@@ -31,6 +33,13 @@ CHUNK = 256
 # Chunks that are given out without waiting for the first of them, where somebody waits for the numbers: so long does Ctrl-C wait.
 AHEAD = 8
 INDEX_MASK = (1 << INDEX_BITS) - 1
+# Of each register file, one array [capacity, ...] for each leaf of its type.
+Stacks = list[tuple[jax.Array, ...]]
+# Of one chunk of c entries: branch numbers [c], registers read [c, reads] and written [c, writes], and arrays from the host [c, ...].
+Instructions = tuple[HostArray, HostArray, HostArray, tuple[HostArray, ...]]
+Traced = tuple[jax.Array, jax.Array, jax.Array, tuple[jax.Array, ...]]  # the same, of one entry or in the compiled scan
+Scan = Callable[[Stacks, Stacks, Instructions], Stacks]
+Item = TypeVar("Item")
 
 
 class Machine:
@@ -38,17 +47,17 @@ class Machine:
 
     def __init__(self) -> None:
         self.compilations = 0
-        self._compiled: tuple[tuple[Any, ...], Any, _Layout] | None = None
-        self._tables: dict[Any, tuple[jax.Array, ...]] = {}
+        self._compiled: tuple[tuple[int, tuple[int, ...]], Scan, _Layout] | None = None
+        self._tables: dict[ColumnTable, tuple[jax.Array, ...]] = {}
 
     def run(
         self,
         entries: Sequence[Entry],
         branches: Sequence[Branch],
         files: dict[BundleType, RegisterFile],
-        noted: Sequence[Any] = (),
+        noted: Sequence[BaseException] = (),
         wait: bool = True,
-    ) -> tuple[list[tuple[jax.Array, ...]], int]:
+    ) -> tuple[Stacks, int]:
         """Compute entries in order, on copies of the stacks: the files stay as they are, whatever happens here.
 
         Args:
@@ -87,7 +96,7 @@ class Machine:
                 self._tables[table] = known
         return known
 
-    def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Any, _Layout]:
+    def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Scan, _Layout]:
         key = (len(branches), tuple(file.capacity for file in files.values()))
         if self._compiled is None or self._compiled[0] != key:
             self.compilations += 1
@@ -113,7 +122,7 @@ class _Layout:
         self.slot_numbers = [_numbered(branch.site.writes, self.slots) for branch in branches]
         self.feed_numbers = [_numbered(branch.fed, self.feeds) for branch in branches]
 
-    def encode(self, entries: Sequence[Entry], files: dict[BundleType, RegisterFile]) -> tuple[Any, ...]:
+    def encode(self, entries: Sequence[Entry], files: dict[BundleType, RegisterFile]) -> Instructions:
         """The instructions of one chunk: branch numbers [c], reads [c, n], writes [c, slots] and fed arrays [c, ...]."""
         nothing = [files[avals].capacity - 1 for avals, _ in self.slots]
         codes = np.full(CHUNK, len(self.branches), np.int32)
@@ -133,10 +142,10 @@ class _Layout:
                 feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
         return codes, reads, writes, tuple(feeds)
 
-    def execute(self, stacks: list[tuple[Any, ...]], tables: list[tuple[Any, ...]], instructions: tuple[Any, ...]) -> Any:
+    def execute(self, stacks: Stacks, tables: Stacks, instructions: Traced) -> Stacks:
         """The scan itself, to be compiled."""
 
-        def step(stacks: list[tuple[Any, ...]], x: tuple[Any, ...]) -> tuple[list[tuple[Any, ...]], None]:
+        def step(stacks: Stacks, x: Traced) -> tuple[Stacks, None]:
             code, reads, writes, feeds = x
             runs = [self._run(number, tables[number], stacks, reads, feeds) for number in range(len(self.branches))]
             results = jax.lax.switch(code, [*runs, self._nothing])
@@ -151,14 +160,16 @@ class _Layout:
 
         return jax.lax.scan(step, list(stacks), instructions)[0]
 
-    def _nothing(self) -> list[tuple[Any, ...]]:
+    def _nothing(self) -> Stacks:
         return [tuple(jnp.zeros(aval.shape, aval.dtype) for aval in avals) for avals, _ in self.slots]
 
-    def _run(self, number: int, table: tuple[Any, ...], stacks: Any, reads: Any, feeds: Any) -> Callable[[], list[tuple[Any, ...]]]:
+    def _run(
+        self, number: int, table: tuple[jax.Array, ...], stacks: Stacks, reads: jax.Array, feeds: tuple[jax.Array, ...]
+    ) -> Callable[[], Stacks]:
         branch = self.branches[number]
 
-        def run() -> list[tuple[Any, ...]]:
-            arrays: list[Any] = []
+        def run() -> Stacks:
+            arrays: list[jax.Array] = []
             for position, avals in enumerate(branch.site.reads):
                 stack = stacks[self.index[avals]]
                 arrays.extend(jax.lax.dynamic_index_in_dim(leaf, reads[position], keepdims=False) for leaf in stack)
@@ -178,11 +189,11 @@ class _Layout:
         return run
 
 
-def _columns(lists: Sequence[Sequence[Any]]) -> list[tuple[Any, int]]:
+def _columns(lists: Sequence[Sequence[Item]]) -> list[tuple[Item, int]]:
     """For each different item, as many columns as the list that has most of it."""
     items = dict.fromkeys(item for items in lists for item in items)
     return [(item, n) for item in items for n in range(max(list(items).count(item) for items in lists))]
 
 
-def _numbered(wanted: Sequence[Any], columns: list[tuple[Any, int]]) -> list[int]:
+def _numbered(wanted: Sequence[Item], columns: list[tuple[Item, int]]) -> list[int]:
     return [columns.index((item, list(wanted[:position]).count(item))) for position, item in enumerate(wanted)]

@@ -11,7 +11,7 @@ Numbers: class E2, as of all waves. Equal devices give equal bits in any process
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -20,20 +20,32 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.batched import Batches, LaneFunction
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, compiler_options
 
-__all__ = ["ShardedBatches", "is_jax_device", "mesh_devices"]
+__all__ = ["JaxDevice", "ShardedBatches", "is_jax_device", "mesh_devices"]
 
 AXIS = "lane"
 HOW_TO = "Give some of jax.devices(), each once."
 
 
-def is_jax_device(device: Any) -> bool:
+class JaxDevice(Protocol):
+    """A device of JAX, as far as waves must know it."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def process_index(self) -> int: ...
+
+
+def is_jax_device(device: object) -> TypeGuard[JaxDevice]:
     """Whether something is a device of JAX, and no name of one."""
-    return hasattr(device, "platform") and hasattr(device, "id") and hasattr(device, "process_index")
+    return isinstance(device, jax.Device)
 
 
-def mesh_devices(devices: Sequence[Any] | None) -> tuple[Any, ...]:
+def mesh_devices(devices: Sequence[JaxDevice] | None) -> tuple[JaxDevice, ...]:
     """Devices that can make up a mesh.
 
     Args:
@@ -78,13 +90,13 @@ class ShardedBatches(Batches):
         devices: as `mesh_devices` gives them.
     """
 
-    def __init__(self, devices: Sequence[Any]) -> None:
+    def __init__(self, devices: Sequence[JaxDevice]) -> None:
         super().__init__()
         self.devices = list(devices)
         self.first_device = self.devices[0]
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
 
-    def single(self, kernel: Kernel, arguments: list[Any]) -> tuple[Any, ...]:
+    def single(self, kernel: Kernel, arguments: list[Array]) -> Arrays:
         # Somebody may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
         return kernel(*jax.device_put(arguments, self.first_device))
 
@@ -97,7 +109,7 @@ class ShardedBatches(Batches):
         sharded = jax.shard_map(function, mesh=self.sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
         return jax.jit(sharded, compiler_options=compiler_options(self.first_device.platform))
 
-    def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
+    def stacked(self, columns: list[Arrays]) -> list[jax.Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
         each = len(columns[0]) // len(self.devices)
         # What several lanes of a device share (variables, as a rule) is sent to it once.
@@ -111,12 +123,12 @@ class ShardedBatches(Batches):
         first = shards[0].shape
         return jax.make_array_from_single_device_arrays((first[0] * len(shards), *first[1:]), self.sharding, shards)
 
-    def cut(self, results: Sequence[jax.Array], count: int) -> list[tuple[Any, ...]]:
+    def cut(self, results: Sequence[jax.Array], count: int) -> list[Arrays]:
         each = results[0].shape[0] // len(self.devices) if results else 1
-        pieces = [[shard.data for shard in _in_order(result)[: -(-count // each)]] for result in results]
+        pieces = [_in_order(result)[: -(-count // each)] for result in results]
         brought = jax.device_put(pieces, self.first_device)
         return [tuple(shards[lane // each][lane % each] for shards in brought) for lane in range(count)]
 
 
-def _in_order(array: jax.Array) -> list[Any]:
-    return sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+def _in_order(array: jax.Array) -> list[jax.Array]:
+    return [shard.data for shard in sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)]

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Protocol
 
+import jax
 import jax.core
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
@@ -27,7 +28,27 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.values import Aval, num_bytes
 
-__all__ = ["COLLECTIVE", "Collective", "bind_collective", "require_outside_of_inner_programs"]
+__all__ = ["COLLECTIVE", "Collective", "CollectiveOptions", "GradientOptions", "bind_collective", "require_outside_of_inner_programs"]
+
+
+class CollectiveOptions(Protocol):
+    """What a strategy wants of a collective, as far as it changes how replicas wait for each other."""
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """How long the first replica waits for the last; None for ever."""
+        ...
+
+
+class GradientOptions(Protocol):
+    """What a strategy wants of the sum of the replicas' gradients, as far as every step must know.
+
+    Attributes:
+        local: whether gradients are not added at all, because each replica takes steps of its own.
+    """
+
+    @property
+    def local(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Collective:
     operands: tuple[Aval, ...]
     outputs: tuple[Aval, ...]
     num_replicas: int
-    options: Any = None
+    options: CollectiveOptions | None = None
     label: str = ""
     averaged: bool = False
 
@@ -77,16 +98,16 @@ _collective.multiple_results = True
 
 
 @_collective.def_abstract_eval
-def _avals(*_: Any, collective: Collective) -> list[Any]:
+def _avals(*_: object, collective: Collective) -> list[jax.core.ShapedArray]:
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in collective.outputs]
 
 
-def bind_collective(collective: Collective, operands: Sequence[Any]) -> list[Any]:
+def bind_collective(collective: Collective, operands: Sequence[jax.Array]) -> list[jax.Array]:
     """Put a collective into the trace that the operands belong to."""
     return list(_collective.bind(*operands, collective=collective))
 
 
-def require_outside_of_inner_programs(jaxpr: Any) -> None:
+def require_outside_of_inner_programs(jaxpr: jex_core.Jaxpr) -> None:
     """Exchanges must stand in the step itself: those inside a loop, a branch or a compiled function cannot be cut out of it.
 
     Raises:
@@ -103,15 +124,19 @@ def require_outside_of_inner_programs(jaxpr: Any) -> None:
             require_outside_of_inner_programs(inner)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, collective: Collective) -> tuple[Any, Any]:
+Tangent = jax.Array | ad.Zero
+Results = list[jax.Array]
+
+
+def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, collective: Collective) -> tuple[Results, Sequence[Tangent]]:
     results = _collective.bind(*primals, collective=collective)
     if all(type(tangent) is ad.Zero for tangent in tangents):
-        return results, [cast(Any, ad.Zero).from_primal_value(result) for result in results]
+        return results, [ad.Zero(result.aval.to_tangent_aval()) for result in results]
     given = [ad.instantiate_zeros(tangent) for tangent in tangents]
     return results, _collective.bind(*given, collective=replace(collective, label="derivative"))
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, collective: Collective) -> list[Any]:
+def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Collective) -> Results:
     given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
     if collective.kind == "all_reduce":
         return _collective.bind(*given, collective=collective)
@@ -122,7 +147,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, collective: Collective
     raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
 
 
-def _batched(operands: Sequence[Any], dims: Sequence[Any], *, collective: Collective) -> tuple[Any, Any]:
+def _batched(operands: Sequence[jax.Array], dims: Sequence[int | None], *, collective: Collective) -> tuple[Results, list[int]]:
     if collective.kind != "all_reduce":
         raise NotImplementedError(f"A {collective.kind} between replicas cannot stand inside jax.vmap; use it outside.")
     size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None)

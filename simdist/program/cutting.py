@@ -9,13 +9,17 @@ that ten equal steps give ten equal kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import assert_never
 
 from jax.extend import core as jex_core
+from jax.extend.core import JaxprEqn, Var
 
+from simdist.program.arrays import ArrayLike
 from simdist.program.collective import COLLECTIVE
+from simdist.program.jaxprs import Atom, aval_in, variables_in
 from simdist.program.kernels import kernel_of
+from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.operations import (
     Argument,
     Check,
@@ -25,21 +29,20 @@ from simdist.program.operations import (
     Program,
     RandomKey,
     Read,
+    Rebuild,
     Register,
     Return,
     TracedCollective,
     Update,
 )
-from simdist.program.tracing import Marker
 from simdist.program.values import Aval
 
 __all__ = ["cut"]
 
-Var = Any
 MARKERS = ("simdist_marker", COLLECTIVE)
 
 
-def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Callable[[list[Any]], Any]) -> Program:
+def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild) -> Program:
     """Make the program of a traced step.
 
     Args:
@@ -57,17 +60,17 @@ class _Cutter:
         self.jaxpr = closed.jaxpr
         self.markers = markers
         self.stage: dict[Var, int] = {}  # of variables that depend on a marker; others are free
-        self.producer: dict[Var, Any] = {}  # pure equations only
+        self.producer: dict[Var, JaxprEqn] = {}  # pure equations only
         self.marker_stage: dict[int, int] = {}
         self.registers: dict[Var, Register] = {}
         self.avals: dict[Register, Aval] = {}
-        self.constants: dict[Register, Any] = {}
+        self.constants: dict[Register, ArrayLike] = {}
         for var, value in zip(self.jaxpr.constvars, closed.consts, strict=True):
             self.constants[self._register(var)] = value
         self._find_stages()
 
-    def program(self, rebuild: Callable[[list[Any]], Any]) -> Program:
-        by_stage: dict[int, list[Any]] = {}
+    def program(self, rebuild: Rebuild) -> Program:
+        by_stage: dict[int, list[JaxprEqn]] = {}
         for eqn in self.jaxpr.eqns:
             if eqn.primitive.name in MARKERS:
                 by_stage.setdefault(self.marker_stage[id(eqn)], []).append(eqn)
@@ -85,7 +88,7 @@ class _Cutter:
     def _find_stages(self) -> None:
         last_update, last_collective, updated = 0, 0, dict[int, int]()
         for eqn in self.jaxpr.eqns:
-            operands = [v for v in eqn.invars if not isinstance(v, jex_core.Literal)]
+            operands = variables_in(eqn.invars)
             if eqn.primitive.name not in MARKERS:
                 known = [self.stage[v] for v in operands if v in self.stage]
                 for var in eqn.outvars:
@@ -98,23 +101,23 @@ class _Cutter:
             if marker is None:
                 # Replicas meet in the order that they wrote down, whatever else each of them does.
                 stage = last_collective = max(stage, last_collective)
-            elif marker.kind == "read":
-                stage = updated.get(id(marker.details["variable"]), 0)
-            elif marker.kind in ("update", "check"):
+            elif isinstance(marker, ReadMarker):
+                stage = updated.get(id(marker.variable), 0)
+            elif isinstance(marker, (UpdateMarker, CheckMarker)):
                 stage = last_update = max(stage, last_update)
-                for variable in marker.details.get("variables", ()):
+                for variable in marker.variables if isinstance(marker, UpdateMarker) else ():
                     updated[id(variable)] = stage
             self.marker_stage[id(eqn)] = stage
             for var in eqn.outvars:
                 self.stage[var] = stage
 
-    def _marker(self, eqn: Any) -> Marker | None:
+    def _marker(self, eqn: JaxprEqn) -> Marker | None:
         """What a marker stands for; None for a collective, which says so itself."""
         return None if eqn.primitive.name == COLLECTIVE else self.markers[eqn.params["number"]]
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
-    def _compute(self, stage: int, by_stage: dict[int, list[Any]]) -> list[Operation]:
+    def _compute(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Operation]:
         """The kernel of a stage, if it has anything to compute that somebody uses."""
         wanted = self._wanted(stage, by_stage)
         if not wanted:
@@ -122,24 +125,24 @@ class _Cutter:
         eqns, inputs = self._slice(stage, wanted)
         # Equations keep where they come from, so that what goes wrong in a kernel names the user's line.
         part = self.jaxpr.replace(constvars=[], invars=inputs, outvars=wanted, eqns=eqns)
-        kernel = kernel_of(self.name, jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(part, [])), [_aval(v) for v in inputs])
+        kernel = kernel_of(self.name, jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(part, [])), [aval_in(v) for v in inputs])
         return [Compute(kernel, tuple(map(self._register, inputs)), tuple(map(self._register, wanted)))]
 
-    def _wanted(self, stage: int, by_stage: dict[int, list[Any]]) -> list[Var]:
+    def _wanted(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Var]:
         """What this stage's equations make for markers, for later stages and for the result, in order of equations."""
         used: set[Var] = set()
         for eqns in by_stage.values():
-            used.update(v for eqn in eqns for v in eqn.invars if not isinstance(v, jex_core.Literal))
-        used.update(v for v in self.jaxpr.outvars if not isinstance(v, jex_core.Literal))
+            used.update(v for eqn in eqns for v in variables_in(eqn.invars))
+        used.update(variables_in(self.jaxpr.outvars))
         for eqn in self.jaxpr.eqns:
             if eqn.primitive.name not in MARKERS and max((self.stage.get(v, 0) for v in eqn.outvars), default=0) > stage:
-                used.update(v for v in eqn.invars if not isinstance(v, jex_core.Literal) and v in self.stage)
+                used.update(v for v in variables_in(eqn.invars) if v in self.stage)
         return [v for v in self.producer if v in used and self.stage.get(v, 0) == stage]
 
-    def _slice(self, stage: int, wanted: list[Var]) -> tuple[list[Any], list[Var]]:
+    def _slice(self, stage: int, wanted: list[Var]) -> tuple[list[JaxprEqn], list[Var]]:
         """The equations that `wanted` needs from this stage, and what they need from outside."""
         needed, inputs = dict[int, None](), dict[Var, None]()
-        stack = list(reversed(wanted))
+        stack: list[Atom] = list(reversed(wanted))
         seen: set[Var] = set()
         while stack:
             var = stack.pop()
@@ -156,44 +159,39 @@ class _Cutter:
 
     # -- operations -----------------------------------------------------------------------------------------------
 
-    def _operation(self, eqn: Any) -> Operation:
+    def _operation(self, eqn: JaxprEqn) -> Operation:
         operands, outputs = tuple(self._result(v) for v in eqn.invars), tuple(map(self._register, eqn.outvars))
         marker = self._marker(eqn)
         if marker is None:
             return TracedCollective(eqn.params["collective"], operands, outputs)
-        details = marker.details
-        match marker.kind:
-            case "next":
-                return Next(details["iterator"], details["signature"], outputs)
-            case "argument":
+        match marker:
+            case NextMarker():
+                return Next(marker.iterator, marker.signature, outputs)
+            case ArgumentMarker():
                 return Argument(outputs)
-            case "read":
-                return Read(details["variable"], outputs[0])
-            case "key":
-                return RandomKey(details["salt"], outputs[0])
-            case "update":
-                return Update(details["rule"], details["variables"], operands)
-            case "check":
-                return Check(details["message"], operands[0])
-            case kind:
-                raise AssertionError(f"unknown marker {kind!r}")
+            case ReadMarker():
+                return Read(marker.variable, outputs[0])
+            case KeyMarker():
+                return RandomKey(marker.salt, outputs[0])
+            case UpdateMarker():
+                return Update(marker.rule, marker.variables, operands)
+            case CheckMarker():
+                return Check(marker.message, operands[0])
+            case _:
+                assert_never(marker)
 
-    def _result(self, var: Var) -> Register:
+    def _result(self, var: Atom) -> Register:
         if isinstance(var, jex_core.Literal):
-            register = self._new(_aval(var))
+            register = self._new(aval_in(var))
             self.constants[register] = var.val
             return register
         return self._register(var)
 
     def _register(self, var: Var) -> Register:
         if var not in self.registers:
-            self.registers[var] = self._new(_aval(var))
+            self.registers[var] = self._new(aval_in(var))
         return self.registers[var]
 
     def _new(self, aval: Aval) -> Register:
         self.avals[len(self.avals)] = aval
         return len(self.avals) - 1
-
-
-def _aval(var: Var) -> Aval:
-    return Aval(tuple(var.aval.shape), str(var.aval.dtype))

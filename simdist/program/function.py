@@ -9,33 +9,43 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, overload
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar, overload
 
 import jax
-import jax.core
-import numpy as np
 
 from simdist.arguments import END_S, number, require_shallow
 from simdist.caches import BoundedCache
-from simdist.errors import InvalidArgumentError
-from simdist.program.collective import require_outside_of_inner_programs
+from simdist.program.arrays import Array, Tree, TreeStructure, is_array
+from simdist.program.bound_call import BoundCall, bound, fits, is_iterator
+from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
-from simdist.program.narrowing import require_numbers
+from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
-from simdist.program.per_replica import PerReplica, ReplicaLocal, ReplicaLocalResult, spread
+from simdist.program.results import Results
+from simdist.program.step_iterator import StepBatch
+from simdist.program.traced_arguments import TracedIterator, given
 from simdist.program.tracing import Tracer, active_tracer
-from simdist.program.values import aval_of, snapshot
+from simdist.program.values import BundleType, aval_of
 
-__all__ = ["BoundCall", "ProgramCache", "KEPT_SIGNATURES", "StepFunction", "fits", "fits_at_once", "function", "keep", "program_cache"]
+__all__ = [
+    "BoundCall",
+    "ProgramCache",
+    "KEPT_SIGNATURES",
+    "StepFunction",
+    "function",
+    "keep",
+    "program_cache",
+]
 
 # Steps, and signatures of their arguments, whose programs a strategy keeps.
 KEPT_SIGNATURES = 256
 # Batches may have other shapes each time: so many kinds of them are kept for one signature of the arguments.
 KEPT_BATCH_SHAPES = 256
 # By step function and key of a call: one program for each signature of its batches.
-ProgramCache = BoundedCache[tuple[Any, ...], list[Program]]
+ProgramCache = BoundedCache[tuple[Hashable, ...], list[Program]]
+Traced = TypeVar("Traced")
 
 
 def program_cache() -> ProgramCache:
@@ -43,113 +53,44 @@ def program_cache() -> ProgramCache:
     return BoundedCache(KEPT_SIGNATURES)
 
 
-def keep(known: list[Any], made: Any) -> None:
+def keep(known: list[Traced], made: Traced) -> None:
     """Add to what was traced for one signature of the arguments; of too many the oldest goes."""
     known.append(made)
     del known[:-KEPT_BATCH_SHAPES]
 
 
-class TracedIterator:
-    """Stands for an iterator argument while a step is traced.
+class StepStrategy(Protocol):
+    """What a step knows of the strategy that runs it."""
 
-    Args:
-        distributed: whether each replica takes a part of each element.
-    """
-
-    def __init__(self, tracer: Tracer, number: int, distributed: bool = False) -> None:
-        self.tracer = tracer
-        self.number = number
-        self.distributed = distributed
-
-    def __iter__(self) -> TracedIterator:
-        return self
-
-    def __next__(self) -> Any:
-        if self.distributed and self.tracer.in_replica:
-            raise InvalidArgumentError(
-                "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
-                "strategy.run(fn, args=(next(iterator),))."
-            )
-        batch = self.tracer.next_batch(self.number)
-        return spread(batch) if self.distributed else batch
-
-    get_next = __next__
-
-    def get_next_as_optional(self) -> Any:
-        """Refused: a program is written for steps that have their batches."""
-        raise InvalidArgumentError(
-            "get_next_as_optional() was called in a step, whose program is the same whether there is an element or not. Ask outside: "
-            "optional = iterator.get_next_as_optional(), and give optional.get_value() to the step; or let the step end the dataset, "
-            "which raises OutOfRangeError."
-        )
-
-
-@dataclass(frozen=True)
-class ReplicaLocalSpec:
-    """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
-
-    global_rows: int | None = None
-
-
-@dataclass(frozen=True)
-class BoundCall:
-    """The arguments of one call, sorted: iterators, arrays, and all that is fixed.
-
-    Attributes:
-        local_specs: for each leaf, None, or a `ReplicaLocalSpec` where it is the value of one replica and others have others.
-        key: what must be equal for two calls to be able to share a program, batches apart.
-    """
-
-    structure: Any
-    leaves: tuple[Any, ...]
-    local_specs: tuple[ReplicaLocalSpec | None, ...]
-    iterators: tuple[Any, ...]
-    arrays: tuple[Any, ...]
-    key: tuple[Any, ...]
+    def forget(self, fn: StepFunction, /) -> None:
+        """Drop the programs of a step."""
+        ...
 
 
 class StepFunction:
     """A step under ``@sd.function``. Calling it runs it under the strategy in scope."""
 
-    run_here: Callable[[StepFunction, Sequence[Any], dict[str, Any]], Any] | None = None  # set by the strategies
-    strategy: Any = None  # the one that it has turned to when it was called outside of every scope
+    run_here: Callable[[StepFunction, Sequence[Tree], dict[str, Tree]], Tree] | None = None  # set by the strategies
+    strategy: StepStrategy | None = None  # the one that it has turned to when it was called outside of every scope
 
-    def __init__(self, fn: Callable[..., Any], seconds: float | None = None, name: str = "") -> None:
+    def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "") -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.seconds = seconds
-        self.name = name or getattr(fn, "__name__", "step")
+        self.name = name or _name_of(fn)
         self.traces = 0
-        self.created_variables: list[Any] = []  # variables that the step's Python has made
+        self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
         self._programs = program_cache()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         if active_tracer() is not None:
             return self.fn(*args, **kwargs)
         assert StepFunction.run_here is not None
         return StepFunction.run_here(self, args, kwargs)
 
-    def bind(self, args: Sequence[Any], kwargs: dict[str, Any], resolve: Callable[[Any], Any] = lambda leaf: leaf) -> BoundCall:
+    def bind(self, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
-        require_shallow((tuple(args), dict(kwargs)), f"the arguments of {self.name}")
-        given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
-        leaves = [snapshot(resolve(leaf)) for leaf in given]
-        own = tuple(
-            [ReplicaLocalSpec(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given]
-        )
-        iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
-        arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
-        for array in arrays:
-            require_numbers(array.dtype.name, f"an argument of {self.name}")
-        fixed = tuple(_fixed(leaf) for leaf in leaves)
-        try:
-            hash(fixed)
-        except TypeError as error:
-            raise InvalidArgumentError(
-                f"{self.name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
-                "numbers or text, or close over the object."
-            ) from None
-        return BoundCall(structure, tuple(leaves), own, iterators, arrays, (structure, own, fixed))
+        return bound(self.name, args, kwargs, resolve)
 
     def program(self, call: BoundCall, cache: ProgramCache | None = None) -> Program:
         """The program of a call: one that was traced before with the same signature, or a new one.
@@ -174,26 +115,30 @@ class StepFunction:
         call: BoundCall,
         rank: int = 0,
         num_replicas: int = 1,
-        known_operands: Sequence[Any] = (),
-        options: Any = None,
+        known_operands: Sequence[Sequence[BundleType]] = (),
+        options: GradientOptions | None = None,
         shared: Sequence[bool] = (),
-        reported_constants: list[Any] | None = None,
+        reported_constants: list[object] | None = None,
     ) -> Program:
         """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         self.traces += 1
-        tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
+
+        def batch_of(iterator: int, position: int) -> StepBatch:
+            return call.iterators[iterator].peek(position)
+
+        tracer = Tracer(batch_of, rank, num_replicas, known_operands, options)
         tracer.created_variables = self.created_variables
         tracer.shared, tracer.reported_constants = shared, reported_constants if reported_constants is not None else []
-        kept = _Results()
-        structures: list[Any] = []
+        kept = Results()
+        structures: list[TreeStructure] = []
 
-        def step() -> list[Any]:
-            arrays = iter(tracer.mark("argument", [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
+        def step() -> list[Array]:
+            arrays = iter(tracer.mark(ArgumentMarker(), [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
             numbers = iter(range(len(call.iterators)))
             leaves = [
                 TracedIterator(tracer, next(numbers), own is not None)
-                if hasattr(leaf, "next_batch")
-                else _given(tracer, next(arrays) if _is_array(leaf) else leaf, own)
+                if is_iterator(leaf)
+                else given(tracer, next(arrays) if is_array(leaf) else leaf, own)
                 for leaf, own in zip(call.leaves, call.local_specs, strict=True)
             ]
             args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
@@ -216,85 +161,17 @@ class StepFunction:
         return program
 
 
-class _Results:
-    """What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing."""
-
-    def __init__(self) -> None:
-        self.leaves: list[Any] = []
-
-    def sort(self, results: Sequence[Any]) -> list[Any]:
-        """Keep what is no array; give the arrays."""
-        arrays: list[Any] = []
-        for result in results:
-            own = isinstance(result, PerReplica)
-            parts, structure = jax.tree_util.tree_flatten(result.local_value) if isinstance(result, ReplicaLocal) else ([result], None)
-            self.leaves.append((own, structure, [None if _is_array(part) else (part,) for part in parts]))
-            arrays += [part for part in parts if _is_array(part)]
-        return arrays
-
-    def put_back(self, arrays: list[Any]) -> list[Any]:
-        """The leaves, with these arrays; what is of one replica is a `ReplicaLocalResult`."""
-        remaining = iter(arrays)
-        leaves: list[Any] = []
-        for own, structure, parts in self.leaves:
-            values = [next(remaining) if part is None else part[0] for part in parts]
-            value = values[0] if structure is None else jax.tree_util.tree_unflatten(structure, values)
-            leaves.append(ReplicaLocalResult(value) if own else value)
-        return leaves
-
-
-def _fixed(leaf: Any) -> Any:
-    """An argument in the key of a call: of an array its type, of a variable itself, whatever its value."""
-    if hasattr(leaf, "next_batch"):
-        return ("iterator",)
-    if _is_array(leaf):
-        return aval_of(leaf)
-    return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
-
-
-def _given(tracer: Tracer, value: Any, local_spec: ReplicaLocalSpec | None) -> Any:
-    """An argument as the step's code sees it."""
-    if local_spec is None or tracer.num_replicas == 1:
-        return value
-    if local_spec.global_rows is not None and getattr(value, "ndim", 0):
-        tracer.global_rows[value.shape[0]] = local_spec.global_rows
-    tracer.is_rank_dependent = tracer.is_rank_dependent or not _is_array(value)
-    return ReplicaLocal(tracer, value)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.core.Tracer))
-
-
-def fits(program: Program, call: BoundCall) -> bool:
-    """Whether the next batches of the call's iterators have the signatures that the program was traced with.
-
-    Raises:
-        StopIteration: an iterator has not enough elements left for one step.
-    """
-    taken: dict[int, int] = {}
-    for iterator, signature in program.signatures:
-        position = taken.get(iterator, 0)
-        taken[iterator] = position + 1
-        if call.iterators[iterator].peek(position).signature != signature:
-            return False
-    return True
-
-
-def fits_at_once(program: Program, call: BoundCall) -> bool:
-    """Whether the program fits the next batches, where that can be told without running any code of a user's pipeline; else False."""
-    signatures = program.signatures
-    if len(signatures) == 1:
-        ((iterator, signature),) = signatures
-        return call.iterators[iterator].next_is(signature)
-    return not signatures
+def _name_of(fn: Callable[..., Tree]) -> str:
+    return getattr(fn, "__name__", "step")
 
 
 @overload
-def function(fn: Callable[..., Any]) -> StepFunction: ...
+def function(fn: Callable[..., Tree]) -> StepFunction: ...
 @overload
-def function(fn: None = None, *, seconds: float | None = None) -> Callable[[Callable[..., Any]], StepFunction]: ...
-def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = None) -> Any:
+def function(fn: None = None, *, seconds: float | None = None) -> Callable[[Callable[..., Tree]], StepFunction]: ...
+def function(
+    fn: Callable[..., Tree] | None = None, *, seconds: float | None = None
+) -> StepFunction | Callable[[Callable[..., Tree]], StepFunction]:
     """Make a step of a function: traced once for each signature, run wherever its strategy says.
 
     Args:
@@ -322,11 +199,11 @@ def function(fn: Callable[..., Any] | None = None, *, seconds: float | None = No
     """
     seconds = None if seconds is None else number(seconds, "seconds", below=END_S)
     if fn is None:
-        return lambda fn: function(fn) if seconds is None else StepFunction(_callable(fn), seconds)
+        return lambda fn: fn if isinstance(fn, StepFunction) and seconds is None else StepFunction(_callable(fn), seconds)
     return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)
 
 
-def _callable(fn: Any) -> Callable[..., Any]:
+def _callable(fn: Callable[..., Tree]) -> Callable[..., Tree]:
     if not callable(fn):
         raise TypeError(f"@sd.function takes a function; got {type(fn).__name__}.")
     return fn

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
 
-__all__ = ["inner_jaxprs"]
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+from simdist.program.values import Aval
+
+__all__ = ["Atom", "aval_in", "inner_jaxprs", "num_elements", "size_bytes", "variables_in"]
+
+Atom = Var | Literal
+"""What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
 
 
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
     """The jaxprs among the parameters of an equation; of a closed one, what is in it.
 
     Example:
@@ -19,6 +27,28 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
-            inner = getattr(item, "jaxpr", item)
-            if hasattr(inner, "eqns"):
-                yield inner
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item
+
+
+def variables_in(atoms: Sequence[Atom]) -> list[Var]:
+    """Those that are no numbers."""
+    return [atom for atom in atoms if not isinstance(atom, Literal)]
+
+
+def aval_in(atom: Atom) -> Aval:
+    """The shape and dtype of its array."""
+    assert isinstance(atom.aval, ShapedArray)
+    return Aval(tuple(atom.aval.shape), str(atom.aval.dtype))
+
+
+def num_elements(atom: Atom) -> int:
+    """How many elements its array has; 0 where it is none: a token."""
+    return math.prod(atom.aval.shape) if isinstance(atom.aval, ShapedArray) else 0
+
+
+def size_bytes(atom: Atom) -> int:
+    """Bytes of its array."""
+    return num_elements(atom) * atom.aval.dtype.itemsize if isinstance(atom.aval, ShapedArray) else 0

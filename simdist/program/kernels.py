@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core as jex_core
 
 from simdist.caches import shared
+from simdist.program.arrays import Array
+from simdist.program.jaxprs import aval_in, variables_in
 from simdist.program.values import Aval
 
 __all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
@@ -55,22 +56,21 @@ class Kernel:
     def __init__(self, name: str, closed: jex_core.ClosedJaxpr) -> None:
         self.name = name
         self.closed = closed
-        self.in_avals = tuple(Aval(tuple(v.aval.shape), str(v.aval.dtype)) for v in closed.jaxpr.invars)
-        self.out_avals = tuple(Aval(tuple(v.aval.shape), str(v.aval.dtype)) for v in closed.jaxpr.outvars)
-        read = {v for eqn in closed.jaxpr.eqns for v in eqn.invars if not isinstance(v, jex_core.Literal)}
-        read |= {v for v in closed.jaxpr.outvars if not isinstance(v, jex_core.Literal)}
+        self.in_avals = tuple(aval_in(v) for v in closed.jaxpr.invars)
+        self.out_avals = tuple(aval_in(v) for v in closed.jaxpr.outvars)
+        read = {v for eqn in closed.jaxpr.eqns for v in variables_in(eqn.invars)} | set(variables_in(closed.jaxpr.outvars))
         self.used = tuple(v in read for v in closed.jaxpr.invars)
-        self.function: Callable[..., Any] = jex_core.jaxpr_as_fun(closed)
+        self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(closed)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options())
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+    def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
         return tuple(self.jitted(*arrays))
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
 
 
-def kernel_of(name: str, function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval]) -> Kernel:
+def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals: Sequence[Aval]) -> Kernel:
     """The kernel of a function of flat arrays; functions of equal structure give the same object.
 
     Args:

@@ -6,14 +6,13 @@ another one is an error, because nobody would find it later: hashed ids that col
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
 __all__ = ["canonical", "kept_dtype", "narrowed", "require_numbers"]
@@ -21,7 +20,7 @@ __all__ = ["canonical", "kept_dtype", "narrowed", "require_numbers"]
 NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
 
 
-def kept_dtype(dtype: Any) -> np.dtype[Any]:
+def kept_dtype(dtype: DTypeLike) -> DType:
     """The dtype that JAX has for this one: its 32-bit relative, unless x64 is on.
 
     Example:
@@ -48,7 +47,7 @@ def require_numbers(dtype_name: str, what: str) -> None:
         )
 
 
-def canonical(value: Any, what: str, dtype: Any = None) -> Any:
+def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> jax.Array:
     """A JAX array with a dtype that JAX keeps, of numbers that its owner cannot change any more.
 
     Args:
@@ -59,8 +58,8 @@ def canonical(value: Any, what: str, dtype: Any = None) -> Any:
     Raises:
         InvalidArgumentError: no numbers, or numbers that the dtype cannot hold.
     """
-    value = snapshot(getattr(value, "value", value))
-    if any(isinstance(leaf, jax.core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in jax.tree_util.tree_leaves(value)):
+    value = snapshot(present_value(value))
+    if any(isinstance(leaf, jax.core.Tracer) or supports_jax_array(leaf) for leaf in jax.tree_util.tree_leaves(value)):
         value = jnp.asarray(value)
     if isinstance(value, jax.core.Tracer):
         return _in_a_step(value, what, kept_dtype(dtype or value.dtype))
@@ -76,7 +75,7 @@ def canonical(value: Any, what: str, dtype: Any = None) -> Any:
     return jnp.asarray(narrowed(array, wanted, what))
 
 
-def _in_a_step(value: Any, what: str, dtype: np.dtype[Any]) -> Any:
+def _in_a_step(value: jax.Array, what: str, dtype: DType) -> jax.Array:
     if jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(dtype, jnp.inexact):
         raise InvalidArgumentError(
             f"{what} is {dtype.name} and was given {value.dtype.name}, whose digits would be cut off. Round in the step and say so, "
@@ -85,7 +84,7 @@ def _in_a_step(value: Any, what: str, dtype: np.dtype[Any]) -> Any:
     return value.astype(dtype)
 
 
-def narrowed(array: np.ndarray[Any, Any], dtype: Any, what: str) -> np.ndarray[Any, Any]:
+def narrowed(array: HostArray, dtype: DTypeLike, what: str) -> HostArray:
     """The array in another dtype, where that keeps its numbers; what floats lose in digits is no matter.
 
     Args:
@@ -104,18 +103,18 @@ def narrowed(array: np.ndarray[Any, Any], dtype: Any, what: str) -> np.ndarray[A
     if array.dtype == dtype or not array.size:
         return array.astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = array.real.astype(dtype) if _drops_imaginary(array, dtype) else array.astype(dtype)
+        found = np.real(array).astype(dtype) if _drops_imaginary(array, dtype) else array.astype(dtype)
     lost = _lost(array, found)
     if lost is not None:
         raise InvalidArgumentError(f"{what} has {_shown(array[lost])}, which {_reason(array.dtype, dtype)}")
     return found
 
 
-def _drops_imaginary(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
+def _drops_imaginary(array: HostArray, dtype: DType) -> bool:
     return array.dtype.kind == "c" and dtype.kind != "c"
 
 
-def _lost(array: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+def _lost(array: HostArray, found: HostArray) -> tuple[int, ...] | None:
     """Where the first number is that has become another one."""
     if array.dtype.kind in "iub" and found.dtype.kind in "iu":
         limits = np.iinfo(found.dtype)
@@ -129,17 +128,17 @@ def _lost(array: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> tuple[int
             return None
         wrong &= np.isfinite(array)
         if _drops_imaginary(array, found.dtype):
-            wrong |= array.imag != 0
+            wrong |= np.imag(array) != 0
     else:
         wrong = found.astype(array.dtype) != array
     return tuple(np.argwhere(wrong)[0]) if wrong.any() else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: np.generic) -> str:
     return repr(value.item())
 
 
-def _reason(given: np.dtype[Any], dtype: np.dtype[Any]) -> str:
+def _reason(given: DType, dtype: DType) -> str:
     if jnp.issubdtype(given, jnp.inexact) and dtype.kind in "iub":
         return f"no {dtype.name} can hold. Round it first, or use a floating dtype."
     if given.itemsize == 8 and kept_dtype(given) == dtype:

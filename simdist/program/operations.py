@@ -7,13 +7,17 @@ as handles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Literal, Protocol
 
-from simdist.program.collective import Collective
+import jax
+
+from simdist.program.arrays import Array, ArrayLike, Tree
+from simdist.program.collective import Collective, CollectiveOptions
 from simdist.program.kernels import Kernel
+from simdist.program.step_iterator import BatchSignature
 from simdist.program.values import Aval
 
 __all__ = [
@@ -26,8 +30,13 @@ __all__ = [
     "Program",
     "RandomKey",
     "Read",
+    "Rebuild",
     "Reference",
+    "Register",
+    "ReplicaTrace",
     "Return",
+    "Rule",
+    "RuleHandle",
     "Update",
     "VariableHandle",
 ]
@@ -55,19 +64,40 @@ class Reference:
         return f"Reference({self._variable!r})"
 
 
+class ReplicaTrace(Protocol):
+    """What a variable asks of the step that is being traced, when a replica assigns to it.
+
+    Attributes:
+        num_replicas: how many take the step together.
+        in_replica: whether code runs for one replica, or across them.
+    """
+
+    num_replicas: int
+    in_replica: bool
+
+    def collective(
+        self,
+        kind: Literal["all_reduce", "broadcast"],
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+    ) -> list[jax.Array]:
+        """Exchange arrays with the other replicas, as `Tracer.collective` does."""
+        ...
+
+
 class VariableHandle:
-    """What a program knows of a variable.
+    """What a program knows of a variable. Where its value lives is the business of whoever stores it.
 
     Attributes:
         name: for people.
         shape, dtype: of the whole variable, however it is sharded.
-        placement: where its value lives; belongs to the strategy that made it.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    placement: Any
 
     @property
     def aval(self) -> Aval:
@@ -77,9 +107,17 @@ class VariableHandle:
         """What stands for this variable where it is compared with others: ``==`` compares values."""
         return Reference(self)
 
-    def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
+    def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
         """What a replica's assignment or increment becomes where several replicas make it at the same time."""
         return operand
+
+
+class RuleHandle:
+    """What a program knows of the rule of an optimizer: nothing. How it changes stored values, whoever stores them knows."""
+
+
+Rule = str | RuleHandle
+"""How variables change: "assign", "add", or as an optimizer says."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +125,7 @@ class Next:
     """Take the next batch of the iterator that is argument number `iterator` of the call."""
 
     iterator: int
-    signature: Any
+    signature: BatchSignature
     outputs: tuple[Register, ...]
 
 
@@ -128,12 +166,12 @@ class Update:
     """Change variables where they live.
 
     Attributes:
-        rule: "assign", "add", or an optimizer's rule object; see `simdist.variables.rules`.
+        rule: "assign", "add", or the rule of an optimizer; see `simdist.variables.update_rule`.
         variables: what changes.
         operands: one register for each variable: the new value, the increment, or the gradient.
     """
 
-    rule: Any
+    rule: Rule
     variables: tuple[VariableHandle, ...]
     operands: tuple[Register, ...]
 
@@ -155,12 +193,16 @@ class Check:
     operand: Register
 
 
+Rebuild = Callable[[list[Array]], Tree]
+"""Puts the arrays of a result back into the structure that the step returned."""
+
+
 @dataclass(frozen=True)
 class Return:
     """The result: registers, and how to put them back together."""
 
     registers: tuple[Register, ...]
-    rebuild: Callable[[list[Any]], Any]
+    rebuild: Rebuild
 
 
 Operation = Next | Argument | Read | RandomKey | Compute | Update | TracedCollective | Check | Return
@@ -183,14 +225,14 @@ class Program:
 
     name: str
     operations: tuple[Operation, ...]
-    constants: dict[Register, Any]
+    constants: dict[Register, ArrayLike]
     avals: dict[Register, Aval]
     seconds: float | None = None
     collectives: tuple[Collective, ...] = ()
     rank: int | None = None
 
     @cached_property
-    def signatures(self) -> tuple[tuple[int, Any], ...]:
+    def signatures(self) -> tuple[tuple[int, BatchSignature], ...]:
         return tuple((op.iterator, op.signature) for op in self.operations if isinstance(op, Next))
 
     def __repr__(self) -> str:

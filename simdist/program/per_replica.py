@@ -7,11 +7,12 @@ own value; whoever asks there for the values of all makes the replicas exchange 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Never
 
 import jax
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
 from simdist.program.tracing import Tracer, active_tracer
 
 __all__ = ["ReplicaLocalResult", "ReplicaLocal", "PerReplica", "of_replica", "per_replica", "spread"]
@@ -36,21 +37,21 @@ class PerReplica:
 
     is_per_replica = True
 
-    def __init__(self, values: Sequence[Any], global_rows: int | None = None) -> None:
+    def __init__(self, values: Sequence[Tree], global_rows: int | None = None) -> None:
         self._values = tuple(values)
         self.global_rows = global_rows
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[Tree, ...]:
         return self._values
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         raise self._refusal("used as an array")
 
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> jax.Array:
         raise self._refusal("used as an array")
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Never]:
         raise self._refusal("iterated over")
 
     def _refusal(self, what: str) -> InvalidArgumentError:
@@ -66,13 +67,13 @@ class PerReplica:
 class ReplicaLocal(PerReplica):
     """A value of each replica while a step is traced: only that of the replica whose place is traced is known."""
 
-    def __init__(self, tracer: Tracer, local_value: Any) -> None:
+    def __init__(self, tracer: Tracer, local_value: Tree) -> None:
         self.tracer = tracer
         self.local_value = local_value
         self.global_rows = None
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[Tree, ...]:
         """The values of all replicas: a collective, in which each sends its own to all others."""
         leaves, structure = jax.tree_util.tree_flatten(self.local_value)
         parts = self.tracer.collective("all_gather", leaves)
@@ -85,11 +86,11 @@ class ReplicaLocal(PerReplica):
 class ReplicaLocalResult:
     """What one replica returned from a step, where the others returned theirs."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Tree) -> None:
         self.value = value
 
 
-def per_replica(values: Sequence[Any]) -> Any:
+def per_replica(values: Sequence[Tree]) -> Tree:
     """What a step returns, from what it returned at each replica.
 
     What the step returned across the replicas is the same everywhere, and that of the first is taken. What `run` returned is a
@@ -98,27 +99,26 @@ def per_replica(values: Sequence[Any]) -> Any:
     Raises:
         InvalidArgumentError: the replicas returned different structures.
     """
-    is_leaf = lambda x: x is None  # noqa: E731
-    flat = [jax.tree_util.tree_flatten(value, is_leaf=is_leaf) for value in values]
+    flat = [jax.tree_util.tree_flatten(value, is_leaf=lambda x: x is None) for value in values]
     if any(structure != flat[0][1] for _, structure in flat):
         raise InvalidArgumentError("The replicas returned different structures; return the same one from each.")
     leaves = [_one_or_each(parts) for parts in zip(*(leaves for leaves, _ in flat), strict=True)]
     return jax.tree_util.tree_unflatten(flat[0][1], leaves)
 
 
-def _one_or_each(parts: Sequence[Any]) -> Any:
+def _one_or_each(parts: Sequence[Tree]) -> Tree:
     if not any(isinstance(part, ReplicaLocalResult) for part in parts):
         return parts[0]
     # An array at one replica may be None at another, which is not spread.
     values = [part.value if isinstance(part, ReplicaLocalResult) else part for part in parts]
-    same = not hasattr(values[0], "dtype") and all(value is values[0] or value == values[0] for value in values)
+    same = not has_dtype(values[0]) and all(value is values[0] or value == values[0] for value in values)
     return values[0] if same else PerReplica(values)
 
 
-def of_replica(structure: Any, position: int) -> Any:
+def of_replica(structure: Tree, position: int) -> Tree:
     """A structure with the value of one replica in place of each `PerReplica`; the present one's while a step is traced."""
 
-    def value_of(leaf: Any) -> Any:
+    def value_of(leaf: Tree) -> Tree:
         if isinstance(leaf, ReplicaLocal):
             return leaf.local_value
         return leaf.values[position] if isinstance(leaf, PerReplica) else leaf
@@ -126,13 +126,11 @@ def of_replica(structure: Any, position: int) -> Any:
     return jax.tree_util.tree_map(value_of, structure, is_leaf=lambda x: isinstance(x, PerReplica))
 
 
-def spread(structure: Any) -> Any:
+def spread(structure: Tree) -> Tree:
     """What `run` returns while a step is traced: arrays are this replica's own; what is no array is the same for all."""
     tracer = active_tracer()
     assert tracer is not None
     if tracer.num_replicas == 1:
         return structure
     # Where the step asked which replica it is, anything may differ among them.
-    return jax.tree_util.tree_map(
-        lambda leaf: ReplicaLocal(tracer, leaf) if hasattr(leaf, "dtype") or tracer.differs(leaf) else leaf, structure
-    )
+    return jax.tree_util.tree_map(lambda leaf: ReplicaLocal(tracer, leaf) if has_dtype(leaf) or tracer.differs(leaf) else leaf, structure)

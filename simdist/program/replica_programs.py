@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
-from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction, fits, fits_at_once, keep
+from simdist.program.bound_call import BoundCall, CallKey, fits, fits_at_once
+from simdist.program.collective import GradientOptions
+from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.operations import Program
 from simdist.program.values import Aval
 
@@ -35,12 +36,12 @@ class ReplicaPrograms:
         options: what the strategy wants of the collective of gradients.
     """
 
-    def __init__(self, fn: StepFunction, num_replicas: int, first_rank: int = 0, options: Any = None) -> None:
+    def __init__(self, fn: StepFunction, num_replicas: int, first_rank: int = 0, options: GradientOptions | None = None) -> None:
         self.fn = fn
         self.num_replicas = num_replicas
         self.first_rank = first_rank
         self.options = options
-        self._known: BoundedCache[tuple[Any, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
+        self._known: BoundedCache[tuple[CallKey, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
 
     def programs(self, calls: Sequence[BoundCall]) -> list[Program]:
         """The program of each replica, for what its iterators give next.
@@ -93,7 +94,7 @@ class ReplicaPrograms:
         """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
         if self.num_replicas == 1 or len(calls) < self.num_replicas:
             return shared
-        reported_constants: list[list[Any]] = []
+        reported_constants: list[list[object]] = []
         for position, call in enumerate(calls):
             reported_constants.append([])
             with suppress(Exception):
@@ -143,7 +144,7 @@ class ReplicaPrograms:
                     )
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     try:
         return one is other or (type(one) is type(other) and bool(one == other))
     except Exception:

@@ -12,40 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import Literal, overload
 
 import jax
 import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.collective import Collective, bind_collective
+from simdist.program.arrays import Array, ArrayLike, Tree
+from simdist.program.collective import Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
-from simdist.program.operations import Reference, VariableHandle
+from simdist.program.operations import Reference, Rule, VariableHandle
+from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["Marker", "Tracer", "active_tracer", "guards", "is_under_a_trace"]
+__all__ = ["Overlay", "Tracer", "active_tracer", "guards", "is_under_a_trace"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
 
 
 @_marker.def_abstract_eval
-def _marker_avals(*_: Any, outputs: tuple[Aval, ...], **__: Any) -> list[Any]:
+def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[jax.core.ShapedArray]:
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in outputs]
 
 
 _tracers: list[Tracer] = []
 # Entered around each trace; Keras registers what refuses variables that belong to no strategy.
-guards: list[Callable[[], AbstractContextManager[Any]]] = []
-
-
-class Marker:
-    """One thing that a step does to the outside, with what is needed to make its operation."""
-
-    def __init__(self, kind: str, **details: Any) -> None:
-        self.kind = kind
-        self.details = details
+guards: list[Callable[[], AbstractContextManager[object]]] = []
 
 
 class Tracer:
@@ -72,17 +67,17 @@ class Tracer:
 
     def __init__(
         self,
-        batch_of: Callable[[int, int], Any] | None = None,
+        batch_of: Callable[[int, int], StepBatch] | None = None,
         rank: int = 0,
         num_replicas: int = 1,
         known_operands: Sequence[Sequence[tuple[Aval, ...]]] = (),
-        options: Any = None,
+        options: GradientOptions | None = None,
     ) -> None:
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
         self.overlays: list[Overlay] = []
-        self.seeds: dict[Reference, Any] = {}
+        self.seeds: dict[Reference, jax.Array] = {}
         self._rank = rank
         self.num_replicas = num_replicas
         self.known_operands = known_operands
@@ -92,17 +87,17 @@ class Tracer:
         self.in_replica = self.only_finite = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
-        self.reported_constants: list[Any] = []
-        self.created_variables: list[Any] = []
+        self.reported_constants: list[object] = []
+        self.created_variables: list[VariableHandle] = []
         self._num_created = 0
-        self._outer: Any = None
+        self._outer: jax.core.Trace | None = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
 
-    def trace(self, step: Callable[[], Sequence[Any]]) -> jex_core.ClosedJaxpr:
+    def trace(self, step: Callable[[], Sequence[Array]]) -> jex_core.ClosedJaxpr:
         """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it."""
 
-        def outermost() -> Sequence[Any]:
+        def outermost() -> Sequence[Array]:
             with jex_core.take_current_trace() as self._outer:
                 pass
             with jex_core.set_current_trace(self._outer):
@@ -117,22 +112,22 @@ class Tracer:
         finally:
             _tracers.pop()
 
-    def mark(self, kind: str, operands: Sequence[Any], outputs: Sequence[Aval], **details: Any) -> list[Any]:
+    def mark(self, marker: Marker, operands: Sequence[jax.Array], outputs: Sequence[Aval]) -> list[jax.Array]:
         """Bind a marker in the outermost trace; return the placeholders of its outputs."""
         if any(isinstance(x, jax.core.Tracer) and jex_core.find_top_trace([x]) is not self._outer for x in operands):
             raise InvalidArgumentError(
-                f"An operation of a step ({kind}) was given a value that exists only inside a jax.grad, scan, cond or vmap. "
+                f"An operation of a step ({marker.kind}) was given a value that exists only inside a jax.grad, scan, cond or vmap. "
                 "Return the value from that function and use it in the step itself (sd.value_and_grad carries the "
                 "assignments of its function out by itself)."
             )
         number = len(self.markers)
-        self.markers.append(Marker(kind, **details))
+        self.markers.append(marker)
         with jex_core.set_current_trace(self._outer):
             return list(_marker.bind(*operands, number=number, outputs=tuple(outputs)))
 
     # -- what steps do --------------------------------------------------------------------------------------------
 
-    def next_batch(self, iterator: int) -> Any:
+    def next_batch(self, iterator: int) -> Tree:
         """The next batch of an iterator argument, as a structure of placeholders."""
         assert self.batch_of is not None
         position = self.taken.get(iterator, 0)
@@ -141,22 +136,22 @@ class Tracer:
         for _, dtype in batch.signature[1]:
             require_numbers(dtype, "a batch")
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
-        if getattr(batch, "global_rows", None) is not None:
+        if batch.global_rows is not None:
             self.global_rows[batch.num_rows] = batch.global_rows
-        leaves = self.mark("next", [], avals, iterator=iterator, signature=batch.signature)
+        leaves = self.mark(NextMarker(iterator, batch.signature), [], avals)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
-    def read(self, variable: VariableHandle) -> Any:
+    def read(self, variable: VariableHandle) -> jax.Array:
         """The value of a variable at this place of the step."""
         for overlay in reversed(self.overlays):
             if variable.ref() in overlay.values:
                 return overlay.values[variable.ref()]
-        value = self.mark("read", [], [variable.aval], variable=variable)[0]
+        value = self.mark(ReadMarker(variable), [], [variable.aval])[0]
         if self.overlays:
             self.overlays[0].reads.append(variable)
         return value
 
-    def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
+    def update(self, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
         """Change variables; inside `value_and_grad` the change is carried out to the step."""
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
@@ -165,21 +160,21 @@ class Tracer:
             operands = [self._finite(rule, variable, operand) for variable, operand in zip(variables, operands, strict=True)]
         if isinstance(rule, str) and self.num_replicas > 1:
             operands = [variable.aggregated(self, rule, operand) for variable, operand in zip(variables, operands, strict=True)]
-        self.mark("update", operands, [], rule=rule, variables=tuple(variables))
+        self.mark(UpdateMarker(rule, tuple(variables)), operands, [])
 
-    def _finite(self, rule: str, variable: VariableHandle, operand: Any) -> Any:
+    def _finite(self, rule: str, variable: VariableHandle, operand: jax.Array) -> jax.Array:
         if not jax.numpy.issubdtype(operand.dtype, jax.numpy.floating):
             return operand
         return jax.numpy.where(jax.numpy.isfinite(operand), operand, self.read(variable) if rule == "assign" else 0)
 
-    def random_key(self, generator: VariableHandle) -> Any:
+    def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
         own = generator.ref()
         if own not in self.seeds:
-            self.seeds[own] = self.mark("key", [], [generator.aval], salt=len(self.seeds))[0]
+            self.seeds[own] = self.mark(KeyMarker(len(self.seeds)), [], [generator.aval])[0]
         return self.seeds[own]
 
-    def set_random_key(self, generator: VariableHandle, value: Any) -> None:
+    def set_random_key(self, generator: VariableHandle, value: jax.Array) -> None:
         """A Keras seed generator counts on, within this step only."""
         self.seeds[generator.ref()] = value
 
@@ -191,7 +186,7 @@ class Tracer:
         self.asked_rank = self.is_rank_dependent = True
         return self._rank
 
-    def differs(self, constant: Any) -> bool:
+    def differs(self, constant: object) -> bool:
         """Whether a constant that this replica hands to code across the replicas may be another one elsewhere."""
         if not self.is_rank_dependent:
             return False
@@ -199,7 +194,7 @@ class Tracer:
         self.reported_constants.append(constant)
         return number >= len(self.shared) or not self.shared[number]
 
-    def existing_variable(self, variable: Any) -> Any:
+    def existing_variable(self, variable: VariableHandle) -> VariableHandle | None:
         """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
         number, self._num_created = self._num_created, self._num_created + 1
         if number == len(self.created_variables):
@@ -214,29 +209,54 @@ class Tracer:
             )
         return existing
 
-    def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
+    @overload
+    def collective(
+        self,
+        kind: Literal["all_reduce", "broadcast"],
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+    ) -> list[jax.Array]: ...
+    @overload
+    def collective(
+        self,
+        kind: Literal["all_gather"],
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+    ) -> list[list[jax.Array]]: ...
+    def collective(
+        self,
+        kind: str,
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+    ) -> list[jax.Array] | list[list[jax.Array]]:
         """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
         """
-        values = [jax.numpy.asarray(value) for value in values]
+        arrays = [jax.numpy.asarray(value) for value in values]
         gathers = kind == "all_gather"
-        if not values or self.num_replicas == 1:
-            return [values] * self.num_replicas if gathers else values
-        own = tuple(aval_of(value) for value in values)
+        if not arrays or self.num_replicas == 1:
+            return [arrays] * self.num_replicas if gathers else arrays
+        own = tuple(aval_of(array) for array in arrays)
         number = len(self.collectives)
         theirs = self.known_operands[number] if number < len(self.known_operands) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
         collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged)
         self.collectives.append(collective)
-        results = bind_collective(collective, self._in_step(values))
+        results = bind_collective(collective, self._in_step(arrays))
         if not gathers:
             return results
         each = iter(results)
         return [[next(each) for _ in avals] for avals in theirs]
 
-    def _in_step(self, values: Sequence[Any]) -> list[Any]:
+    def _in_step(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Constants become values of the step, so that the collective is written down and not carried out."""
         if any(isinstance(value, jax.core.Tracer) for value in values):
             return list(values)
@@ -244,7 +264,7 @@ class Tracer:
             return [value + jax.numpy.zeros((), value.dtype) for value in values]
 
     @contextmanager
-    def overlay(self, values: dict[Reference, Any]) -> Iterator[Overlay]:
+    def overlay(self, values: dict[Reference, jax.Array]) -> Iterator[Overlay]:
         """Let some variables have other values, and hold back all assignments, for a while."""
         overlay = Overlay(values)
         self.overlays.append(overlay)
@@ -257,12 +277,12 @@ class Tracer:
 class Overlay:
     """Values that stand in for variables, and the assignments that were held back."""
 
-    def __init__(self, values: dict[Reference, Any]) -> None:
+    def __init__(self, values: dict[Reference, jax.Array]) -> None:
         self.values = values
         self.reads: list[VariableHandle] = []
-        self.writes: list[tuple[Any, tuple[VariableHandle, ...], list[Any]]] = []
+        self.writes: list[tuple[Rule, tuple[VariableHandle, ...], list[jax.Array]]] = []
 
-    def write(self, tracer: Tracer, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
+    def write(self, tracer: Tracer, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
         self.writes.append((rule, tuple(variables), list(operands)))
         for variable, operand in zip(variables, operands, strict=True):
             if rule == "assign":

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-__all__ = ["Aval", "Bundle", "BundleType", "aval_of", "num_bytes", "snapshot"]
+from simdist.program.arrays import Array, ArrayLike, has_dtype
+
+__all__ = ["Aval", "Bundle", "BundleType", "Registers", "aval_of", "num_bytes", "snapshot"]
 
 
 class Aval:
@@ -49,6 +51,7 @@ class Aval:
 
 
 BundleType = tuple[Aval, ...]
+Leaf = TypeVar("Leaf")
 
 
 def itemsize(dtype: str) -> int:
@@ -61,14 +64,13 @@ def itemsize(dtype: str) -> int:
         return jnp.dtype(dtype).itemsize
 
 
-def aval_of(array: Any) -> Aval:
+def aval_of(array: ArrayLike) -> Aval:
     """The shape and dtype of anything array-like."""
-    if not hasattr(array, "dtype"):
-        array = np.asarray(array)
-    return Aval(tuple(array.shape), str(array.dtype))
+    known = array if has_dtype(array) else np.asarray(array)
+    return Aval(tuple(known.shape), str(known.dtype))
 
 
-def snapshot(value: Any) -> Any:
+def snapshot(value: Leaf) -> Leaf:
     """A value that its owner cannot change any more: numbers are computed late, and must be those of now.
 
     To be called before an array becomes one of JAX: on a CPU that may be the same memory.
@@ -79,6 +81,22 @@ def snapshot(value: Any) -> Any:
 def num_bytes(avals: Sequence[Aval]) -> int:
     """Bytes of all the arrays together."""
     return sum([aval.size_bytes for aval in avals])
+
+
+class Registers(Protocol):
+    """The registers of all bundles of one type, as a bundle knows them.
+
+    Attributes:
+        free: registers that nobody holds.
+        unread: entries one of whose results died unread.
+    """
+
+    free: list[int]
+    unread: list[int]
+
+    def get(self, register: int) -> tuple[Array, ...]:
+        """The numbers of a register."""
+        ...
 
 
 class Bundle:
@@ -95,7 +113,12 @@ class Bundle:
     __slots__ = ("arrays", "avals", "file", "made_by", "register")
 
     def __init__(
-        self, avals: BundleType, arrays: tuple[Any, ...] | None = None, file: Any = None, register: int = -1, made_by: int = -1
+        self,
+        avals: BundleType,
+        arrays: tuple[Array, ...] | None = None,
+        file: Registers | None = None,
+        register: int = -1,
+        made_by: int = -1,
     ) -> None:
         self.avals = avals
         self.arrays = arrays
@@ -104,7 +127,7 @@ class Bundle:
         self.made_by = made_by
 
     @classmethod
-    def of(cls, arrays: Sequence[Any]) -> Bundle:
+    def of(cls, arrays: Sequence[Array]) -> Bundle:
         """A bundle of arrays that exist."""
         return cls(tuple([aval_of(array) for array in arrays]), tuple(arrays))
 

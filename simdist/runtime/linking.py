@@ -46,6 +46,8 @@ from simdist.runtime.linked import (
 )
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
 from simdist.variables.state import Cell, Layout
+from simdist.variables.update_rule import rule_of
+from simdist.variables.variable import variable_of
 
 __all__ = ["link", "prepare"]
 
@@ -158,8 +160,7 @@ class _Linker:
     def _read(self, reads: Sequence[Read]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
         for op in reads:
-            placement: Any = op.variable.placement
-            cells: list[Cell] = placement.read_by(self.replica)
+            cells = variable_of(op.variable).placement.read_by(self.replica)
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
                 group = cell.group.number
@@ -308,7 +309,7 @@ class _Linker:
             if isinstance(op.rule, str):
                 kernel = assigning(op.rule, group, positions, operand_avals)
             else:
-                kernel = op.rule.kernel(group, positions, operand_avals)
+                kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes = num_bytes(operand_avals)
             parts.append(Apply(self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes))
         self.operations.append(ApplyAll(tuple(parts)))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from simdist.collectives.base import Schedule
+from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective
-from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 

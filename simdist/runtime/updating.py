@@ -11,6 +11,8 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
 from simdist.program.values import Aval
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
+from simdist.variables.update_rule import rule_of
+from simdist.variables.variable import variable_of
 
 __all__ = ["assigning", "cells_by_owner", "join_groups"]
 
@@ -19,7 +21,7 @@ def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell
     """The cells that an update by one replica changes, with the number of their variable; by task, its own ones apart."""
     cells: dict[Owner, list[tuple[int, Cell]]] = {}
     for number, variable in enumerate(op.variables):
-        for cell in variable.placement.changed_by(replica):
+        for cell in variable_of(variable).placement.changed_by(replica):
             cells.setdefault(owner_of(cell), []).append((number, cell))
     return cells
 
@@ -32,7 +34,7 @@ def join_groups(op: Update, replica: int, layout: Layout) -> None:
             if len({id(cell.group) for cell in own}) > 1:
                 layout.join(own)
         else:
-            op.rule.join(owner, op.variables, cells, layout)
+            rule_of(op.rule).join(owner, op.variables, cells, layout)
 
 
 def assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:

@@ -25,7 +25,7 @@ from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations
 from simdist.variables.state import Cell, PlacementRecord
-from simdist.variables.variable import Placement, Variable, register_creator
+from simdist.variables.variable import Placement, Variable, register_creator, variable_of
 
 __all__ = ["DistributedFromFunction", "Strategy", "ValueContext"]
 
@@ -136,7 +136,7 @@ class Strategy(ReplicaOperations):
         tracer = active_tracer()
         twin = None if tracer is None else tracer.existing_variable(variable)
         if twin is not None:
-            variable.placement = twin.placement
+            variable.placement = variable_of(twin).placement
             return
         layout = self.store.layout
         before = len(layout.groups)

@@ -155,7 +155,8 @@ class GroupCommunication:
         return tuple(list(self.engine.task_names)[: len(devices)]) if even and not any("/" in device for device in devices) else devices
 
     def _plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
-        options = self.options.merge(collective.options)
+        wanted = collective.options
+        options = self.options.merge(wanted if isinstance(wanted, CommunicationOptions) else None)
         if collective.kind == "all_reduce" and self.reducer_device is not None and self.reducer_device not in devices:
             return reducer_plan(devices, self.reducer_device)
         algorithm = self._algorithm(collective, devices, options)

@@ -15,12 +15,22 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Protocol, TypeVar
+
+import jax
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.tracing import Tracer
+from simdist.program.operations import ReplicaTrace
 
-__all__ = ["VariableAggregation", "VariableSynchronization", "aggregation_of", "combined_read", "replica_write", "synchronization_of"]
+__all__ = [
+    "Aggregated",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "aggregation_of",
+    "combined_read",
+    "replica_write",
+    "synchronization_of",
+]
 
 
 class VariableAggregation(Enum):
@@ -41,7 +51,22 @@ class VariableSynchronization(Enum):
     ON_READ = "on_read"
 
 
-def synchronization_of(word: Any) -> VariableSynchronization:
+class Aggregated(Protocol):
+    """What aggregation must know of a variable."""
+
+    name: str
+    synchronization: VariableSynchronization
+    aggregation: VariableAggregation
+
+    def separate(self) -> None:
+        """Give each replica a copy of its own, which may differ from the others."""
+        ...
+
+
+Word = TypeVar("Word", VariableAggregation, VariableSynchronization)
+
+
+def synchronization_of(word: VariableSynchronization | str) -> VariableSynchronization:
     """When copies are brought together, from the word or the member that a user gave; AUTO is ON_WRITE.
 
     Raises:
@@ -53,7 +78,7 @@ def synchronization_of(word: Any) -> VariableSynchronization:
     return VariableSynchronization.ON_WRITE if found is VariableSynchronization.AUTO else found
 
 
-def aggregation_of(word: Any) -> VariableAggregation:
+def aggregation_of(word: VariableAggregation | str) -> VariableAggregation:
     """How values are combined, from the word or the member that a user gave.
 
     Raises:
@@ -62,7 +87,7 @@ def aggregation_of(word: Any) -> VariableAggregation:
     return _member(VariableAggregation, word, "aggregation")
 
 
-def _member(kind: Any, word: Any, argument: str) -> Any:
+def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
     try:
         return kind(word.lower() if isinstance(word, str) else word)
     except ValueError:
@@ -70,7 +95,7 @@ def _member(kind: Any, word: Any, argument: str) -> Any:
         raise InvalidArgumentError(f"{argument}={word!r} is not known; use one of {kind.__name__}.{names}.") from None
 
 
-def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
+def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
     """The operand of an assignment or increment to a variable, once the replicas have agreed on it."""
     if variable.synchronization is VariableSynchronization.ON_READ:
         return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
@@ -78,7 +103,7 @@ def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any
         return operand
     match variable.aggregation:
         case VariableAggregation.NONE:
-            variable.placement.separate(variable)
+            variable.separate()
             return operand
         case VariableAggregation.ONLY_FIRST_REPLICA:
             return tracer.collective("broadcast", [operand], label=variable.name)[0]
@@ -86,7 +111,7 @@ def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any
             return _combined(tracer, aggregation, operand, variable.name)
 
 
-def combined_read(tracer: Tracer, variable: Any, local_value: Any) -> Any:
+def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.Array) -> jax.Array:
     """What a read across the replicas gives, where this replica has `own`."""
     if variable.aggregation is VariableAggregation.NONE:
         raise no_combination(variable)
@@ -95,13 +120,13 @@ def combined_read(tracer: Tracer, variable: Any, local_value: Any) -> Any:
     return _combined(tracer, variable.aggregation, local_value, variable.name)
 
 
-def _combined(tracer: Tracer, aggregation: VariableAggregation, value: Any, label: str) -> Any:
+def _combined(tracer: ReplicaTrace, aggregation: VariableAggregation, value: jax.Array, label: str) -> jax.Array:
     averaged = aggregation is VariableAggregation.MEAN
     total = tracer.collective("all_reduce", [value], label=label, averaged=averaged)[0]
     return total / tracer.num_replicas if averaged else total
 
 
-def _shared(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
+def _shared(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
     if variable.aggregation is not VariableAggregation.SUM:
         return operand
     if rule == "add":
@@ -109,7 +134,7 @@ def _shared(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
     return operand / tracer.num_replicas
 
 
-def increment_of_sum(variable: Any) -> InvalidArgumentError:
+def increment_of_sum(variable: Aggregated) -> InvalidArgumentError:
     """An increment across the replicas of a variable that is their sum could belong to any of them."""
     return InvalidArgumentError(
         f"assign_add on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it inside "
@@ -117,7 +142,7 @@ def increment_of_sum(variable: Any) -> InvalidArgumentError:
     )
 
 
-def no_combination(variable: Any) -> InvalidArgumentError:
+def no_combination(variable: Aggregated) -> InvalidArgumentError:
     """Each replica has a value of its own, and nothing says how to make one of them."""
     return InvalidArgumentError(
         f"{variable.name} has synchronization ON_READ and aggregation NONE: each replica has a value of its own. Read it inside "

@@ -11,41 +11,50 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import EllipsisType
+from typing import Any, Never, TypeAlias, TypeGuard
 
 import jax
 import jax._src.core as jax_core
 import jax._src.dtypes as jax_dtypes
 import jax.core
 import jax.numpy as jnp
+import jax.typing
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Array, supports_jax_array
 from simdist.program.operations import VariableHandle
 
 __all__ = ["Arithmetic"]
 
 Operator = Callable[[Any, Any], Any]
+# What stands beside a variable: numbers, arrays, other variables.
+Operand: TypeAlias = "jax.typing.ArrayLike | Arithmetic"
+Unary = Callable[[jax.Array], jax.Array]
+# An index as numpy takes it: numbers, slices, None, ... and arrays of them, or several of these, one for each axis.
+IndexPart: TypeAlias = "Operand | list[int] | slice | EllipsisType | None"
+Index: TypeAlias = "IndexPart | tuple[IndexPart, ...]"
 
 
-def _plain(operand: Any) -> Any:
+def _plain(operand: Operand) -> jax.typing.ArrayLike:
     return operand.value if isinstance(operand, Arithmetic) else operand
 
 
-def _binary(operation: Operator) -> Operator:
+def _binary(operation: Operator) -> Callable[[Arithmetic, Operand], jax.Array]:
     return lambda self, other: operation(jnp.asarray(self.value), _plain(other))
 
 
-def _reflected(operation: Operator) -> Operator:
+def _reflected(operation: Operator) -> Callable[[Arithmetic, Operand], jax.Array]:
     return lambda self, other: operation(_plain(other), jnp.asarray(self.value))
 
 
-def _unary(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unary(operation: Unary) -> Callable[[Arithmetic], jax.Array]:
     return lambda self: operation(jnp.asarray(self.value))
 
 
-def _refused(sign: str, method: str) -> Operator:
-    def refuse(self: Any, other: Any) -> Any:
+def _refused(sign: str, method: str) -> Callable[[Arithmetic, Operand], Never]:
+    def refuse(self: Arithmetic, other: Operand) -> Never:
         raise FailedPreconditionError(
             f"`{self.name} {sign}= ...` would put an array in the place of the variable. Write {method} to change the variable, or "
             f"`value = {self.name} {sign} ...` for an array."
@@ -64,8 +73,12 @@ class Arithmetic(VariableHandle):
         ([2.0, 1.0, 0.5], [False, True, False], 4.0, 3)
     """
 
-    value: Any
     __array_priority__ = 100  # numpy's arrays leave operators with a variable to the variable, which also works in a step
+
+    @property
+    def value(self) -> Array:
+        """The present value."""
+        raise NotImplementedError
 
     __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
     __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
@@ -98,23 +111,25 @@ class Arithmetic(VariableHandle):
         equal = self._equal(other)
         return equal if equal is NotImplemented else not equal if isinstance(equal, bool) else jnp.logical_not(equal)
 
-    def _equal(self, other: Any) -> Any:
-        if self is not other and not _is_array_like(other):
+    def _equal(self, other: object) -> Any:
+        if not _is_array_like(other):
             return NotImplemented
-        other = jnp.asarray(_plain(other))
+        array = jnp.asarray(_plain(other))
         try:
-            jnp.broadcast_shapes(self.shape, other.shape)
+            jnp.broadcast_shapes(self.shape, array.shape)
         except ValueError:
             return False
-        return jnp.equal(jnp.asarray(self.value), other)
+        return jnp.equal(jnp.asarray(self.value), array)
 
-    def read_value(self) -> Any:
+    def read_value(self) -> Array:
         """The present value, as `value`."""
         return self.value
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> jax.Array:
         parts = index if isinstance(index, tuple) else (index,)
-        parts = tuple(np.asarray(part) if isinstance(part, list) else _plain(part) for part in parts)
+        parts = tuple(
+            np.asarray(part) if isinstance(part, list) else part.value if isinstance(part, Arithmetic) else part for part in parts
+        )
         _require_inside(self.name, self.shape, parts)
         return jnp.asarray(self.value)[parts]
 
@@ -123,12 +138,12 @@ class Arithmetic(VariableHandle):
             raise TypeError(f"{self.name} is a scalar and has no len()")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[jax.Array]:
         rows = range(len(self))
         value = jnp.asarray(self.value)
         return (value[row] for row in rows)
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: Operand) -> bool:
         return bool(jnp.any(jnp.equal(jnp.asarray(self.value), _plain(item))))
 
     def __bool__(self) -> bool:
@@ -144,19 +159,19 @@ class Arithmetic(VariableHandle):
         return complex(self.value)
 
 
-def _is_array_like(value: Any) -> bool:
+def _is_array_like(value: object) -> TypeGuard[Operand]:
     known = (bool, int, float, complex, list, tuple, np.ndarray, np.generic, jax.Array, VariableHandle)
-    return isinstance(value, known) or hasattr(value, "__jax_array__")
+    return isinstance(value, known) or supports_jax_array(value)
 
 
-def _require_inside(name: str, shape: tuple[int, ...], index: tuple[Any, ...]) -> None:
+def _require_inside(name: str, shape: tuple[int, ...], index: tuple[IndexPart, ...]) -> None:
     """JAX takes the nearest element for one that is not there; numpy raises, and so do we where the index is known.
 
     Raises:
         IndexError: the index is out of range, or no index.
     """
 
-    def known(part: Any) -> Any:
+    def known(part: IndexPart) -> Any:
         if not isinstance(part, jax.core.Tracer):
             return np.asarray(part) if isinstance(part, jax.Array) else part
         return np.zeros(part.shape, int)
@@ -169,7 +184,7 @@ def _require_inside(name: str, shape: tuple[int, ...], index: tuple[Any, ...]) -
         raise IndexError(f"{name}: {error}") from None
 
 
-def _no_aval(variable: Arithmetic) -> Any:
+def _no_aval(variable: Arithmetic) -> Never:
     raise InvalidArgumentError(
         f"{variable.name} itself was given to a function of JAX, which takes arrays. Give its value: {variable.name}.value"
     )

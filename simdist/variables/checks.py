@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike
+from simdist.program.markers import CheckMarker
 from simdist.program.tracing import active_tracer
 
 __all__ = ["check_numerics"]
 
+Checked = TypeVar("Checked", bound=ArrayLike)
 
-def check_numerics(value: Any, message: str) -> Any:
+
+def check_numerics(value: Checked, message: str) -> Checked:
     """The value itself, if all of it is finite. In a step, an observation point: the numbers are computed up to here.
 
     Args:
@@ -29,7 +33,7 @@ def check_numerics(value: Any, message: str) -> Any:
     """
     tracer = active_tracer()
     if tracer is not None:
-        tracer.mark("check", [jnp.asarray(value)], [], message=message)
+        tracer.mark(CheckMarker(message), [jnp.asarray(value)], [])
     elif not np.isfinite(np.asarray(value)).all():
         raise InvalidArgumentError(f"{message}: a value is NaN or Inf. Lower the learning rate, clip the gradients, or look at the input.")
     return value

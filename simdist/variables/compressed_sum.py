@@ -10,18 +10,22 @@ Taught in lesson 03.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
+from simdist.collectives.compression import Compressor
 from simdist.collectives.power_sgd import PowerSGD
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Tree, TreeStructure
 from simdist.program.operations import Reference
 from simdist.program.tracing import Tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Variable
 
 __all__ = ["CompressedSum"]
+
+State = Tree
+"""What a compressor remembers of one gradient: an array, or several."""
 
 
 class CompressedSum:
@@ -34,15 +38,15 @@ class CompressedSum:
         InvalidArgumentError: something else.
     """
 
-    def __init__(self, compressor: Any) -> None:
-        if not hasattr(compressor, "compress") or not hasattr(compressor, "bytes_on_wire"):
+    def __init__(self, compressor: object) -> None:
+        if not isinstance(compressor, Compressor):
             raise InvalidArgumentError(
                 f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2)."
             )
         self.compressor = compressor
-        self._states: dict[Reference, tuple[Any, list[Variable]]] = {}
+        self._states: dict[Reference, tuple[TreeStructure, list[Variable]]] = {}
 
-    def sums(self, tracer: Tracer, gradients: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
+    def sums(self, tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[Variable]) -> list[jax.Array]:
         """What the replicas' compressed gradients add up to.
 
         Args:
@@ -51,14 +55,16 @@ class CompressedSum:
             variables: that they belong to.
         """
         states = [self._state(variable, tracer) for variable in variables]
-        combine = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages
-        sums, new_states = combine(tracer, list(gradients), states)
+        if isinstance(self.compressor, PowerSGD):
+            sums, new_states = _low_rank(self.compressor, tracer, list(gradients), states)
+        else:
+            sums, new_states = self._messages(tracer, list(gradients), states)
         for variable, state in zip(variables, new_states, strict=True):
             for own, value in zip(self._states[variable.ref()][1], jax.tree_util.tree_leaves(state), strict=True):
                 tracer.update("assign", [own], [value])
         return sums
 
-    def _state(self, variable: Variable, tracer: Tracer) -> Any:
+    def _state(self, variable: Variable, tracer: Tracer) -> State:
         """What this replica remembers for a variable."""
         if variable.ref() not in self._states:
             with jax.ensure_compile_time_eval():
@@ -67,38 +73,39 @@ class CompressedSum:
         structure, own = self._states[variable.ref()]
         return jax.tree_util.tree_unflatten(structure, [tracer.read(part) for part in own])
 
-    def _messages(self, tracer: Tracer, gradients: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _messages(self, tracer: Tracer, gradients: list[jax.Array], states: list[State]) -> tuple[list[jax.Array], list[State]]:
         made = [self.compressor.compress(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
         leaves, structure = jax.tree_util.tree_flatten([message for message, _ in made])
         if self.compressor.collective == "all_reduce":
             received = [tracer.collective("all_reduce", leaves, label="gradients")]
         else:
             received = tracer.collective("all_gather", leaves, label="gradients")
-        sums: list[Any] = [None] * len(gradients)
+        sums: list[jax.Array] = []
         for part in received:
-            for number, message in enumerate(jax.tree_util.tree_unflatten(structure, part)):
-                whole = self.compressor.decompress(message, gradients[number].shape, gradients[number].dtype)
-                sums[number] = whole if sums[number] is None else sums[number] + whole
+            messages = jax.tree_util.tree_unflatten(structure, part)
+            wholes = [self.compressor.decompress(m, g.shape, g.dtype) for m, g in zip(messages, gradients, strict=True)]
+            sums = [total + whole for total, whole in zip(sums, wholes, strict=True)] if sums else wholes
         return sums, [state for _, state in made]
 
-    def _low_rank(self, tracer: Tracer, gradients: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Both factors are means over the replicas; the sum is as many times the mean as there are replicas."""
-        power, count = self.compressor, tracer.num_replicas
-        lefts = [power.left(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
-        lefts = [total / count for total in tracer.collective("all_reduce", lefts, label="gradients")]
-        rights = [power.right(g, state, left) for g, state, left in zip(gradients, states, lefts, strict=True)]
-        matrices = [number for number, gradient in enumerate(gradients) if gradient.ndim >= 2]
-        means = dict(zip(matrices, tracer.collective("all_reduce", [rights[n][1] for n in matrices], label="gradients"), strict=True))
-        sums: list[Any] = []
-        new: list[Any] = []
-        for number, (gradient, state) in enumerate(zip(gradients, states, strict=True)):
-            columns, right = rights[number]
-            mean, after = power.finish(gradient, state, columns, means[number] / count if number in means else right)
-            sums.append(mean * count)
-            new.append(after)
-        return sums, new
+
+def _low_rank(power: PowerSGD, tracer: Tracer, gradients: list[jax.Array], states: list[State]) -> tuple[list[jax.Array], list[State]]:
+    """Both factors are means over the replicas; the sum is as many times the mean as there are replicas."""
+    count = tracer.num_replicas
+    lefts = [power.left(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
+    lefts = [total / count for total in tracer.collective("all_reduce", lefts, label="gradients")]
+    rights = [power.right(g, state, left) for g, state, left in zip(gradients, states, lefts, strict=True)]
+    matrices = [number for number, gradient in enumerate(gradients) if gradient.ndim >= 2]
+    means = dict(zip(matrices, tracer.collective("all_reduce", [rights[n][1] for n in matrices], label="gradients"), strict=True))
+    sums: list[jax.Array] = []
+    new: list[State] = []
+    for number, (gradient, state) in enumerate(zip(gradients, states, strict=True)):
+        columns, right = rights[number]
+        mean, after = power.finish(gradient, state, columns, means[number] / count if number in means else right)
+        sums.append(mean * count)
+        new.append(after)
+    return sums, new
 
 
-def _own_variable(variable: Variable, number: int, value: Any) -> Variable:
+def _own_variable(variable: Variable, number: int, value: jax.Array) -> Variable:
     on_read, none = VariableSynchronization.ON_READ, VariableAggregation.NONE
     return Variable(value, f"{variable.name}/residual_{number}", trainable=False, synchronization=on_read, aggregation=none)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from simdist.collectives.compression import Compressor
 from simdist.collectives.packing import pack_gradients, split_in_packs
 from simdist.program.tracing import Tracer
 from simdist.program.values import aval_of
 
-__all__ = ["GradientPolicy", "summed_over_replicas"]
+__all__ = ["GradientPolicy", "policy_of", "summed_over_replicas"]
 
 
 @dataclass(frozen=True)
@@ -36,24 +37,29 @@ class GradientPolicy:
 
     bytes_per_pack: int = 0
     num_packs: int = 1
-    compression: Any = None
+    compression: Compressor | None = None
     local: bool = False
 
 
-def summed_over_replicas(tracer: Tracer, gradients: Sequence[Any]) -> list[Any]:
+def policy_of(tracer: Tracer) -> GradientPolicy:
+    """What the strategy whose step is traced wants of the gradients."""
+    return tracer.options if isinstance(tracer.options, GradientPolicy) else GradientPolicy()
+
+
+def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array]) -> list[jax.Array]:
     """The sums of gradients over all replicas of the step that is being traced.
 
     Args:
         tracer: of the step; its options are the `GradientPolicy`.
         gradients: of this replica, in the order of the variables.
     """
-    policy: GradientPolicy = tracer.options or GradientPolicy()
+    policy = policy_of(tracer)
     if policy.local:
         # Losses are shares of the global batch; a replica that goes on alone takes its own share for the whole.
         return [gradient * tracer.num_replicas for gradient in gradients]
     if policy.num_packs > 1:
         return _in_equal_packs(tracer, gradients, policy.num_packs)
-    sums: list[Any] = list(gradients)
+    sums: list[jax.Array] = list(gradients)
     avals = [aval_of(gradient) for gradient in gradients]
     for pack in pack_gradients([aval.size_bytes for aval in avals], [aval.dtype for aval in avals], policy.bytes_per_pack):
         totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients")
@@ -62,16 +68,16 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[Any]) -> list[Any]:
     return sums
 
 
-def _in_equal_packs(tracer: Tracer, gradients: Sequence[Any], num_packs: int) -> list[Any]:
+def _in_equal_packs(tracer: Tracer, gradients: Sequence[jax.Array], num_packs: int) -> list[jax.Array]:
     """All gradients end to end, cut into equal parts."""
     flat = jnp.concatenate([gradient.reshape(-1) for gradient in gradients])
-    parts: list[Any] = []
+    parts: list[jax.Array] = []
     start = 0
     for length in split_in_packs(flat.size, num_packs):
         parts += tracer.collective("all_reduce", [flat[start : start + length]], label="gradients")
         start += length
     total, start = jnp.concatenate(parts), 0
-    sums: list[Any] = []
+    sums: list[jax.Array] = []
     for gradient in gradients:
         sums.append(total[start : start + gradient.size].reshape(gradient.shape).astype(gradient.dtype))
         start += gradient.size

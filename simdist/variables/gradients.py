@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import jax
 
 from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError
+from simdist.program.arrays import Tree
+from simdist.program.operations import Rule, VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.variables.optimizer import as_variable
+from simdist.variables.variable import AnyVariable
 
 __all__ = ["value_and_grad"]
 
+P = ParamSpec("P")
+Value = TypeVar("Value")
 
-def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bool = False) -> Callable[..., tuple[Any, list[Any]]]:
+
+def value_and_grad(
+    fn: Callable[P, Value], variables: Sequence[AnyVariable], has_aux: bool = False
+) -> Callable[P, tuple[Value, list[jax.Array]]]:
     """A function that gives the value of `fn` and its gradients.
 
     Args:
@@ -38,16 +46,16 @@ def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bo
         raise TypeError("value_and_grad takes a list of variables, and got a single one. Write value_and_grad(fn, [variable]).")
     handles = [as_variable(variable) for variable in variables]
 
-    def run(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+    def run(*args: P.args, **kwargs: P.kwargs) -> tuple[Value, list[jax.Array]]:
         tracer = active_tracer()
         if tracer is None:
             raise FailedPreconditionError("sd.value_and_grad works inside a step: put it into a function under @sd.function.")
-        held_back: list[tuple[Any, tuple[Any, ...], int]] = []
+        held_back: list[tuple[Rule, tuple[VariableHandle, ...], int]] = []
 
-        def pure(values: list[Any]) -> tuple[Any, Any]:
+        def pure(values: list[jax.Array]) -> tuple[Tree, tuple[Tree, list[jax.Array]]]:
             held_back.clear()
             with tracer.overlay({handle.ref(): value for handle, value in zip(handles, values, strict=True)}) as overlay:
-                result = fn(*args, **kwargs)
+                result: Tree = fn(*args, **kwargs)
             value, aux = result if has_aux else (result, None)
             held_back.extend((rule, targets, len(operands)) for rule, targets, operands in overlay.writes)
             return value, (aux, [operand for _, _, operands in overlay.writes for operand in operands])
@@ -56,6 +64,7 @@ def value_and_grad(fn: Callable[..., Any], variables: Sequence[Any], has_aux: bo
         for rule, targets, count in held_back:
             tracer.update(rule, targets, operands[:count])
             operands = operands[count:]
-        return ((value, aux) if has_aux else value), gradients
+        found: Tree = (value, aux) if has_aux else value
+        return found, gradients
 
     return run

@@ -9,19 +9,36 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
+from simdist.program.arrays import Tree
+from simdist.variables.keras_objects import (
+    KerasOptimizer,
+    KerasVariable,
+    core_of,
+    counter_of,
+    decays,
+    excludes_by_name,
+    is_scaling,
+    learning_rate_of,
+    rename,
+    set_schedule,
+)
 from simdist.variables.state import Cell
+from simdist.variables.variable import Variable
 
-__all__ = ["Role", "apart", "built_roles", "copy_for", "core_of", "is_scaling", "stand_in_for"]
+__all__ = ["Role", "apart", "built_roles", "copy_for", "stand_in_for"]
 
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
+
+
+Made = TypeVar("Made")
 
 
 class Role(NamedTuple):
@@ -38,17 +55,7 @@ class Role(NamedTuple):
     number: int = 0
 
 
-def is_scaling(optimizer: Any) -> bool:
-    """Whether it is a Keras `LossScaleOptimizer`, which wraps another one."""
-    return hasattr(optimizer, "inner_optimizer") and hasattr(optimizer, "dynamic_growth_steps")
-
-
-def core_of(optimizer: Any) -> Any:
-    """The optimizer that changes the variables: the one inside of a `LossScaleOptimizer`, or the optimizer itself."""
-    return optimizer.inner_optimizer if is_scaling(optimizer) else optimizer
-
-
-def apart(make: Callable[[], Any]) -> Any:
+def apart(make: Callable[[], Made]) -> Made:
     """Run with a Keras state of its own: no strategy adopts what is made, no name is used up."""
     before, state = active_context(), TaskContext()
     state.replace(before)
@@ -58,10 +65,10 @@ def apart(make: Callable[[], Any]) -> Any:
         before.replace(state)
 
 
-class _Walked(list[Any]):
+class _Walked(list[KerasVariable]):
     """The trained variables; notes at which of them Keras stands when the optimizer gets a variable."""
 
-    def __init__(self, trained: Sequence[Any], optimizer: Any) -> None:
+    def __init__(self, trained: Sequence[KerasVariable], optimizer: KerasOptimizer) -> None:
         super().__init__(trained)
         self.optimizer = optimizer
         self.at = -1
@@ -69,7 +76,7 @@ class _Walked(list[Any]):
         self.counts: Counter[int] = Counter()
         self.known = {id(variable) for variable in optimizer.variables}
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[KerasVariable]:
         for number, variable in enumerate(super().__iter__()):
             self.note(number)
             yield variable
@@ -85,17 +92,17 @@ class _Walked(list[Any]):
         self.at = number
 
 
-def built_roles(optimizer: Any, trained: Sequence[Any]) -> list[Role]:
+def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> list[Role]:
     """Build a Keras optimizer for variables, and say what each of its own is for, in their order."""
     walked, core = _Walked(trained, optimizer), core_of(optimizer)
     optimizer.build(walked)
     walked.note(-1)
     roles = walked.roles
-    roles[id(core._iterations)], roles[id(core._learning_rate)] = Role("iteration"), Role("learning_rate")
+    roles[id(counter_of(core))], roles[id(learning_rate_of(core))] = Role("iteration"), Role("learning_rate")
     return [roles.get(id(variable), Role("unused", number=number)) for number, variable in enumerate(optimizer.variables)]
 
 
-def copy_for(optimizer: Any, cells: Sequence[tuple[Any, Cell]]) -> tuple[Any, list[Role]]:
+def copy_for(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> tuple[KerasOptimizer, list[Role]]:
     """An optimizer of the same configuration, built for cells.
 
     Args:
@@ -120,7 +127,7 @@ def copy_for(optimizer: Any, cells: Sequence[tuple[Any, Cell]]) -> tuple[Any, li
     return copy, roles
 
 
-def stand_in_for(variable: Any, cell: Cell | None = None) -> Any:
+def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     """A Keras variable of the shape of a cell, with the name and the constraint of its variable.
 
     Raises:
@@ -129,16 +136,16 @@ def stand_in_for(variable: Any, cell: Cell | None = None) -> Any:
     import keras
 
     aval = variable.aval if cell is None else cell.aval
-    stand_in = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
-    stand_in._path = variable.name
-    constraint = getattr(getattr(variable, "keras_variable", None), "constraint", None)
+    stand_in: KerasVariable = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
+    rename(stand_in, variable.name)
+    constraint = None if variable.keras_variable is None else variable.keras_variable.constraint
     if constraint is not None and cell is not None and cell.rows is not None:
         raise InvalidArgumentError(f"{variable.name} has a constraint and is sharded; constraints need the whole variable.")
     stand_in.constraint = constraint
     return stand_in
 
 
-def _unbuilt_copy(optimizer: Any, cells: Sequence[tuple[Any, Cell]]) -> Any:
+def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
     import keras
 
     with warnings.catch_warnings():
@@ -154,13 +161,13 @@ def _unbuilt_copy(optimizer: Any, cells: Sequence[tuple[Any, Cell]]) -> Any:
         config["learning_rate"] = 0.001
     _require_whole_to_clip(config, cells)
     copy = type(optimizer).from_config(config)
-    schedule = optimizer._learning_rate
+    schedule = learning_rate_of(optimizer)
     if not isinstance(schedule, keras.Variable):
-        copy._learning_rate = schedule
+        set_schedule(copy, schedule)
     return copy
 
 
-def _require_whole_to_clip(config: dict[str, Any], cells: Sequence[tuple[Any, Cell]]) -> None:
+def _require_whole_to_clip(config: Mapping[str, Tree], cells: Sequence[tuple[Variable, Cell]]) -> None:
     """Accumulated gradients are clipped where they are accumulated, so a norm must be that of all that lies there.
 
     Raises:
@@ -173,9 +180,6 @@ def _require_whole_to_clip(config: dict[str, Any], cells: Sequence[tuple[Any, Ce
         )
 
 
-def _decays(optimizer: Any, variable: Any) -> bool:
-    own = getattr(variable, "keras_variable", None)
-    if own is not None:
-        return optimizer._use_weight_decay(own)
-    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
-    return pattern is None or pattern.search(variable.name) is None
+def _decays(optimizer: KerasOptimizer, variable: Variable) -> bool:
+    own = variable.keras_variable
+    return not excludes_by_name(optimizer, variable.name) if own is None else decays(optimizer, own)

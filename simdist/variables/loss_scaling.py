@@ -10,18 +10,22 @@ Source: Micikevicius et al., Mixed Precision Training, 2018, section 3.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from simdist.errors import FailedPreconditionError
+from simdist.variables.keras_objects import LossScaleOptimizer, clipped
 
-__all__ = ["scaled_apply", "unscaled"]
+__all__ = ["Apply", "Flat", "Given", "scaled_apply", "unscaled"]
 
-Apply = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
+Flat = Sequence[jax.Array]
+Given = Sequence[jax.Array | None]
+# (values, state, gradients) -> (new values, new state); a gradient of None leaves its variable alone.
+Apply = Callable[[Flat, Flat, Given], tuple[Flat, Flat]]
 
 
-def unscaled(optimizer: Any, gradients: Sequence[Any]) -> list[Any]:
+def unscaled(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
     """Gradients of a scaled loss, without the scale and clipped as the inner optimizer asks; all NaN where one is not finite.
 
     Raises:
@@ -36,16 +40,16 @@ def unscaled(optimizer: Any, gradients: Sequence[Any]) -> list[Any]:
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
     gradients = [gradient / scale for gradient in gradients]
     if not inner.gradient_accumulation_steps:
-        gradients = list(inner._clip_gradients(gradients))
+        gradients = clipped(inner, gradients)
     return [jnp.where(finite, gradient, jnp.nan) for gradient in gradients]
 
 
-def scaled_apply(copy: Any) -> Apply:
+def scaled_apply(copy: LossScaleOptimizer) -> Apply:
     """What applies gradients that `unscaled` gave, to the cells that a built `LossScaleOptimizer` is a copy for."""
-    own = list(copy._variables)
+    own = copy.variables[: len(copy.variables) - len(copy.inner_optimizer.variables)]
     counter_at, scale_at = (next(i for i, v in enumerate(own) if v is wanted) for wanted in (copy.step_counter, copy.dynamic_scale))
 
-    def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def apply(values: Flat, old: Flat, gradients: Given) -> tuple[Flat, Flat]:
         # All are finite, or none of any: one element tells, and shards need not reduce.
         finite = jnp.isfinite(next(gradient for gradient in gradients if gradient is not None and gradient.size).reshape(-1)[0])
         inner_old = list(old[len(own) :])
@@ -60,5 +64,5 @@ def scaled_apply(copy: Any) -> Apply:
     return apply
 
 
-def _chosen(condition: Any, ones: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+def _chosen(condition: jax.Array, ones: Flat, others: Flat) -> list[jax.Array]:
     return [jnp.where(condition, one, other) for one, other in zip(ones, others, strict=True)]

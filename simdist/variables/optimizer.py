@@ -8,18 +8,29 @@ clipping by norm.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
+from simdist.collectives.compression import Compressor
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import ArrayLike
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
-from simdist.variables.gradient_sum import summed_over_replicas
-from simdist.variables.keras_copies import is_scaling
+from simdist.variables.gradient_sum import policy_of, summed_over_replicas
+from simdist.variables.keras_objects import (
+    GradientTransformation,
+    KerasOptimizer,
+    KerasVariable,
+    clipped,
+    is_keras_optimizer,
+    is_optax_transformation,
+    is_scaling,
+    trained_variables,
+)
 from simdist.variables.loss_scaling import unscaled
 from simdist.variables.optimizer_rule import OptimizerRule
-from simdist.variables.variable import Variable
+from simdist.variables.variable import AnyVariable, Variable, adopted
 
 __all__ = ["Optimizer", "as_variable"]
 
@@ -34,15 +45,15 @@ class Optimizer:
         TypeError: neither of the two.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        if not (hasattr(optimizer, "update_step") or (hasattr(optimizer, "init") and hasattr(optimizer, "update"))):
+    def __init__(self, optimizer: KerasOptimizer | GradientTransformation) -> None:
+        if not (is_keras_optimizer(optimizer) or is_optax_transformation(optimizer)):
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
-        self._compressed: dict[Any, CompressedSum] = {}
+        self._compressed: dict[Compressor, CompressedSum] = {}
         # A Keras optimizer has one set of slots and one count of steps, whoever applies it.
-        self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if hasattr(optimizer, "update_step") else []
+        self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if is_keras_optimizer(optimizer) else []
 
-    def build(self, variables: Iterable[Any]) -> None:
+    def build(self, variables: Iterable[AnyVariable]) -> None:
         """Make the optimizer's slots now, beside the variables, and not in the first step.
 
         A `LossScaleOptimizer` needs that in a step of one's own; so does a state that is to be loaded before training.
@@ -61,7 +72,9 @@ class Optimizer:
         """
         self._rule([as_variable(variable) for variable in variables]).build()
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], skip_gradients_aggregation: bool = False) -> None:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool = False
+    ) -> None:
         """Update variables by their gradients; in a step, an operation of the program.
 
         Called by a replica, it first adds up the gradients of all replicas.
@@ -80,7 +93,7 @@ class Optimizer:
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         variables = [variable for _, variable in pairs]
         # A Keras optimizer is built for all that it is given, as in Keras; an Optax transformation needs all gradients of a state.
-        state_of = [variable for _, variable in everything] if hasattr(self.wrapped, "update_step") else variables
+        state_of = [variable for _, variable in everything] if is_keras_optimizer(self.wrapped) else variables
         gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients = self._summed(tracer, gradients, variables)
@@ -96,62 +109,70 @@ class Optimizer:
         wanted = set(map(id, variables))
         for rule in self._rules:
             known = [id(variable) for variable in rule.variables]
-            if known == [id(variable) for variable in variables] or (hasattr(self.wrapped, "update_step") and wanted <= set(known)):
+            if known == [id(variable) for variable in variables] or (is_keras_optimizer(self.wrapped) and wanted <= set(known)):
                 return rule
-        if hasattr(self.wrapped, "update_step") and self.wrapped.built:
-            variables = self._built_for(variables)
+        if is_keras_optimizer(self.wrapped) and self.wrapped.built:
+            variables = _built_for(self.wrapped, variables)
         self._rules.append(OptimizerRule(self.wrapped, variables))
         return self._rules[-1]
 
-    def _built_for(self, variables: Sequence[Variable]) -> Sequence[Variable]:
-        """The variables that a Keras optimizer was built with, these among them."""
-        built = [getattr(variable, "simdist_variable", None) for variable in self.wrapped._trainable_variables]
-        unknown = [variable.name for variable in variables if not any(variable is own for own in built)]
-        if unknown or None in built:
-            names = ", ".join(getattr(variable, "path", "?") for variable in self.wrapped._trainable_variables)
-            raise InvalidArgumentError(
-                f"{type(self.wrapped).__name__} was built for {names}, and is now to change {', '.join(unknown) or 'others'}. Apply "
-                "it to all variables from the first step on, call its build() with all of them, or make a new optimizer."
-            )
-        return [variable for variable in built if variable is not None]
-
-    def _summed(self, tracer: Tracer, gradients: list[Any], variables: list[Variable]) -> list[Any]:
-        compression = getattr(tracer.options, "compression", None)
-        if compression is None or tracer.options.local:
+    def _summed(self, tracer: Tracer, gradients: list[jax.Array], variables: list[Variable]) -> list[jax.Array]:
+        policy = policy_of(tracer)
+        compression = policy.compression
+        if compression is None or policy.local:
             return summed_over_replicas(tracer, gradients)
         if compression not in self._compressed:
             self._compressed[compression] = CompressedSum(compression)
         return self._compressed[compression].sums(tracer, gradients, variables)
 
-    def _clipped(self, gradients: list[Any]) -> list[Any]:
+    def _clipped(self, gradients: list[jax.Array]) -> list[jax.Array]:
         """The gradients, unscaled and clipped; those that are accumulated are clipped when they are complete."""
-        if is_scaling(self.wrapped):
-            return unscaled(self.wrapped, gradients)
-        scale = getattr(self.wrapped, "loss_scale_factor", None)
+        optimizer = self.wrapped
+        if not is_keras_optimizer(optimizer):
+            return gradients
+        if is_scaling(optimizer):
+            return unscaled(optimizer, gradients)
+        scale = optimizer.loss_scale_factor
         if scale is not None:
             gradients = [gradient / scale for gradient in gradients]
-        clip = getattr(self.wrapped, "_clip_gradients", None)
-        accumulates = getattr(self.wrapped, "gradient_accumulation_steps", None)
-        return gradients if clip is None or accumulates else list(clip(gradients))
+        return gradients if optimizer.gradient_accumulation_steps else clipped(optimizer, gradients)
 
     @property
-    def iterations(self) -> Any:
+    def iterations(self) -> KerasVariable | ArrayLike:
         """How many updates were applied; each set of variables of an Optax transformation counts by itself."""
-        if hasattr(self.wrapped, "iterations"):
+        if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
 
 
-def as_variable(variable: Any) -> Variable:
+def as_variable(variable: AnyVariable) -> Variable:
     """Our variable behind a Keras variable, or the variable itself.
 
     Raises:
         InvalidArgumentError: made outside a strategy's scope.
     """
-    own = variable if isinstance(variable, Variable) else getattr(variable, "simdist_variable", None)
+    own = variable if isinstance(variable, Variable) else adopted(variable)
     if own is None:
         raise InvalidArgumentError(
-            f"The variable {getattr(variable, 'path', variable)!r} was made outside strategy.scope(), so no strategy knows where it lives. "
+            f"The variable {_path_of(variable)!r} was made outside strategy.scope(), so no strategy knows where it lives. "
             "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
         )
     return own
+
+
+def _built_for(optimizer: KerasOptimizer, variables: Sequence[Variable]) -> Sequence[Variable]:
+    """The variables that a Keras optimizer was built with, these among them."""
+    built = [adopted(variable) for variable in trained_variables(optimizer)]
+    unknown = [variable.name for variable in variables if not any(variable is own for own in built)]
+    if unknown or None in built:
+        names = ", ".join(variable.path for variable in trained_variables(optimizer))
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} was built for {names}, and is now to change {', '.join(unknown) or 'others'}. Apply "
+            "it to all variables from the first step on, call its build() with all of them, or make a new optimizer."
+        )
+    return [variable for variable in built if variable is not None]
+
+
+def _path_of(variable: AnyVariable) -> object:
+    """How a variable is called, in an error: of one of Keras its path; a user may have given something else."""
+    return getattr(variable, "path", variable)

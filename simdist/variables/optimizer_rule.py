@@ -11,17 +11,21 @@ The count of steps of a group is the number of updates that were applied to it: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
+from jax.extend.core import Jaxpr
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer, is_optax_transformation
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, unplaced
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
+from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerRule"]
@@ -29,13 +33,13 @@ __all__ = ["OptimizerRule"]
 REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
 
 
-class OptimizerRule:
+class OptimizerRule(UpdateRule):
     """How an `Update` by an optimizer changes a group; one object for each set of variables.
 
     The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
     """
 
-    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+    def __init__(self, optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> None:
         self.optimizer = optimizer
         self.variables = list(variables)
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
@@ -48,7 +52,7 @@ class OptimizerRule:
     def join(
         self,
         owner: Owner,
-        variables: Sequence[Any],
+        variables: Sequence[VariableHandle],
         cells: list[tuple[int, Cell]],
         layout: Layout,
     ) -> None:
@@ -80,7 +84,8 @@ class OptimizerRule:
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]
-        if not hasattr(self.optimizer, "update_step"):
+        if not is_keras_optimizer(self.optimizer):
+            assert is_optax_transformation(self.optimizer)
             return optax_slot_optimizer(self.optimizer, pairs)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
         return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
@@ -91,7 +96,7 @@ class OptimizerRule:
         for owner in dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.cells):
             self.join(owner, self.variables, [], store.layout)
 
-    def count(self) -> Any:
+    def count(self) -> int | jax.Array:
         """How many updates an Optax transformation has made.
 
         Raises:
@@ -121,7 +126,7 @@ class OptimizerRule:
         own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
         kept = [cell.position for cell in slot_optimizer.cells]
 
-        def run(*arrays: Any) -> list[Any]:
+        def run(*arrays: jax.Array) -> list[jax.Array]:
             changed = list(arrays[:size])
             given = dict(zip(positions, arrays[size:], strict=True))
             values, state = [changed[index] for index in own], [changed[index] for index in kept]
@@ -140,12 +145,9 @@ def _is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> boo
     return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
 
 
-def _primitives(jaxpr: Any) -> Iterator[str]:
+def _primitives(jaxpr: Jaxpr) -> Iterator[str]:
     """The names of all operations of a jaxpr, those inside calls and loops included."""
     for eqn in jaxpr.eqns:
         yield eqn.primitive.name
-        for value in eqn.params.values():
-            for item in value if isinstance(value, (tuple, list)) else (value,):
-                inner = getattr(item, "jaxpr", item)
-                if hasattr(inner, "eqns"):
-                    yield from _primitives(inner)
+        for inner in inner_jaxprs(eqn):
+            yield from _primitives(inner)

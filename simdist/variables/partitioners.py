@@ -19,11 +19,12 @@ import operator
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import DTypeLike
 
 __all__ = [
     "FixedShardsPartitioner",
@@ -41,7 +42,7 @@ DEFAULT_BYTES_PER_STRING = 16  # the length of text is not part of a dtype, so i
 class Partitioner(Protocol):
     """Anything that says into how many parts each axis of a variable is cut."""
 
-    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> Sequence[int]:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> Sequence[int]:
         """The number of parts of every axis.
 
         Args:
@@ -73,7 +74,7 @@ class FixedShardsPartitioner:
     def __init__(self, num_shards: int) -> None:
         self.num_shards = _at_least("num_shards", num_shards, 1)
 
-    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
         """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         return _cut(shape, axis, self.num_shards)
@@ -111,7 +112,7 @@ class MinSizePartitioner:
         self.max_shards = _at_least("max_shards", max_shards, 1)
         self.bytes_per_string = _at_least("bytes_per_string", bytes_per_string, 1)
 
-    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
         """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         num_bytes = math.prod(shape) * _bytes_per_element(dtype, self.bytes_per_string)
@@ -150,7 +151,7 @@ class MaxSizePartitioner:
         self.max_shards = None if max_shards is None else (_at_least("max_shards", max_shards, 0) or None)
         self.bytes_per_string = _at_least("bytes_per_string", bytes_per_string, 1)
 
-    def __call__(self, shape: Sequence[int], dtype: Any, axis: int = 0) -> list[int]:
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
         """The number of parts of every axis, as `Partitioner` says."""
         shape, axis = _checked_shape(shape, axis)
         row_elements = math.prod(size for i, size in enumerate(shape) if i != axis)
@@ -207,10 +208,10 @@ def checked_partitions(partitions: object, shape: Sequence[int], axis: int = 0) 
     """
     shape, axis = _checked_shape(shape, axis)
     expected = f"a list of {len(shape)} whole numbers, one for each axis of shape {shape}"
-    if not isinstance(partitions, list | tuple | np.ndarray) or len(cast("Sequence[Any]", partitions)) != len(shape):
+    if not isinstance(partitions, list | tuple | np.ndarray) or len(partitions) != len(shape):
         raise InvalidArgumentError(f"a variable_partitioner must return {expected}; got {partitions!r}.")
     try:
-        counts = [operator.index(count) for count in cast("Sequence[Any]", partitions)]
+        counts = [operator.index(count) for count in partitions]
     except TypeError:
         raise InvalidArgumentError(f"a variable_partitioner must return {expected}; got {partitions!r}.") from None
     if min(counts) < 1:
@@ -254,7 +255,7 @@ def _checked_shape(shape: Sequence[int], axis: int) -> tuple[tuple[int, ...], in
     return sizes, axis % len(sizes)
 
 
-def _bytes_per_element(dtype: Any, bytes_per_string: int) -> int:
+def _bytes_per_element(dtype: DTypeLike, bytes_per_string: int) -> int:
     if isinstance(dtype, str) and dtype in ("string", "str"):
         return bytes_per_string
     try:

@@ -9,7 +9,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.core
@@ -17,11 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array, ArrayLike
 from simdist.program.narrowing import canonical
 from simdist.program.tracing import active_tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 
 __all__ = ["Scatter"]
+
+
+class Rows(Protocol):
+    """Some rows of an array, as ``array.at[rows]`` gives them: each method returns the array with these rows changed."""
+
+    def set(self, values: ArrayLike, /) -> jax.Array: ...
+    def max(self, values: ArrayLike, /) -> jax.Array: ...
+    def min(self, values: ArrayLike, /) -> jax.Array: ...
+    def multiply(self, values: ArrayLike, /) -> jax.Array: ...
+    def divide(self, values: ArrayLike, /) -> jax.Array: ...
 
 
 class Scatter:
@@ -44,43 +55,53 @@ class Scatter:
     dtype: str
     aggregation: VariableAggregation
     synchronization: VariableSynchronization
-    value: Any
-    assign: Callable[[Any], None]
-    assign_add: Callable[[Any], None]
 
-    def scatter_add(self, indices: Any, values: Any) -> None:
+    @property
+    def value(self) -> Array:
+        """The present value."""
+        raise NotImplementedError
+
+    def assign(self, value: ArrayLike) -> None:
+        """Replace the value."""
+        raise NotImplementedError
+
+    def assign_add(self, delta: ArrayLike) -> None:
+        """Add to the value."""
+        raise NotImplementedError
+
+    def scatter_add(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Add to rows, where they live."""
         self._refuse_own_values("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
         self.assign_add(zeros.at[self._rows(indices)].add(self._operand(values)))
 
-    def scatter_sub(self, indices: Any, values: Any) -> None:
+    def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Subtract from rows, where they live."""
         self._refuse_own_values("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
         self.assign_add(zeros.at[self._rows(indices)].add(-self._operand(values)))
 
-    def scatter_update(self, indices: Any, values: Any) -> None:
+    def scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Assign to rows."""
         self._replace("scatter_update", indices, lambda rows: rows.set(self._operand(values)))
 
-    def scatter_max(self, indices: Any, values: Any) -> None:
+    def scatter_max(self, indices: ArrayLike, values: ArrayLike) -> None:
         """The larger of a row and the value."""
         self._replace("scatter_max", indices, lambda rows: rows.max(self._operand(values)))
 
-    def scatter_min(self, indices: Any, values: Any) -> None:
+    def scatter_min(self, indices: ArrayLike, values: ArrayLike) -> None:
         """The smaller of a row and the value."""
         self._replace("scatter_min", indices, lambda rows: rows.min(self._operand(values)))
 
-    def scatter_mul(self, indices: Any, values: Any) -> None:
+    def scatter_mul(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Multiply rows."""
         self._replace("scatter_mul", indices, lambda rows: rows.multiply(self._operand(values)))
 
-    def scatter_div(self, indices: Any, values: Any) -> None:
+    def scatter_div(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Divide rows."""
         self._replace("scatter_div", indices, lambda rows: rows.divide(self._operand(values)))
 
-    def _replace(self, what: str, indices: Any, change: Callable[[Any], Any]) -> None:
+    def _replace(self, what: str, indices: ArrayLike, change: Callable[[Rows], jax.Array]) -> None:
         self._refuse_own_values(what)
         tracer = active_tracer()
         combined = self.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
@@ -97,10 +118,10 @@ class Scatter:
                 f"{what} on {self.name}, which has synchronization ON_READ, is not supported. Use assign or assign_add."
             )
 
-    def _operand(self, values: Any) -> Any:
+    def _operand(self, values: ArrayLike) -> jax.Array:
         return canonical(values, self.name, self.dtype)
 
-    def _rows(self, indices: Any) -> Any:
+    def _rows(self, indices: ArrayLike) -> Array:
         if not self.shape:
             raise InvalidArgumentError(f"{self.name} is a scalar and has no rows to scatter to; use assign.")
         known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(indices))

@@ -5,10 +5,7 @@ It is used like any other variable: reads join the shards, updates are cut for t
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
+from simdist.program.arrays import HostArray
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
@@ -31,7 +28,7 @@ class Shard:
         self.device = cell.task
         self._variable = variable
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> HostArray:
         """The present value of the shard."""
         first, stop = self.rows or (0, self.shape[0])
         return self._variable.numpy()[first:stop]
@@ -49,6 +46,6 @@ class ShardedVariable(Variable):
         return [Shard(self, number) for number in range(len(self.placement.cells))]
 
     @classmethod
-    def of(cls, variable: Any) -> None:
+    def of(cls, variable: Variable) -> None:
         """Make a variable that was split one of this class."""
         variable.__class__ = cls

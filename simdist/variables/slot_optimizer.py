@@ -10,15 +10,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from simdist.program.arrays import Array
 from simdist.program.values import aval_of
-from simdist.variables.keras_copies import Role, apart, copy_for, is_scaling
-from simdist.variables.loss_scaling import scaled_apply
+from simdist.variables.keras_copies import Role, apart, copy_for
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_scaling
+from simdist.variables.loss_scaling import Apply, Flat, Given, scaled_apply
 from simdist.variables.state import Cell
+from simdist.variables.variable import Variable
 
 __all__ = ["SlotOptimizer", "keras_slot_optimizer", "optax_slot_optimizer"]
 
@@ -34,13 +36,13 @@ class SlotOptimizer:
     """
 
     cells: list[Cell]
-    initial: list[Any]
-    apply: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
+    initial: list[jax.Array]
+    apply: Apply
     roles: list[Role]
 
 
 def keras_slot_optimizer(
-    optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None
+    optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]], first_value: Callable[[Role], Array | None] = lambda role: None
 ) -> SlotOptimizer:
     """SlotOptimizer a Keras optimizer for some cells.
 
@@ -60,7 +62,7 @@ def keras_slot_optimizer(
         scaled_apply(copy) if is_scaling(copy) else lambda values, old, given: copy.stateless_apply(list(old), list(given), list(values))
     )
 
-    def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def apply(values: Flat, old: Flat, gradients: Given) -> tuple[Flat, Flat]:
         with warnings.catch_warnings():
             # A variable without a gradient is left alone, as the step asked for.
             warnings.filterwarnings("ignore", "Gradients do not exist")
@@ -69,14 +71,14 @@ def keras_slot_optimizer(
     return SlotOptimizer(state_cells, initial, apply, roles)
 
 
-def _slot(name: str, value: Any, colocated_with: Cell, of: Cell | None = None) -> Cell:
+def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = None) -> Cell:
     """A cell of an optimizer's state that lies where the cell of a variable does; of the same rows, where it has its shape."""
     aval = aval_of(value)
     rows = of.rows if of is not None and of.aval.shape == aval.shape else None
     return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
 
 
-def optax_slot_optimizer(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> SlotOptimizer:
+def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
     """SlotOptimizer an Optax transformation for some cells; beside its own state lies a count of the updates."""
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
     leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
@@ -85,7 +87,7 @@ def optax_slot_optimizer(transformation: Any, cells: Sequence[tuple[Any, Cell]])
     count = jnp.zeros((), jnp.int32)
     state_cells.append(_slot("optimizer/iterations", count, cells[0][1]))
 
-    def apply(values: Sequence[Any], old: Sequence[Any], gradients: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def apply(values: Flat, old: Flat, gradients: Given) -> tuple[Flat, Flat]:
         state = jax.tree_util.tree_unflatten(structure, list(old[:-1]))
         updates, new_state = transformation.update(list(gradients), state, list(values))
         new = [value + jnp.asarray(update, value.dtype) for value, update in zip(values, updates, strict=True)]

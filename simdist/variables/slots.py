@@ -10,22 +10,23 @@ Invariant: a variable of the optimizer is bound when every cell of its trained v
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Array
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
+from simdist.variables.keras_objects import KerasOptimizer, KerasVariable
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Placement, Variable, adopted
 
 __all__ = ["OptimizerSlots", "adopters", "unplaced"]
 
 # What makes a Keras variable one of ours; the room that knows Keras variables registers it here.
-adopters: list[Callable[[Any, Variable], None]] = []
+adopters: list[Callable[[KerasVariable, Variable], None]] = []
 
 
 class OptimizerSlots:
@@ -39,7 +40,7 @@ class OptimizerSlots:
         FailedPreconditionError: Keras variables cannot be bound, as `simdist.keras` is not loaded.
     """
 
-    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+    def __init__(self, optimizer: KerasOptimizer, variables: Sequence[Variable]) -> None:
         if not adopters:
             raise FailedPreconditionError(
                 f"A Keras optimizer ({type(optimizer).__name__}) needs simdist's Keras. Write `from simdist import keras` first."
@@ -52,7 +53,7 @@ class OptimizerSlots:
         kept = [(role, v) for role, v in self.holders if was_built and role.kind in ("slot", "shared")]
         self.first_values = {role: np.array(_value_of(variable)) for role, variable in kept}
 
-    def _roles(self, optimizer: Any) -> list[Role]:
+    def _roles(self, optimizer: KerasOptimizer) -> list[Role]:
         if optimizer.built:
             _, roles = copy_for(optimizer, [(v, Cell(v.name, v.aval, "")) for v in self.variables])
             # The copy of an optimizer with a schedule has a learning rate of its own, which the user's has not.
@@ -63,11 +64,11 @@ class OptimizerSlots:
                     "expected for the variables that it changes. Make a new optimizer."
                 )
             return roles
-        trained = [getattr(variable, "keras_variable", None) for variable in self.variables]
+        trained = [variable.keras_variable for variable in self.variables]
         pairs = zip(trained, self.variables, strict=True)
         return built_roles(optimizer, [stand_in_for(own) if known is None else known for known, own in pairs])
 
-    def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Any:
+    def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Array | None:
         """What the user's optimizer had for a variable of a shadow; None if nothing.
 
         Args:
@@ -79,7 +80,7 @@ class OptimizerSlots:
         if role.kind != "slot":
             return self.first_values.get(role)
         number, cell = cells[role.owner]
-        whole = self.first_values.get(role._replace(owner=number))
+        whole = self.first_values.get(Role(role.kind, number, role.number))
         return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
 
     def bind(self, slot_optimizers: Mapping[Owner, tuple[SlotOptimizer, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
@@ -95,23 +96,23 @@ class OptimizerSlots:
         for role, holder in self.holders:
             trained = self.variables[role.owner].placement if role.kind == "slot" else self.variables[0].placement
             if role.kind == "slot":
-                cells = [of_cell.get((id(cell), role.number)) for cell in trained.cells]
-                if None not in cells:
-                    _show(holder, Placement(cells, trained.store, _spread(trained, cells), trained.combine), layout)  # pyright: ignore[reportArgumentType]
+                cells = [found for cell in trained.cells if (found := of_cell.get((id(cell), role.number))) is not None]
+                if len(cells) == len(trained.cells):
+                    _show(holder, Placement(cells, trained.store, _spread(trained, cells), trained.combine), layout)
             elif role in of_role:
                 _show(holder, Placement(of_role[role], trained.store, "copies"), layout)
         if all(owner_of(cell) in slot_optimizers for variable in self.variables for cell in variable.placement.cells):
             self.first_values.clear()
 
 
-def _spread(trained: Placement, cells: Sequence[Any]) -> str:
+def _spread(trained: Placement, cells: Sequence[Cell]) -> str:
     """How the cells of a slot make up its value."""
     return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].rows is None else trained.spread
 
 
-def _show(holder: Any, placement: Placement, layout: Layout) -> None:
+def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
     """Let a variable of the user's optimizer be what lies in these cells."""
-    own: Variable | None = getattr(holder, "simdist_variable", None)
+    own = adopted(holder)
     if own is None:
         own = unplaced(holder.path, tuple(holder.shape), placement)
         adopters[-1](holder, own)
@@ -131,6 +132,6 @@ def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variabl
     return own
 
 
-def _value_of(variable: Any) -> Any:
-    own = getattr(variable, "simdist_variable", None)
+def _value_of(variable: KerasVariable) -> Array:
+    own = adopted(variable)
     return own.numpy() if own is not None else variable.value

@@ -13,9 +13,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from simdist.errors import UnavailableError
+from simdist.program.arrays import Array
 from simdist.program.values import Aval
 
 __all__ = ["Cell", "Group", "GroupVersions", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
@@ -82,7 +83,7 @@ class Group:
 class GroupVersions(Protocol):
     """Keeps the versions of groups, and says which devices hold them. An engine has one, for all its strategies."""
 
-    def add(self, group: Group, arrays: Sequence[Any]) -> int:
+    def add(self, group: Group, arrays: Sequence[Array]) -> int:
         """Take up a new group, on the devices of its cells, with its first version; returns its number."""
         ...
 
@@ -174,7 +175,7 @@ class Layout:
         self.version = 0
         self.versions = versions
 
-    def add(self, cell: Cell, array: Any) -> None:
+    def add(self, cell: Cell, array: Array) -> None:
         """Store a new cell, in a group of its own.
 
         Raises:

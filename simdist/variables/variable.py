@@ -10,7 +10,7 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.core
@@ -19,8 +19,10 @@ import numpy as np
 
 from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray, present_value
 from simdist.program.narrowing import canonical
-from simdist.program.tracing import active_tracer
+from simdist.program.operations import ReplicaTrace, VariableHandle
+from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import (
     VariableAggregation,
     VariableSynchronization,
@@ -30,10 +32,55 @@ from simdist.variables.aggregation import (
     synchronization_of,
 )
 from simdist.variables.arithmetic import Arithmetic
+from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.scatter import Scatter
-from simdist.variables.state import Cell, PlacementRecord
+from simdist.variables.state import Cell, Layout, PlacementRecord
 
-__all__ = ["Placement", "Variable", "VariableAggregation", "VariableSynchronization"]
+__all__ = [
+    "AnyVariable",
+    "OwningStrategy",
+    "Placement",
+    "Variable",
+    "VariableAggregation",
+    "VariableStore",
+    "VariableSynchronization",
+    "adopted",
+    "variable_of",
+]
+
+
+class OwningStrategy(Protocol):
+    """What a store asks of the strategy whose variables it keeps."""
+
+    @property
+    def num_replicas_in_sync(self) -> int: ...
+    def require_own_run(self, variable: Variable, /) -> None:
+        """Refuse what a replica of another strategy does to this variable."""
+        ...
+
+
+class VariableStore(Protocol):
+    """Where the variables of one strategy can be looked at, and changed, from outside of any step.
+
+    Attributes:
+        layout: which pieces change together.
+        strategy: whose variables they are; None where nobody asks.
+    """
+
+    layout: Layout
+    strategy: OwningStrategy | None
+
+    def observe(self, variable: Variable, /) -> Array:
+        """The present value of a variable."""
+        ...
+
+    def cell_value(self, variable: Variable, cell: Cell, /) -> Array:
+        """The present value of one cell of a variable."""
+        ...
+
+    def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
+        """Assign to variables, or add to them, at once."""
+        ...
 
 
 class Placement:
@@ -51,11 +98,11 @@ class Placement:
     def __init__(
         self,
         cells: Sequence[Cell],
-        store: Any,
+        store: VariableStore,
         spread: str = "shards",
         combine: str = "first",
-        separate: Callable[[Any], None] = lambda variable: None,
-        across: Callable[[Any], Any] | None = None,
+        separate: Callable[[Variable], None] = lambda variable: None,
+        across: Callable[[Variable], Array] | None = None,
     ) -> None:
         self.cells = list(cells)
         self.store = store
@@ -99,14 +146,17 @@ class Variable(Scatter, Arithmetic):
         [2.0, 3.0]
     """
 
+    placement: Placement
+    keras_variable: KerasVariable | None = None  # the variable of Keras that has its value here
+
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: ArrayLike | Callable[[], ArrayLike] | None = None,
         name: str | None = "Variable",
         trainable: bool | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         if initial_value is None:
             raise InvalidArgumentError(f"The variable {name!r} has no initial_value. Pass an array, or a function that returns one.")
@@ -129,24 +179,24 @@ class Variable(Scatter, Arithmetic):
     # -- values ---------------------------------------------------------------------------------------------------
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Array:
         """The present value: a placeholder while a step is traced, otherwise an array."""
         tracer = active_tracer()
         return self.placement.store.observe(self) if tracer is None else self.traced_value(tracer)
 
-    def traced_value(self, tracer: Any) -> Any:
+    def traced_value(self, tracer: Tracer) -> jax.Array:
         """The value at this place of a step that is being traced."""
         value = tracer.read(self)
         across = tracer.num_replicas > 1 and not tracer.in_replica
         return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> HostArray:
         """The present value as a numpy array. Takes no virtual time."""
         if active_tracer() is not None:
             raise FailedPreconditionError(f"{self.name}.numpy() was called while a step is traced, where it has no number yet. Use .value.")
         return np.asarray(self.placement.store.observe(self))
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: ArrayLike) -> None:
         """Replace the value. In a step this is an operation of the program.
 
         Raises:
@@ -154,17 +204,17 @@ class Variable(Scatter, Arithmetic):
         """
         self._update("assign", value)
 
-    def assign_add(self, delta: Any) -> None:
+    def assign_add(self, delta: ArrayLike) -> None:
         """Add to the value, where it lives: increments of several workers are never lost."""
         self._update("add", delta)
 
-    def assign_sub(self, delta: Any) -> None:
+    def assign_sub(self, delta: ArrayLike) -> None:
         """Subtract from the value, where it lives."""
         self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 
-    def _update(self, rule: str, operand: Any) -> None:
-        self._require_sensible(rule, operand)
-        operand = canonical(operand, self.name, self.dtype)
+    def _update(self, rule: str, given: ArrayLike) -> None:
+        self._require_sensible(rule, given)
+        operand = canonical(given, self.name, self.dtype)
         if tuple(operand.shape) != self.shape and not (rule == "add" and _broadcasts(operand.shape, self.shape)):
             raise InvalidArgumentError(
                 f"{self.name} has shape {self.shape}; a value of shape {tuple(operand.shape)} cannot be "
@@ -177,7 +227,7 @@ class Variable(Scatter, Arithmetic):
         else:
             self.placement.store.update(rule, [self], [operand])
 
-    def _require_sensible(self, rule: str, operand: Any) -> None:
+    def _require_sensible(self, rule: str, operand: ArrayLike) -> None:
         tracer = active_tracer()
         summed = self.aggregation is VariableAggregation.SUM and self.synchronization is not VariableSynchronization.ON_READ
         if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
@@ -189,8 +239,12 @@ class Variable(Scatter, Arithmetic):
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."
             )
 
-    def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
+    def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
         return replica_write(tracer, self, rule, operand)
+
+    def separate(self) -> None:
+        """Give each replica a copy of its own, which may differ from the others from now on."""
+        self.placement.separate(self)
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -210,17 +264,17 @@ class Variable(Scatter, Arithmetic):
         size = cell.aval.size_bytes
         return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, device, *rows, size, cell.kind)
 
-    def __jax_array__(self) -> Any:
-        return self.value
+    def __jax_array__(self) -> jax.Array:
+        return jnp.asarray(self.value)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.numpy(), dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, on={self.device!r})"
 
 
-def _name_of(name: Any) -> str:
+def _name_of(name: object) -> str:
     if not isinstance(name, (str, type(None))):
         raise TypeError(f"the name of a variable is {name!r}; expected text")
     return "Variable" if name is None else name
@@ -230,11 +284,11 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(own in (1, whole) for own, whole in zip(shape[::-1], to[::-1], strict=False))
 
 
-def _first_value(name: str, given: Any, dtype: Any) -> Any:
+def _first_value(name: str, given: ArrayLike | Callable[[], ArrayLike], dtype: DTypeLike | None) -> jax.Array:
     """The number itself, also where a variable is made by a step that is being traced."""
     with jax.ensure_compile_time_eval():
         value = given() if callable(given) else given
-        if isinstance(getattr(value, "value", value), jax.core.Tracer):
+        if isinstance(present_value(value), jax.core.Tracer):
             raise InvalidArgumentError(
                 f"The initial_value of {name!r} was computed in a step, where it has no number yet. Give a function that computes it, "
                 f"sd.Variable(lambda: ...), or make the variable outside of the step."
@@ -242,7 +296,22 @@ def _first_value(name: str, given: Any, dtype: Any) -> Any:
         return canonical(value, name, dtype)
 
 
-Creator = Callable[[Variable, Any], None]
+AnyVariable = Variable | KerasVariable
+"""A variable of ours, or one of Keras that a strategy may have adopted."""
+
+
+def variable_of(handle: VariableHandle) -> Variable:
+    """The variable that a program knows as a handle."""
+    assert isinstance(handle, Variable)
+    return handle
+
+
+def adopted(variable: object) -> Variable | None:
+    """The variable that has the value of one of Keras; None of anything that no strategy has adopted."""
+    return getattr(variable, "simdist_variable", None)
+
+
+Creator = Callable[[Variable, jax.Array], None]
 _creators: list[Callable[[], Creator]] = []
 
 

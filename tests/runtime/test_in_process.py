@@ -14,8 +14,9 @@ import pytest
 
 import simdist as sd
 from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective
-from simdist.program.function import BoundCall, StepFunction
+from simdist.program.function import StepFunction
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Aval, Bundle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import DeadlineExceededError
+from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective
-from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement

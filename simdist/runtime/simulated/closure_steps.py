@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simdist.program.function import BoundCall
+from simdist.program.bound_call import BoundCall
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import UnavailableError
-from simdist.program.function import BoundCall
+from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram

@@ -21,7 +21,7 @@ from typing import Any
 from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.process_state import TaskContext
-from simdist.program.function import BoundCall
+from simdist.program.bound_call import BoundCall
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps

@@ -14,8 +14,10 @@ import simdist as sd
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST
 from simdist.collectives.base import Schedule
 from simdist.errors import FailedPreconditionError
+from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.collective import Collective
-from simdist.program.function import BoundCall, StepFunction, fits_at_once
+from simdist.program.function import StepFunction
+from simdist.program.markers import KeyMarker
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
@@ -214,7 +216,7 @@ def random_key(salt: int) -> Any:
     """In a step: a random key."""
     tracer = active_tracer()
     assert tracer is not None
-    return tracer.mark("key", [], [Aval((2,), "uint32")], salt=salt)[0]
+    return tracer.mark(KeyMarker(salt), [], [Aval((2,), "uint32")])[0]
 
 
 @contextmanager

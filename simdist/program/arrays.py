@@ -1,0 +1,106 @@
+"""The words for numbers in annotations: arrays, what can be made one, and trees of them.
+
+An annotation says what something is; its docstring says its axes, in letters: r replicas, w workers, b rows of a batch, p parameters,
+s shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import jax
+import jax.core
+import jax.typing
+import numpy as np
+
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Arrays",
+    "DType",
+    "DTypeLike",
+    "HostArray",
+    "SupportsJaxArray",
+    "Tree",
+    "TreeStructure",
+    "has_dtype",
+    "is_array",
+    "present_value",
+    "supports_jax_array",
+]
+
+DType: TypeAlias = np.dtype[Any]
+"""A dtype of numpy."""
+
+HostArray: TypeAlias = np.ndarray[Any, DType]
+"""An array of numpy."""
+
+Array: TypeAlias = jax.Array | HostArray
+"""An array of any shape, of JAX or of numpy."""
+
+
+Arrays: TypeAlias = tuple[Array, ...]
+"""Several arrays in a fixed order: the leaves of a batch, the inputs or the results of a kernel."""
+
+
+class SupportsJaxArray(Protocol):
+    """What JAX takes for an array: variables, ours and those of Keras."""
+
+    def __jax_array__(self) -> jax.Array: ...
+
+
+ArrayLike: TypeAlias = "jax.typing.ArrayLike | SupportsJaxArray | Sequence[ArrayLike]"
+"""What an array can be made of: an array, a number, a variable, or lists of these."""
+
+DTypeLike: TypeAlias = jax.typing.DTypeLike
+"""What names a dtype."""
+
+Tree: TypeAlias = Any
+"""A tree of JAX: arrays, numbers and other leaves, in tuples, lists, dicts and what else is registered, as deep as one likes."""
+
+
+class TreeStructure(Protocol):
+    """How the leaves of a tree are nested, as JAX says it."""
+
+    num_leaves: int
+
+    def unflatten(self, leaves: Iterable[Tree], /) -> Tree:
+        """The tree with these leaves."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class HasDtype(Protocol):
+    """An array, of whatever library."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+
+
+def is_array(leaf: object) -> TypeGuard[Array]:
+    """Whether a leaf of a tree is an array of JAX or of numpy, or a placeholder of one."""
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.core.Tracer))
+
+
+def has_dtype(leaf: object) -> TypeGuard[HasDtype]:
+    """Whether a leaf of a tree is an array, of whatever library.
+
+    Example:
+        >>> has_dtype(np.float32(1)), has_dtype(1.0), has_dtype("float32")
+        (True, False, False)
+    """
+    return hasattr(leaf, "dtype")
+
+
+def supports_jax_array(leaf: object) -> TypeGuard[SupportsJaxArray]:
+    """Whether something says of itself how JAX makes an array of it."""
+    return hasattr(leaf, "__jax_array__")
+
+
+def present_value(operand: ArrayLike) -> ArrayLike:
+    """Of a variable, ours or one of Keras, the value that it has now; anything else as it is."""
+    return getattr(operand, "value", operand)

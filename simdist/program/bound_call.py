@@ -1,0 +1,113 @@
+"""The arguments of a call of a step, sorted: iterators, arrays, and all that is fixed into the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import jax
+
+from simdist.arguments import require_shallow
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array, Tree, TreeStructure, is_array
+from simdist.program.narrowing import require_numbers
+from simdist.program.operations import Program, VariableHandle
+from simdist.program.per_replica import PerReplica
+from simdist.program.step_iterator import StepIterator
+from simdist.program.values import aval_of, snapshot
+
+__all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "fits", "fits_at_once", "is_iterator"]
+
+CallKey = tuple[Hashable, ...]
+"""What must be equal for two calls to be able to share a program, batches apart."""
+
+
+@dataclass(frozen=True)
+class ReplicaLocalSpec:
+    """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
+
+    global_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """The arguments of one call, sorted: iterators, arrays, and all that is fixed. Made by `bound`.
+
+    Attributes:
+        local_specs: for each leaf, None, or a `ReplicaLocalSpec` where it is the value of one replica and others have others.
+        key: what must be equal for two calls to be able to share a program, batches apart.
+    """
+
+    structure: TreeStructure
+    leaves: tuple[Tree, ...]
+    local_specs: tuple[ReplicaLocalSpec | None, ...]
+    iterators: tuple[StepIterator, ...]
+    arrays: tuple[Array, ...]
+    key: CallKey
+
+
+def bound(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
+    """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
+    require_shallow((tuple(args), dict(kwargs)), f"the arguments of {name}")
+    given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
+    leaves = [snapshot(resolve(leaf)) for leaf in given]
+    own = tuple([_local_spec(leaf) for leaf in given])
+    iterators = tuple(leaf for leaf in leaves if is_iterator(leaf))
+    arrays = tuple(leaf for leaf in leaves if is_array(leaf))
+    for array in arrays:
+        require_numbers(array.dtype.name, f"an argument of {name}")
+    fixed = tuple(_fixed(leaf) for leaf in leaves)
+    try:
+        hash(fixed)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
+            "numbers or text, or close over the object."
+        ) from None
+    return BoundCall(structure, tuple(leaves), own, iterators, arrays, (structure, own, fixed))
+
+
+def _fixed(leaf: Tree) -> Hashable:
+    """An argument in the key of a call: of an array its type, of a variable itself, whatever its value."""
+    if is_iterator(leaf):
+        return ("iterator",)
+    if is_array(leaf):
+        return aval_of(leaf)
+    return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
+
+
+def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
+    """Whether an argument gives batches: by its method, since iterators of users' own are welcome."""
+    return hasattr(leaf, "next_batch")
+
+
+def _local_spec(leaf: object) -> ReplicaLocalSpec | None:
+    """Of an argument that each replica has for itself, of how many rows all of them are parts; None of any other."""
+    if not getattr(leaf, "is_per_replica", False):
+        return None
+    return ReplicaLocalSpec(leaf.global_rows if isinstance(leaf, PerReplica) else None)
+
+
+def fits(program: Program, call: BoundCall) -> bool:
+    """Whether the next batches of the call's iterators have the signatures that the program was traced with.
+
+    Raises:
+        StopIteration: an iterator has not enough elements left for one step.
+    """
+    taken: dict[int, int] = {}
+    for iterator, signature in program.signatures:
+        position = taken.get(iterator, 0)
+        taken[iterator] = position + 1
+        if call.iterators[iterator].peek(position).signature != signature:
+            return False
+    return True
+
+
+def fits_at_once(program: Program, call: BoundCall) -> bool:
+    """Whether the program fits the next batches, where that can be told without running any code of a user's pipeline; else False."""
+    signatures = program.signatures
+    if len(signatures) == 1:
+        ((iterator, signature),) = signatures
+        return call.iterators[iterator].next_is(signature)
+    return not signatures

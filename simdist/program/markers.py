@@ -1,0 +1,66 @@
+"""What the markers of a traced step stand for: one class for each thing that a step does to the outside.
+
+Where replicas meet stands in the jaxpr itself (`simdist.program.collective`), because it can be differentiated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simdist.program.operations import Rule, VariableHandle
+from simdist.program.step_iterator import BatchSignature
+
+__all__ = ["ArgumentMarker", "CheckMarker", "KeyMarker", "Marker", "NextMarker", "ReadMarker", "UpdateMarker"]
+
+
+@dataclass(frozen=True)
+class NextMarker:
+    """The next batch of the iterator that is argument number `iterator`."""
+
+    kind: ClassVar = "next"
+    iterator: int
+    signature: BatchSignature
+
+
+@dataclass(frozen=True)
+class ArgumentMarker:
+    """The arrays that the caller passes."""
+
+    kind: ClassVar = "argument"
+
+
+@dataclass(frozen=True)
+class ReadMarker:
+    """The value of a variable at this place."""
+
+    kind: ClassVar = "read"
+    variable: VariableHandle
+
+
+@dataclass(frozen=True)
+class KeyMarker:
+    """A fresh random key; `salt` tells the keys of one step apart."""
+
+    kind: ClassVar = "key"
+    salt: int
+
+
+@dataclass(frozen=True)
+class UpdateMarker:
+    """A change of variables, by the operands of the marker."""
+
+    kind: ClassVar = "update"
+    rule: Rule
+    variables: tuple[VariableHandle, ...]
+
+
+@dataclass(frozen=True)
+class CheckMarker:
+    """Stop where the operand is not finite, and say `message`."""
+
+    kind: ClassVar = "check"
+    message: str
+
+
+Marker = NextMarker | ArgumentMarker | ReadMarker | KeyMarker | UpdateMarker | CheckMarker

@@ -1,0 +1,58 @@
+"""Iterators and arguments as the code of a step sees them, while it is traced."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Tree, is_array
+from simdist.program.bound_call import ReplicaLocalSpec
+from simdist.program.per_replica import ReplicaLocal, spread
+from simdist.program.tracing import Tracer
+
+__all__ = ["TracedIterator", "given"]
+
+
+class TracedIterator:
+    """Stands for an iterator argument while a step is traced.
+
+    Args:
+        distributed: whether each replica takes a part of each element.
+    """
+
+    def __init__(self, tracer: Tracer, number: int, distributed: bool = False) -> None:
+        self.tracer = tracer
+        self.number = number
+        self.distributed = distributed
+
+    def __iter__(self) -> TracedIterator:
+        return self
+
+    def __next__(self) -> Tree:
+        if self.distributed and self.tracer.in_replica:
+            raise InvalidArgumentError(
+                "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
+                "strategy.run(fn, args=(next(iterator),))."
+            )
+        batch = self.tracer.next_batch(self.number)
+        return spread(batch) if self.distributed else batch
+
+    get_next = __next__
+
+    def get_next_as_optional(self) -> Never:
+        """Refused: a program is written for steps that have their batches."""
+        raise InvalidArgumentError(
+            "get_next_as_optional() was called in a step, whose program is the same whether there is an element or not. Ask outside: "
+            "optional = iterator.get_next_as_optional(), and give optional.get_value() to the step; or let the step end the dataset, "
+            "which raises OutOfRangeError."
+        )
+
+
+def given(tracer: Tracer, value: Tree, local_spec: ReplicaLocalSpec | None) -> Tree:
+    """An argument as the step's code sees it."""
+    if local_spec is None or tracer.num_replicas == 1:
+        return value
+    if local_spec.global_rows is not None and is_array(value) and value.ndim:
+        tracer.global_rows[value.shape[0]] = local_spec.global_rows
+    tracer.is_rank_dependent = tracer.is_rank_dependent or not is_array(value)
+    return ReplicaLocal(tracer, value)

@@ -1,0 +1,175 @@
+"""Keras' objects as this package uses them, and what only their private attributes tell.
+
+Keras carries no types, so each protocol lists what is used here of a variable, an optimizer or a transformation. The functions below
+read, or write, what Keras keeps private: it has no public way to ask for it. Nothing else in this package does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, Self, TypeAlias, TypeGuard
+
+import jax
+
+from simdist.program.arrays import ArrayLike, HostArray, Tree
+
+__all__ = [
+    "GradientTransformation",
+    "KerasOptimizer",
+    "KerasVariable",
+    "LearningRate",
+    "LossScaleOptimizer",
+    "clipped",
+    "core_of",
+    "counter_of",
+    "decays",
+    "excludes_by_name",
+    "is_keras_optimizer",
+    "is_optax_transformation",
+    "is_scaling",
+    "learning_rate_of",
+    "rename",
+    "set_schedule",
+    "trained_variables",
+]
+
+
+class KerasVariable(Protocol):
+    """A variable of Keras."""
+
+    name: str
+    path: str
+    dtype: str
+    _path: str
+    constraint: Callable[[jax.Array], jax.Array] | None
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def value(self) -> jax.Array: ...
+    def numpy(self) -> HostArray: ...
+    def assign(self, value: ArrayLike, /) -> object: ...
+    def __jax_array__(self) -> jax.Array: ...
+
+
+LearningRate: TypeAlias = KerasVariable | Callable[..., ArrayLike]
+"""A variable; or a schedule, a function of the count of steps."""
+
+
+class KerasOptimizer(Protocol):
+    """An optimizer of Keras.
+
+    Attributes:
+        _iterations: counts each call, also where gradients are accumulated and `iterations` counts the updates.
+        _learning_rate: the schedule itself, where `learning_rate` is its present value.
+    """
+
+    name: str
+    built: bool
+    _iterations: KerasVariable
+    _learning_rate: LearningRate
+    _trainable_variables: Sequence[KerasVariable]
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+    weight_decay: float | None
+
+    @property
+    def variables(self) -> Sequence[KerasVariable]: ...
+    @property
+    def iterations(self) -> KerasVariable: ...
+    def build(self, variables: Sequence[KerasVariable], /) -> None: ...
+    def get_config(self) -> dict[str, Tree]: ...
+    @classmethod
+    def from_config(cls, config: Mapping[str, Tree], /) -> Self: ...
+    def exclude_from_weight_decay(self, *, var_list: Sequence[KerasVariable]) -> None: ...
+    def stateless_apply(
+        self, optimizer_variables: list[jax.Array], grads: list[jax.Array | None], trainable_variables: list[jax.Array], /
+    ) -> tuple[list[jax.Array], list[jax.Array]]: ...
+    def _clip_gradients(self, grads: list[jax.Array], /) -> Iterable[jax.Array]: ...
+    def _use_weight_decay(self, variable: KerasVariable, /) -> bool: ...
+
+
+class LossScaleOptimizer(KerasOptimizer, Protocol):
+    """Keras' `LossScaleOptimizer`, which wraps another optimizer."""
+
+    inner_optimizer: KerasOptimizer
+    initial_scale: float
+    dynamic_growth_steps: int
+    dynamic_scale: KerasVariable
+    step_counter: KerasVariable
+
+    def __init__(self, inner_optimizer: KerasOptimizer, *, initial_scale: float, dynamic_growth_steps: int) -> None: ...
+
+
+class GradientTransformation(Protocol):
+    """A transformation of Optax."""
+
+    @property
+    def init(self) -> Callable[..., Tree]: ...
+    @property
+    def update(self) -> Callable[..., tuple[Tree, Tree]]: ...
+
+
+def is_keras_optimizer(optimizer: object) -> TypeGuard[KerasOptimizer]:
+    """Whether it is an optimizer of Keras."""
+    return hasattr(optimizer, "update_step")
+
+
+def is_optax_transformation(optimizer: object) -> TypeGuard[GradientTransformation]:
+    """Whether it is a transformation of Optax."""
+    return hasattr(optimizer, "init") and hasattr(optimizer, "update")
+
+
+def is_scaling(optimizer: object) -> TypeGuard[LossScaleOptimizer]:
+    """Whether it is a Keras `LossScaleOptimizer`, which wraps another one."""
+    return hasattr(optimizer, "inner_optimizer") and hasattr(optimizer, "dynamic_growth_steps")
+
+
+def core_of(optimizer: KerasOptimizer) -> KerasOptimizer:
+    """The optimizer that changes the variables: the one inside of a `LossScaleOptimizer`, or the optimizer itself."""
+    return optimizer.inner_optimizer if is_scaling(optimizer) else optimizer
+
+
+# -- what is private to Keras -----------------------------------------------------------------------------------------
+
+
+def counter_of(optimizer: KerasOptimizer) -> KerasVariable:
+    """The variable in which an optimizer counts its steps."""
+    return optimizer._iterations
+
+
+def learning_rate_of(optimizer: KerasOptimizer) -> LearningRate:
+    """The learning rate of an optimizer: a variable, or a schedule."""
+    return optimizer._learning_rate
+
+
+def set_schedule(optimizer: KerasOptimizer, schedule: LearningRate) -> None:
+    """Let an optimizer follow this very schedule; a copy would have to know how to make one of its configuration."""
+    optimizer._learning_rate = schedule
+
+
+def trained_variables(optimizer: KerasOptimizer) -> Sequence[KerasVariable]:
+    """The variables that an optimizer was built for."""
+    return optimizer._trainable_variables
+
+
+def clipped(optimizer: KerasOptimizer, gradients: list[jax.Array]) -> list[jax.Array]:
+    """Gradients, clipped as an optimizer was asked to."""
+    return list(optimizer._clip_gradients(gradients))
+
+
+def decays(optimizer: KerasOptimizer, variable: KerasVariable) -> bool:
+    """Whether an optimizer lets the weights of a variable decay."""
+    return optimizer._use_weight_decay(variable)
+
+
+def excludes_by_name(optimizer: KerasOptimizer, path: str) -> bool:
+    """Whether an optimizer was told to leave variables of such a name out of weight decay."""
+    pattern: re.Pattern[str] | None = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    return pattern is not None and pattern.search(path) is not None
+
+
+def rename(variable: KerasVariable, path: str) -> None:
+    """Give a variable a path of its own: what is left out of weight decay is found by it."""
+    variable._path = path

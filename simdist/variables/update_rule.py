@@ -1,0 +1,44 @@
+"""What a rule of an optimizer does to the groups of cells that hold variables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from simdist.program.kernels import Kernel
+from simdist.program.operations import RuleHandle, VariableHandle
+from simdist.program.values import Aval
+from simdist.variables.state import Cell, Group, Layout, Owner
+
+__all__ = ["UpdateRule", "rule_of"]
+
+
+class UpdateRule(RuleHandle, ABC):
+    """How an `Update` changes groups of cells."""
+
+    @abstractmethod
+    def join(self, owner: Owner, variables: Sequence[VariableHandle], cells: list[tuple[int, Cell]], layout: Layout) -> None:
+        """Make one group of the cells of one owner, and of what the rule keeps beside them.
+
+        Args:
+            owner: who changes the cells.
+            variables: that an update changes.
+            cells: of these, those of the owner, with the numbers of their variables.
+            layout: of the strategy.
+        """
+
+    @abstractmethod
+    def kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval]) -> Kernel:
+        """The kernel that takes the group's arrays and the operands, and gives the group's new arrays.
+
+        Args:
+            group: of the variables' cells, and of what the rule keeps.
+            positions: in the group, of the cells that the operands belong to.
+            operand_avals: shapes and dtypes of the operands.
+        """
+
+
+def rule_of(handle: RuleHandle) -> UpdateRule:
+    """The rule that a program knows as a handle."""
+    assert isinstance(handle, UpdateRule)
+    return handle
