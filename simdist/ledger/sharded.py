@@ -11,7 +11,7 @@ Numbers: class E2, as of all waves. Equal devices give equal bits in any process
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ AXIS = "lane"
 HOW_TO = "Give some of jax.devices(), each once."
 
 
+@runtime_checkable
 class JaxDevice(Protocol):
     """A device of JAX, as far as waves must know it."""
 
@@ -42,7 +43,7 @@ class JaxDevice(Protocol):
 
 def is_jax_device(device: object) -> TypeGuard[JaxDevice]:
     """Whether something is a device of JAX, and no name of one."""
-    return isinstance(device, jax.Device)
+    return isinstance(device, JaxDevice)
 
 
 def mesh_devices(devices: Sequence[JaxDevice] | None) -> tuple[JaxDevice, ...]:

@@ -38,6 +38,8 @@ def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[j
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in outputs]
 
 
+AlikeEverywhere = Literal["all_reduce", "broadcast"]
+Gathered = Literal["all_gather"]
 _tracers: list[Tracer] = []
 # Entered around each trace; Keras registers what refuses variables that belong to no strategy.
 guards: list[Callable[[], AbstractContextManager[object]]] = []
@@ -212,28 +214,18 @@ class Tracer:
     @overload
     def collective(
         self,
-        kind: Literal["all_reduce", "broadcast"],
+        kind: AlikeEverywhere,
         values: Sequence[ArrayLike],
-        options: CollectiveOptions | None = None,
-        label: str = "",
-        averaged: bool = False,
+        options: CollectiveOptions | None = ...,
+        label: str = ...,
+        averaged: bool = ...,
     ) -> list[jax.Array]: ...
     @overload
     def collective(
-        self,
-        kind: Literal["all_gather"],
-        values: Sequence[ArrayLike],
-        options: CollectiveOptions | None = None,
-        label: str = "",
-        averaged: bool = False,
+        self, kind: Gathered, values: Sequence[ArrayLike], options: CollectiveOptions | None = ..., label: str = ..., averaged: bool = ...
     ) -> list[list[jax.Array]]: ...
     def collective(
-        self,
-        kind: str,
-        values: Sequence[ArrayLike],
-        options: CollectiveOptions | None = None,
-        label: str = "",
-        averaged: bool = False,
+        self, kind: str, values: Sequence[ArrayLike], options: CollectiveOptions | None = None, label: str = "", averaged: bool = False
     ) -> list[jax.Array] | list[list[jax.Array]]:
         """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
 

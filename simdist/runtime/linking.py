@@ -45,9 +45,9 @@ from simdist.runtime.linked import (
     TakeBatch,
 )
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
+from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, Layout
 from simdist.variables.update_rule import rule_of
-from simdist.variables.variable import variable_of
 
 __all__ = ["link", "prepare"]
 

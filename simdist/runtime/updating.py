@@ -10,9 +10,9 @@ from typing import Any
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
 from simdist.program.values import Aval
+from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import rule_of
-from simdist.variables.variable import variable_of
 
 __all__ = ["assigning", "cells_by_owner", "join_groups"]
 

@@ -24,8 +24,9 @@ from simdist.runtime.store import Store
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations
+from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, PlacementRecord
-from simdist.variables.variable import Placement, Variable, register_creator, variable_of
+from simdist.variables.variable import Placement, Variable, register_creator
 
 __all__ = ["DistributedFromFunction", "Strategy", "ValueContext"]
 

@@ -12,8 +12,8 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Tree
 from simdist.program.operations import Rule, VariableHandle
 from simdist.program.tracing import active_tracer
+from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
-from simdist.variables.variable import AnyVariable
 
 __all__ = ["value_and_grad"]
 

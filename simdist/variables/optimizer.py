@@ -18,6 +18,7 @@ from simdist.program.arrays import ArrayLike
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import policy_of, summed_over_replicas
+from simdist.variables.handles import AnyVariable, adopted
 from simdist.variables.keras_objects import (
     GradientTransformation,
     KerasOptimizer,
@@ -30,7 +31,7 @@ from simdist.variables.keras_objects import (
 )
 from simdist.variables.loss_scaling import unscaled
 from simdist.variables.optimizer_rule import OptimizerRule
-from simdist.variables.variable import AnyVariable, Variable, adopted
+from simdist.variables.variable import Variable
 
 __all__ = ["Optimizer", "as_variable"]
 

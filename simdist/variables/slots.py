@@ -17,11 +17,12 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.handles import adopted
 from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
-from simdist.variables.variable import Placement, Variable, adopted
+from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerSlots", "adopters", "unplaced"]
 

@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray, present_value
+from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray
 from simdist.program.narrowing import canonical
-from simdist.program.operations import ReplicaTrace, VariableHandle
+from simdist.program.operations import ReplicaTrace
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import (
     VariableAggregation,
@@ -32,20 +31,18 @@ from simdist.variables.aggregation import (
     synchronization_of,
 )
 from simdist.variables.arithmetic import Arithmetic
+from simdist.variables.first_value import first_value
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.scatter import Scatter
 from simdist.variables.state import Cell, Layout, PlacementRecord
 
 __all__ = [
-    "AnyVariable",
     "OwningStrategy",
     "Placement",
     "Variable",
     "VariableAggregation",
     "VariableStore",
     "VariableSynchronization",
-    "adopted",
-    "variable_of",
 ]
 
 
@@ -170,7 +167,7 @@ class Variable(Scatter, Arithmetic):
                 f"The variable {self.name!r} is trainable, and synchronization ON_READ gives each replica a value of its own, which no "
                 "optimizer could keep equal. Use trainable=False, or another synchronization."
             )
-        value = _first_value(self.name, initial_value, dtype)
+        value = first_value(self.name, initial_value, dtype)
         if self.aggregation is VariableAggregation.MEAN and not jnp.issubdtype(value.dtype, jnp.inexact):
             raise InvalidArgumentError(f"The variable {self.name!r} has the dtype {value.dtype}; MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
@@ -282,33 +279,6 @@ def _name_of(name: object) -> str:
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(own in (1, whole) for own, whole in zip(shape[::-1], to[::-1], strict=False))
-
-
-def _first_value(name: str, given: ArrayLike | Callable[[], ArrayLike], dtype: DTypeLike | None) -> jax.Array:
-    """The number itself, also where a variable is made by a step that is being traced."""
-    with jax.ensure_compile_time_eval():
-        value = given() if callable(given) else given
-        if isinstance(present_value(value), jax.core.Tracer):
-            raise InvalidArgumentError(
-                f"The initial_value of {name!r} was computed in a step, where it has no number yet. Give a function that computes it, "
-                f"sd.Variable(lambda: ...), or make the variable outside of the step."
-            )
-        return canonical(value, name, dtype)
-
-
-AnyVariable = Variable | KerasVariable
-"""A variable of ours, or one of Keras that a strategy may have adopted."""
-
-
-def variable_of(handle: VariableHandle) -> Variable:
-    """The variable that a program knows as a handle."""
-    assert isinstance(handle, Variable)
-    return handle
-
-
-def adopted(variable: object) -> Variable | None:
-    """The variable that has the value of one of Keras; None of anything that no strategy has adopted."""
-    return getattr(variable, "simdist_variable", None)
 
 
 Creator = Callable[[Variable, jax.Array], None]
