@@ -80,11 +80,11 @@ class Batches:
         return jax.jit(function, compiler_options=compiler_options())
 
     def stacked(self, columns: list[Arrays]) -> list[jax.Array]:
-        """For each input of the kernel one array, from that of each lane."""
+        """For each input of the kernel one array [lanes, ...], from those of the lanes."""
         return [jnp.stack(column) for column in columns]
 
     def cut(self, results: Sequence[jax.Array], count: int) -> list[Arrays]:
-        """The results of the first lanes, each by itself."""
+        """The results of the first lanes, each by itself, from arrays [lanes, ...]."""
         return [tuple(result[lane] for result in results) for lane in range(count)]
 
 

@@ -55,7 +55,7 @@ class Reference:
         return self._variable
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reference) and other._variable is self._variable
+        return isinstance(other, Reference) and other.deref() is self._variable
 
     def __hash__(self) -> int:
         return id(self._variable)

@@ -22,7 +22,7 @@ class PerReplica:
     """One value for each replica, in the order of the replicas.
 
     Args:
-        values: nested structures of arrays; those of this machine's replicas.
+        values: r trees of arrays, one for each of the replicas of this machine.
         global_rows: rows of the batch of which these are parts; None where they are something else.
 
     Attributes:

@@ -230,7 +230,7 @@ class Tracer:
         """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
-            For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
+            For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" r lists of them, one for each replica.
         """
         arrays = [jax.numpy.asarray(value) for value in values]
         gathers = kind == "all_gather"

@@ -51,8 +51,11 @@ class CompressedSum:
 
         Args:
             tracer: of the step.
-            gradients: of this replica.
-            variables: that they belong to.
+            gradients: of this replica, p arrays of the shapes of the variables.
+            variables: the p variables that they belong to.
+
+        Returns:
+            p sums over the r replicas, in the same order.
         """
         states = [self._state(variable, tracer) for variable in variables]
         if isinstance(self.compressor, PowerSGD):

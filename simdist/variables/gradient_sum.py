@@ -51,7 +51,10 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array]) -> list
 
     Args:
         tracer: of the step; its options are the `GradientPolicy`.
-        gradients: of this replica, in the order of the variables.
+        gradients: of this replica, one array for each of p variables, in their order.
+
+    Returns:
+        p sums over the r replicas, each of the shape of its gradient.
     """
     policy = policy_of(tracer)
     if policy.local:

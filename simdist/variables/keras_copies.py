@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
-from simdist.program.arrays import Tree
 from simdist.variables.keras_objects import (
+    Config,
     KerasOptimizer,
     KerasVariable,
     core_of,
@@ -167,7 +167,7 @@ def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cel
     return copy
 
 
-def _require_whole_to_clip(config: Mapping[str, Tree], cells: Sequence[tuple[Variable, Cell]]) -> None:
+def _require_whole_to_clip(config: Config, cells: Sequence[tuple[Variable, Cell]]) -> None:
     """Accumulated gradients are clipped where they are accumulated, so a norm must be that of all that lies there.
 
     Raises:

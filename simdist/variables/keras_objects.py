@@ -7,14 +7,15 @@ read, or write, what Keras keeps private: it has no public way to ask for it. No
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, Self, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 import jax
 
 from simdist.program.arrays import ArrayLike, HostArray, Tree
 
 __all__ = [
+    "Config",
     "GradientTransformation",
     "KerasOptimizer",
     "KerasVariable",
@@ -26,7 +27,6 @@ __all__ = [
     "decays",
     "excludes_by_name",
     "is_keras_optimizer",
-    "is_optax_transformation",
     "is_scaling",
     "learning_rate_of",
     "rename",
@@ -52,6 +52,9 @@ class KerasVariable(Protocol):
     def assign(self, value: ArrayLike, /) -> object: ...
     def __jax_array__(self) -> jax.Array: ...
 
+
+Config: TypeAlias = dict[str, Any]
+"""What an optimizer was made with: its arguments by their names, as Keras writes them down."""
 
 LearningRate: TypeAlias = KerasVariable | Callable[..., ArrayLike]
 """A variable; or a schedule, a function of the count of steps."""
@@ -79,9 +82,9 @@ class KerasOptimizer(Protocol):
     @property
     def iterations(self) -> KerasVariable: ...
     def build(self, variables: Sequence[KerasVariable], /) -> None: ...
-    def get_config(self) -> dict[str, Tree]: ...
+    def get_config(self) -> Config: ...
     @classmethod
-    def from_config(cls, config: Mapping[str, Tree], /) -> Self: ...
+    def from_config(cls, config: Config, /) -> Self: ...
     def exclude_from_weight_decay(self, *, var_list: Sequence[KerasVariable]) -> None: ...
     def stateless_apply(
         self, optimizer_variables: list[jax.Array], grads: list[jax.Array | None], trainable_variables: list[jax.Array], /
@@ -102,6 +105,7 @@ class LossScaleOptimizer(KerasOptimizer, Protocol):
     def __init__(self, inner_optimizer: KerasOptimizer, *, initial_scale: float, dynamic_growth_steps: int) -> None: ...
 
 
+@runtime_checkable
 class GradientTransformation(Protocol):
     """A transformation of Optax."""
 
@@ -114,11 +118,6 @@ class GradientTransformation(Protocol):
 def is_keras_optimizer(optimizer: object) -> TypeGuard[KerasOptimizer]:
     """Whether it is an optimizer of Keras."""
     return hasattr(optimizer, "update_step")
-
-
-def is_optax_transformation(optimizer: object) -> TypeGuard[GradientTransformation]:
-    """Whether it is a transformation of Optax."""
-    return hasattr(optimizer, "init") and hasattr(optimizer, "update")
 
 
 def is_scaling(optimizer: object) -> TypeGuard[LossScaleOptimizer]:

@@ -28,6 +28,10 @@ Apply = Callable[[Flat, Flat, Given], tuple[Flat, Flat]]
 def unscaled(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
     """Gradients of a scaled loss, without the scale and clipped as the inner optimizer asks; all NaN where one is not finite.
 
+    Args:
+        optimizer: whose scale it was.
+        gradients: p arrays, one for each variable.
+
     Raises:
         FailedPreconditionError: the optimizer has no scale yet.
     """

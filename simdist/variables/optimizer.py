@@ -25,7 +25,6 @@ from simdist.variables.keras_objects import (
     KerasVariable,
     clipped,
     is_keras_optimizer,
-    is_optax_transformation,
     is_scaling,
     trained_variables,
 )
@@ -47,7 +46,7 @@ class Optimizer:
     """
 
     def __init__(self, optimizer: KerasOptimizer | GradientTransformation) -> None:
-        if not (is_keras_optimizer(optimizer) or is_optax_transformation(optimizer)):
+        if not (is_keras_optimizer(optimizer) or isinstance(optimizer, GradientTransformation)):
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
         self._compressed: dict[Compressor, CompressedSum] = {}

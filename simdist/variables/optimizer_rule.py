@@ -21,7 +21,7 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer, is_optax_transformation
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, unplaced
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
@@ -85,7 +85,7 @@ class OptimizerRule(UpdateRule):
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]
         if not is_keras_optimizer(self.optimizer):
-            assert is_optax_transformation(self.optimizer)
+            assert isinstance(self.optimizer, GradientTransformation)
             return optax_slot_optimizer(self.optimizer, pairs)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
         return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells))

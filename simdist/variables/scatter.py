@@ -38,7 +38,7 @@ class Rows(Protocol):
 class Scatter:
     """The scatter methods of `Variable`.
 
-    Each takes `indices` (rows along the first axis, from 0) and `values`, one for each index: of shape
+    Each takes `indices` [b] (rows along the first axis, from 0; any shape will do) and `values` [b, ...], one for each index: of shape
     ``indices.shape + variable.shape[1:]``, or what broadcasts to it. An index that stands there several times counts so often.
 
     Example:

@@ -30,8 +30,8 @@ class SlotOptimizer:
     """State cells of one task, their first values, and what applies gradients.
 
     Attributes:
-        apply: (values, state, gradients) -> (new values, new state), all flat sequences; a Keras optimizer leaves alone what has a
-            gradient of None.
+        apply: (p values, state, p gradients) -> (p new values, new state), all flat sequences of arrays; a Keras optimizer leaves
+            alone what has a gradient of None.
         roles: what each cell is for; the owner of a slot is a number among the cells that were shadowed.
     """
 

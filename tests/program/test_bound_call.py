@@ -1,0 +1,75 @@
+"""How the arguments of a step are sorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simdist.data import Dataset
+from simdist.errors import InvalidArgumentError
+from simdist.program.bound_call import ReplicaLocalSpec, bound, fits, fits_at_once
+from simdist.program.per_replica import PerReplica
+
+
+def key_of(*args: Any) -> tuple[Any, ...]:
+    return bound("step", args, {}).key
+
+
+def test_arguments_are_sorted_into_iterators_arrays_and_what_is_fixed() -> None:
+    iterator = iter(Dataset.range(4).batch(2))
+    call = bound("step", (iterator, np.ones(3), 7), {"scale": jnp.float32(2)})
+    assert call.iterators == (iterator,)
+    assert [array.shape for array in call.arrays] == [(3,), ()]
+    assert call.leaves[2] == 7
+
+
+def test_calls_share_a_program_where_arrays_have_equal_types_and_the_rest_is_equal() -> None:
+    assert key_of(np.zeros(3), 7) == key_of(np.ones(3), 7)
+    assert key_of(np.zeros(3), 7) != key_of(np.zeros(4), 7)
+    assert key_of(np.zeros(3), 7) != key_of(np.zeros(3), 8)
+    assert key_of(np.zeros(3)) != key_of([np.zeros(3)])
+
+
+def test_an_array_that_its_owner_changes_after_the_call_is_that_of_the_call() -> None:
+    array = np.zeros(2)
+    call = bound("step", (array,), {})
+    array[:] = 5
+    assert call.arrays[0].tolist() == [0, 0]
+
+
+def test_a_value_of_each_replica_is_marked_with_the_rows_of_all() -> None:
+    values = PerReplica([np.ones(2), np.ones(3)], global_rows=5)
+    call = bound("step", (values, 1), {}, lambda leaf: leaf.values[1] if isinstance(leaf, PerReplica) else leaf)
+    assert call.local_specs == (ReplicaLocalSpec(5), None)
+    assert [array.shape for array in call.arrays] == [(3,)]
+
+
+def test_an_argument_that_cannot_be_fixed_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="step was given an argument that is neither an array, an iterator nor a hashable"):
+        bound("step", ({1, 2},), {})
+
+
+class Traced:
+    """A program that was traced for batches of two rows."""
+
+    def __init__(self, *signatures: tuple[int, Any]) -> None:
+        self.signatures = signatures
+
+
+def test_a_program_fits_where_each_next_batch_has_its_signature() -> None:
+    call = bound("step", (iter(Dataset.range(5).batch(2)),), {})
+    signature = call.iterators[0].peek(0).signature
+    assert fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
+    assert not fits(Traced((0, signature), (0, signature), (0, signature)), call)  # type: ignore[arg-type]
+    assert fits_at_once(Traced((0, signature)), call)  # type: ignore[arg-type]
+    assert fits_at_once(Traced(), call)  # type: ignore[arg-type]
+
+
+def test_a_step_that_takes_more_batches_than_there_are_ends_the_iterator() -> None:
+    call = bound("step", (iter(Dataset.range(2).batch(2)),), {})
+    signature = call.iterators[0].peek(0).signature
+    with pytest.raises(StopIteration):
+        fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
