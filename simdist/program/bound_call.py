@@ -53,28 +53,28 @@ def bound(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Cal
     given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [snapshot(resolve(leaf)) for leaf in given]
     own = tuple([_local_spec(leaf) for leaf in given])
-    iterators = tuple(leaf for leaf in leaves if is_iterator(leaf))
-    arrays = tuple(leaf for leaf in leaves if is_array(leaf))
-    for array in arrays:
-        require_numbers(array.dtype.name, f"an argument of {name}")
-    fixed = tuple(_fixed(leaf) for leaf in leaves)
+    iterators: list[StepIterator] = []
+    arrays: list[Array] = []
+    fixed: list[Hashable] = []
+    for leaf in leaves:
+        if is_iterator(leaf):
+            iterators.append(leaf)
+            fixed.append(("iterator",))
+        elif is_array(leaf):
+            require_numbers(leaf.dtype.name, f"an argument of {name}")
+            arrays.append(leaf)
+            fixed.append(aval_of(leaf))
+        else:
+            fixed.append(leaf.ref() if isinstance(leaf, VariableHandle) else leaf)
+    key = (structure, own, tuple(fixed))
     try:
-        hash(fixed)
+        hash(key[2])
     except TypeError as error:
         raise InvalidArgumentError(
             f"{name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
             "numbers or text, or close over the object."
         ) from None
-    return BoundCall(structure, tuple(leaves), own, iterators, arrays, (structure, own, fixed))
-
-
-def _fixed(leaf: Tree) -> Hashable:
-    """An argument in the key of a call: of an array its type, of a variable itself, whatever its value."""
-    if is_iterator(leaf):
-        return ("iterator",)
-    if is_array(leaf):
-        return aval_of(leaf)
-    return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
+    return BoundCall(structure, tuple(leaves), own, tuple(iterators), tuple(arrays), key)
 
 
 def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
