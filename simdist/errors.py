@@ -62,7 +62,7 @@ class UnavailableError(SimdistError, ConnectionError):
 
 
 class TimedOutError(UnavailableError):
-    """A request or its answer was lost, or whoever should answer is silent: what was asked may be asked again."""
+    """A request or its reply was lost, or the other task does not reply; the request may be repeated."""
 
 
 class AbortedError(SimdistError, RuntimeError):

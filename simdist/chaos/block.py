@@ -1,7 +1,7 @@
 """A block of a campaign: some scenarios, one after the other, in the process that is running.
 
 ``python -m simdist.chaos.block`` is what a campaign starts: it reads a request from its standard input, and writes a line of
-JSON before and after each scenario, so that whoever started it knows which scenario hangs.
+JSON before and after each scenario, so that the parent process knows which scenario hangs.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Campaign:
                 return
             except Hung as hung:
                 number = max(hung.number, numbers[0])
-                # What ran before it was not told yet: it waited for the next collection.
+                # The results before it were not sent yet: they waited for the next collection.
                 again = numbers[done : numbers.index(number)]
                 if again:
                     yield from self._surely(again, prints, hash_seed)

@@ -1,7 +1,7 @@
 """Who was up when: the lives of tasks, rebuilt from nothing but the trace.
 
-The end of a life is the instant "crash" of a task, the next one begins with its "restart" (the one that names an incarnation; a
-main that starts again on a task that was up all the time is no new life).
+An incarnation ends with the instant "crash" of a task, the next one begins with its "restart" (the one that names an incarnation; a
+main that starts again on a task that was up all the time is no new incarnation).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class ScenarioRun:
         slowness = math.prod(max(1.0, d.figures.get("factor") or 1.0) for d in self.scenario.disturbances)
         # What a task was computing when it died comes to nothing at its end, which several slow faults put off.
         self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S * slowness)
-        if self.cluster.world.silence.is_expected:  # whoever waits for what was lost gives up
+        if self.cluster.world.silence.is_expected:  # who waits for a lost message gives up
             self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
         restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
         if restarts_s:  # of crashes whose moment was not known before
@@ -97,7 +97,7 @@ class ScenarioRun:
         return sha.hexdigest()[:16]
 
     def ground(self) -> Ground:
-        """What this run, if nothing disturbed it, tells whoever wants to disturb it."""
+        """What this run shows, if nothing disturbed it: where a disturbance can be put."""
         spans = self.cluster.trace.spans
         moments = sorted({float(t) for t in (*spans.start, *spans.end) if 0.0 < t < self.end_s})
         roles = self.workload.roles(self.scenario)

@@ -1,6 +1,6 @@
 """Who was silent when: pauses and lost ways, rebuilt from nothing but the trace.
 
-An instant "pause" or "partition" says when it begins, and as a fact when it ends. The pause of a task ends with its life, too.
+An instant "pause" or "partition" says when it begins, and as a fact when it ends. The pause of a task also ends with its incarnation.
 """
 
 from __future__ import annotations

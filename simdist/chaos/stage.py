@@ -53,7 +53,7 @@ class Stage:
         self.notes.append(Note(what, task, self.cluster.now, fact))
 
     def observe(self, read: Callable[[], Any]) -> None:
-        """A place where somebody may look at numbers: `read` is called if the scenario says so."""
+        """An observation point: `read` is called if the scenario says so."""
         self.observations += 1
         if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
             self._observe(read)

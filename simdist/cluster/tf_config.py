@@ -1,4 +1,4 @@
-"""The environment variable ``TF_CONFIG``: how a task is told its cluster and its own place in it.
+"""The environment variable ``TF_CONFIG``: it describes the cluster and the task's own job and index.
 
 The variable holds a JSON object with the keys ``cluster`` (job -> tasks), ``task`` (``type`` and ``index``) and,
 seldom, ``rpc_layer``, ``environment`` and ``session_master``. All of them may be missing; a process without the

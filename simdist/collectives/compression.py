@@ -1,7 +1,7 @@
 """Compression: send less of a gradient than there is, and remember what was not sent.
 
 A compressor makes a *message* of a gradient, and an approximate gradient of a message. With *error feedback* what a message
-left out, the *residual*, is added to the next gradient: nothing is lost, it only arrives later. Whoever holds the state
+left out, the *residual*, is added to the next gradient: nothing is lost, it only arrives later. The replica that holds the state
 passes it from step to step; all functions are pure and can be traced, compiled and vmapped.
 
 Which collective carries the messages depends on whether they can be added: those of `NoCompression`, `Fp16` and PowerSGD

@@ -1,7 +1,7 @@
 """What must be computed, written down while the schedule runs ahead, and computed late.
 
 The schedule of a virtual cluster depends on shapes, not on values. So the simulator only notes entries ("kernel k of
-these registers and these rows of a batch gives those registers") and computes them when somebody looks at a value, or
+these registers and these rows of a batch gives those registers") and computes them when a value is read, or
 when the ledger is full.
 
 Invariants:
@@ -51,7 +51,7 @@ class Ledger:
 
     Args:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
-            by that plan alone), "vmap" (late, in batched waves: class E2), "shard_map" (the same, a wave's entries side by side
+            by that plan alone), "vmap" (late, in batches: class E2), "shard_map" (the same, a batch's entries side by side
             on several JAX devices: class E2), "eager" (at once: the reference), or "off" (timing only).
         jax_devices: of "shard_map", each once; None: all of this process.
 
@@ -178,7 +178,7 @@ class Ledger:
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
         bundle.register = register
-        bundle.file = file  # last: whoever finds a file finds a register
+        bundle.file = file  # last: who finds a file finds a register
 
     def _branch(self, site: Site, table: Any, batch: BatchLike | None) -> int:
         fed = site.fed
@@ -234,10 +234,10 @@ class Ledger:
             self._compute(self.pending.bring_forward(needed_for(self.entries, registers)))
 
     def flush(self, at_once: bool = True) -> None:
-        """Compute everything that somebody can still reach.
+        """Compute everything that can still be reached.
 
         Args:
-            at_once: whether a Ctrl-C that somebody else takes note of may not put off the rest.
+            at_once: whether a Ctrl-C that other code takes note of may not put off the rest.
         """
         with self._alone():
             self.plans.land()
@@ -247,7 +247,7 @@ class Ledger:
             self._compute(len(self.entries), at_once)
 
     def _make_room(self) -> None:
-        """Flush a full ledger. Whoever notes a call has to get its outputs: what goes wrong here comes again for whoever looks."""
+        """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""
         try:
             self.flush(at_once=False)
         except KeyboardInterrupt:
@@ -265,7 +265,7 @@ class Ledger:
         """Compute the first entries; a Ctrl-C waits until what has been computed counts."""
         end, noted = self.computed + count, False
         while self.computed < end and (at_once or not noted):
-            # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
+            # A read may happen during another trace (Keras builds a model symbolically): the numbers are computed outside of it.
             with delayed_interrupts() as interrupts, jax.ensure_compile_time_eval():
                 self.plans.run(end - self.computed, interrupts, wait=at_once)
                 noted = bool(interrupts)

@@ -6,7 +6,7 @@ on from here. Two rules keep it:
 
 - An entry leaves the queue after its results are in their registers. It may be computed again instead, because no entry
   writes a register that it reads.
-- Where entries have overwritten what others of them read (a scan, waves), none can be computed again. So nothing is written
+- Where entries have overwritten what others of them read (a scan, batches), none can be computed again. So nothing is written
   before there is something to show, and then all results are put in their places, and their entries taken out, in one go.
 - A scan for which nobody waits goes on while the schedule does (a *flight*): its results are promises until it has landed. What
   stood in the registers before is kept so long; if the scan fails, that comes back, and the entries stand in the queue again.

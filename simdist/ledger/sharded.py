@@ -1,11 +1,11 @@
-"""Waves whose lanes are spread over several JAX devices: the replicas of a synchronous step really run side by side.
+"""The plan `shard_map`: a batch's lanes on several JAX devices, so that the replicas of a synchronous step really run in parallel.
 
 The devices make up a mesh of one axis. What a lane needs is sent to the lane's device, one call of a jitted ``shard_map`` computes
 all lanes, each device its own (several, where there are more lanes than devices), and the results are brought to the first device.
-That is home: an entry that is alone in its wave (an all-reduce, an update) is computed there. Lanes that nobody needs repeat
+An entry that is alone in its batch (an all-reduce, an update) is computed on the first device. Lanes that nobody needs repeat
 the last one, so that each device has equally many, and few sizes are compiled.
 
-Numbers: class E2, as of all waves. Equal devices give equal bits in any process (class E0).
+Numbers: class E2, as of all batches. Equal devices give equal bits in any process (class E0).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def mesh_devices(devices: Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 class ShardedBatches(Batches):
-    """Computes entries wave by wave, the lanes of a wave side by side on several devices.
+    """Computes entries level by level, the lanes of a batch in parallel on several devices.
 
     Args:
         devices: as `mesh_devices` gives them.
@@ -85,7 +85,7 @@ class ShardedBatches(Batches):
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
 
     def single(self, kernel: Kernel, arguments: list[Any]) -> tuple[Any, ...]:
-        # Somebody may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
+        # A user may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
         return kernel(*jax.device_put(arguments, self.first_device))
 
     def lanes(self, count: int) -> int:

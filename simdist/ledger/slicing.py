@@ -28,7 +28,7 @@ def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]
 
 
 def without_dead(entries: list[Entry], held: Iterable[int]) -> list[Entry]:
-    """The entries that the registers which somebody holds depend on: what a crash discarded is left out."""
+    """The entries on which the registers depend that are still held: what a crash discarded is left out."""
     needed = needed_for(entries, held)
     return [entry for entry, wanted in zip(entries, needed, strict=True) if wanted]
 

@@ -96,7 +96,7 @@ class _Cutter:
             stage = max((self.stage.get(v, 0) + (v in self.producer) for v in operands), default=0)
             marker = self._marker(eqn)
             if marker is None:
-                # Replicas meet in the order that they wrote down, whatever else each of them does.
+                # Collectives run in the order in which they were traced, whatever else each replica does.
                 stage = last_collective = max(stage, last_collective)
             elif marker.kind == "read":
                 stage = updated.get(id(marker.details["variable"]), 0)
@@ -115,7 +115,7 @@ class _Cutter:
     # -- kernels --------------------------------------------------------------------------------------------------
 
     def _compute(self, stage: int, by_stage: dict[int, list[Any]]) -> list[Operation]:
-        """The kernel of a stage, if it has anything to compute that somebody uses."""
+        """The kernel of a stage, if any of its results is used."""
         wanted = self._wanted(stage, by_stage)
         if not wanted:
             return []

@@ -263,7 +263,7 @@ def fits(program: Program, call: BoundCall) -> bool:
 
 
 def fits_at_once(program: Program, call: BoundCall) -> bool:
-    """Whether the program fits the next batches, where that can be told without running any code of a user's pipeline; else False."""
+    """Whether the program fits the next batches, where this is known without running any code of a user's pipeline; else False."""
     signatures = program.signatures
     if len(signatures) == 1:
         ((iterator, signature),) = signatures

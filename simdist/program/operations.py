@@ -1,7 +1,7 @@
-"""The operations of a program, and the handles that stand for things of upper floors.
+"""The operations of a program, and the handles that stand for things of upper layers.
 
 A program is a short list of coarse operations in one static single assignment form: registers are integers, each
-written once. The tracer (same floor) writes programs; a task runtime runs them. Both know variables and iterators only
+written once. The tracer (same layer) writes programs; a task runtime runs them. Both know variables and iterators only
 as handles.
 """
 
@@ -140,7 +140,7 @@ class Update:
 
 @dataclass(frozen=True)
 class TracedCollective:
-    """Exchange one or more arrays with the other replicas."""
+    """A collective: one or more arrays are combined with those of the other replicas."""
 
     collective: Collective
     operands: tuple[Register, ...]
@@ -176,7 +176,7 @@ class Program:
         constants: registers that hold arrays from tracing time.
         avals: shape and dtype of every register.
         seconds: how long its computation takes, where the user has declared it.
-        collectives: what its replica meets the others for, in order.
+        collectives: those in which its replica takes part, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """

@@ -1,7 +1,7 @@
 """`PerReplica`: one value for each replica.
 
 Outside of a step all values are there. While a step is traced, it is traced from the place of one replica, which knows its
-own value; whoever asks there for the values of all makes the replicas exchange them.
+own value; code that asks there for the values of all adds an all-gather to the step.
 """
 
 from __future__ import annotations

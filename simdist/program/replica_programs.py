@@ -2,7 +2,7 @@
 
 Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
 shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
-is gets a program for each. Traces of one step must meet in the same collectives: what each gives to a gather is worked out by
+is gets a program for each. Traces of one step must have the same collectives: what each gives to a gather is worked out by
 tracing again with what the others were found to give.
 
 Invariant: the programs of one edition agree in all their collectives.
@@ -48,7 +48,7 @@ class ReplicaPrograms:
             calls: of the replicas that are driven here, in the order of their ranks.
 
         Raises:
-            InvalidArgumentError: the replicas would not meet.
+            InvalidArgumentError: the replicas have different collectives.
             StopIteration: an iterator has not enough elements left.
         """
         known = self._known.setdefault(tuple([call.key for call in calls]), [])

@@ -55,11 +55,11 @@ class Tracer:
         batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
         rank: the replica whose place is taken; what it traces holds for all of its kind unless it asks for `rank`.
         num_replicas: how many take the step together.
-        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by exchange and rank.
+        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by collective and rank.
         options: what the strategy wants of the collective of gradients.
 
     Attributes:
-        collectives: what the replica meets the others for, in order.
+        collectives: those in which the replica takes part, in order.
         asked_rank: whether the step asked which replica it is.
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
@@ -186,7 +186,7 @@ class Tracer:
 
     @property
     def rank(self) -> int:
-        """Which replica this is. Whoever asks gets a trace for this replica alone."""
+        """The rank of this replica. A step that reads it is traced for each replica by itself."""
         self.asked_rank = self.is_rank_dependent = True
         return self._rank
 
@@ -214,7 +214,7 @@ class Tracer:
         return existing
 
     def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
-        """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
+        """Add a collective to the step (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.

@@ -82,7 +82,7 @@ def num_bytes(avals: Sequence[Aval]) -> int:
 
 
 class Bundle:
-    """Arrays that come into being together; `arrays` is None until somebody needed them.
+    """Arrays that are computed together; `arrays` is None until they are needed.
 
     Attributes:
         avals: their shapes and dtypes.

@@ -2,7 +2,7 @@
 
 Above it are strategies, coordinator and trainer, which know no clock, no network and no fiber. Behind it are engines, which know no
 strategy. A driver (the notebook, or a launched main) reaches tasks through an `Engine`; a program on a task reads, computes, updates
-and meets other replicas through a `TaskRuntime`; and nothing else passes.
+and takes part in collectives through a `TaskRuntime`. Nothing else passes.
 
 An operation of a linked program starts itself: the method of `TaskRuntime` returns its result, or `PENDING`, and calls `step.go(result)`
 later. Only code of users may block.
@@ -59,7 +59,7 @@ class TaskRuntime(Protocol):
     """What a program can ask of the task that runs it.
 
     Attributes:
-        step: the step that runs now; whoever returned `PENDING` calls its `go` or `fail`, once.
+        step: the step that runs now; an operation that returned `PENDING` calls its `go` or `fail`, once.
     """
 
     step: StepInProgress
@@ -81,7 +81,7 @@ class TaskRuntime(Protocol):
         ...
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
-        """Exchange arrays with the other replicas of the step; done when this replica has what it gets."""
+        """Run a collective with the other replicas of the step; done when this replica has its result."""
         ...
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
@@ -170,7 +170,7 @@ class Engine(Protocol):
         ...
 
     def is_believed_up(self, task: str) -> bool:
-        """What the chief believes of a task that somebody watches."""
+        """The chief's belief about a task that is watched: whether it is up."""
         ...
 
     def notice(self, member: Member, reason: str) -> None:
@@ -206,7 +206,7 @@ class Engine(Protocol):
         ...
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> ReplicaGroup:
-        """The group in which the main of a task meets the mains of the others."""
+        """The worker group that joins the main of a task with the mains of the other tasks."""
         ...
 
     def launch(

@@ -65,7 +65,7 @@ class Cluster:
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
         engine: what carries it out. "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything
             happens at once, in the caller's place, with the same bits; no time, faults, traces of work, backup workers or launched
-            mains, and no hardware. Of the network only the figures count, by which strategies choose how to exchange.
+            mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
 
     Raises:
         InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that there is not,

@@ -50,7 +50,7 @@ class Combinations:
         """How the results of a collective are made.
 
         Args:
-            collective: what the replicas meet for.
+            collective: the one that is combined.
             schedule: in whose order sums are added.
             given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
@@ -101,7 +101,7 @@ def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def disagreement(device: str, collective: Collective, other_device: str, other: Collective, number: int) -> InvalidArgumentError:
-    """Two replicas came to exchange `number` of their group with what cannot be combined."""
+    """The error for two replicas whose operands of collective `number` cannot be combined."""
     return InvalidArgumentError(
         f"{device} came to {collective}, but {other_device} to {other}, as collective {number} of their group. {_remedy(collective, other)}"
     )

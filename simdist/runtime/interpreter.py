@@ -33,10 +33,10 @@ class Step:
 
     Args:
         linked: the program with its places.
-        task: what it meets there.
+        task: the runtime of the task.
         iterators: the iterator arguments of the call, in order.
         arguments: the array arguments of the call, leaf by leaf.
-        ended: is told of the end of each step, with its result or an error; True: take another one.
+        ended: is called at the end of each step, with its result or an error; True: take another step.
 
     Attributes:
         result: the bundle of the results of the step that has ended last.
@@ -111,7 +111,7 @@ class Step:
             self.ended(self)
 
     def stop(self) -> None:
-        """The step ends here, and nobody is told."""
+        """End the step without calling `ended`."""
         self.over = True
 
     def _begin(self) -> None:

@@ -88,7 +88,7 @@ class RunKernel:
 
 @dataclass(frozen=True, eq=False)
 class LinkedCollective:
-    """Exchange the bundle of a slot with the other replicas; what comes out goes to another slot."""
+    """A collective over the bundle of a slot; its result goes to another slot."""
 
     collective: Collective
     operands: Slot

@@ -56,7 +56,7 @@ class Membership:
         self.beliefs: dict[str, Belief] = {}
 
     def heartbeat(self, task: str, incarnation: int, now_s: float) -> list[Decision]:
-        """A sign of life has arrived."""
+        """A heartbeat has arrived."""
         belief = self.beliefs.get(task)
         if belief is not None and incarnation < belief.incarnation:
             return []

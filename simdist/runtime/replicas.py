@@ -19,7 +19,7 @@ __all__ = ["Communication", "Member", "Process", "ReplicaGroup", "CollectivePlan
 
 
 class Process(Protocol):
-    """One incarnation of a task, as whoever depends on it remembers it."""
+    """One incarnation of a task, as another task that depends on it remembers it."""
 
     @property
     def alive(self) -> bool: ...

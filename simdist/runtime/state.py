@@ -1,6 +1,6 @@
 """The versions of all groups of a cluster: what the variables hold now, and which devices have it.
 
-A group is a number here, the place of its state in each of the lists. Whoever reads a group gets a reference to its present version;
+A group is a number here, the index of its state in each of the lists. A read of a group gets a reference to its present version;
 an update makes the next one. A death takes the copies of one task; the last one takes the version with it.
 
 Groups may be joined while steps are on their way that were linked before: what these read of an old group is taken out of the new one,
@@ -25,7 +25,7 @@ class GroupStates:
     Args:
         parts: gives the arrays of a bundle.
         call: calls a kernel of bundles that makes one bundle of this type.
-        hold: is told of bytes that a device holds from now on: (place, name, bytes).
+        hold: is called with the bytes that a device holds from now on: (device, name, bytes).
 
     Attributes:
         bundles: the present version of each group; None for those that are lost or forgotten.

@@ -26,7 +26,7 @@ class Store:
 
     Args:
         engine: keeps the values.
-        observed: called at each look, with the name of what was looked at.
+        observed: called at each read from outside, with the name of the variable.
         strategy: whose variables they are.
     """
 
@@ -60,7 +60,7 @@ class Store:
         return total / len(arrays) if placement.combine == "mean" else total
 
     def compute(self, variables: Sequence[Any]) -> None:
-        """Compute the present values of several variables in one go, before somebody looks at one after the other."""
+        """Compute the present values of several variables in one go, before they are read one after the other."""
         if self.engine.numerics != "off":
             self._read([cell for variable in variables for cell in variable.placement.cells])
 

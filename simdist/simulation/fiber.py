@@ -5,7 +5,7 @@ that will happen once, with a value or an error. `simdist.simulation.kernel` dec
 
 Invariants:
 
-- A gate opens once; whoever waits there goes on at the same moment of virtual time.
+- A gate opens once; every fiber that waits there goes on at the same moment of virtual time.
 - A dead fiber has no effect any more: every blocking call that it still makes raises `TaskKilled` again.
 
 What may live in this file: greenlets and what wakes them. Not: the clock, tasks, messages.
@@ -57,7 +57,7 @@ class Waiter(Protocol):
 
 
 def words(text: str | Callable[[], str]) -> str:
-    """What somebody waits for, where it was not worth finding the words before anybody asks."""
+    """What a fiber waits for, as a text that is made only when it is asked for."""
     return text if isinstance(text, str) else text()
 
 
@@ -68,7 +68,7 @@ class TaskKilled(BaseException):
 class Gate:
     """Something that happens once, and that a fiber (or the driver) can wait for. Made by `Clock.gate`.
 
-    It has the attributes that SimPy's events have where somebody waits for them, so that both can be waited for.
+    It has those attributes of SimPy's events that a wait uses, so that a fiber can wait for both.
 
     Attributes:
         callbacks: called with the gate when it opens; None once it is open.
@@ -88,7 +88,7 @@ class Gate:
         return self.callbacks is None
 
     def open(self, value: Any = None) -> None:
-        """Let whoever waits go on, with this value; a gate that is open stays as it is."""
+        """Open the gate with this value: the fibers that wait go on; a gate that is open stays as it is."""
         callbacks = self.callbacks
         if callbacks is None:
             return
@@ -106,7 +106,7 @@ class Gate:
         return self.clock.wait(self, what)
 
     def fail(self, error: BaseException) -> None:
-        """Let whoever waits go on with an error."""
+        """Open the gate with an error, which is raised in the fibers that wait."""
         if self.callbacks is not None:
             self._ok = False
             self.open(error)
@@ -165,7 +165,7 @@ class Fiber:
         try:
             self.result = function()
         except BaseException as error:
-            # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
+            # SystemExit and the like end the fiber, not the process: the fiber that waits for it decides.
             self.error = error
         if self.abandoned:
             return

@@ -149,7 +149,7 @@ class Clock:
             self.after(seconds, gate.open)
             self.wait(gate, "the end of a sleep")
             return
-        # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
+        # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
@@ -191,7 +191,7 @@ class Clock:
         raise TaskKilled(f"{fiber.lane} is dead")
 
     def _abandon(self, fiber: Fiber) -> None:
-        """This fiber's code does not run again; for whoever waits, it was killed."""
+        """This fiber's code does not run again; fibers that wait for it see it killed."""
         fiber.abandoned = True
         fiber.error = TaskKilled(f"{fiber.lane} is dead")
         self.fibers.remove(fiber)
@@ -318,7 +318,7 @@ class Clock:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Run code that may look, but not wait, whoever runs now: a blocking call inside is refused."""
+        """Run code that may read, but not wait, in any fiber: a blocking call inside is refused."""
         fiber, driving = running.fiber, self._driving
         running.fiber, self._driving = None, True
         try:

@@ -63,7 +63,7 @@ class ParameterServerStrategy(Strategy):
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
         self._next_server = 0
         self.linked: dict[int, LinkedProgram] = {}
-        self.coordinator: Any = None  # the one of this strategy, once somebody has made it
+        self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
     @property
     def default_device(self) -> str:

@@ -105,7 +105,7 @@ def finish(model: Any) -> None:
 
 
 def _loss_of_no_rows(model: Any, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
-    """A replica without rows meets the others all the same; the mean over no rows would be no number."""
+    """A replica without rows takes part in all collectives; the mean over no rows would be no number."""
     nothing = sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred))
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1 or not needs_global_denominators(model, y_pred, sample_weight):

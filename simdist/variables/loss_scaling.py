@@ -1,6 +1,6 @@
 """Dynamic loss scaling: what Keras' `LossScaleOptimizer` does, where the variables live.
 
-Whether a step's gradients are finite is a matter of all of them, so whoever computed them decides: it takes the scale off, with the
+Whether a step's gradients are finite is a matter of all of them, so the task that computed them decides: it takes the scale off, with the
 very scale that it multiplied the loss by, and where one gradient is not finite it makes all of them so. Each task that holds
 variables then sees from its own part what has been decided: it takes the step or skips it, and moves its scale as all others do.
 

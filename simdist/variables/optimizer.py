@@ -39,7 +39,7 @@ class Optimizer:
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
         self._compressed: dict[Any, CompressedSum] = {}
-        # A Keras optimizer has one set of slots and one count of steps, whoever applies it.
+        # A Keras optimizer has one set of slots and one count of steps, for all callers.
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if hasattr(optimizer, "update_step") else []
 
     def build(self, variables: Iterable[Any]) -> None:

@@ -4,7 +4,7 @@ The optimizer that a user holds takes no steps itself; its shadows do (`simdist.
 of steps and its slots are bound to the shadows' cells, so that what the user reads, assigns, saves and loads is what training uses,
 wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
 
-Invariant: a variable of the optimizer is bound when every cell of its trained variable has a shadow.
+Invariant: a variable of the optimizer is bound when every cell of its trained variable has a slot optimizer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OptimizerSlots:
         return built_roles(optimizer, [stand_in_for(own) if known is None else known for known, own in pairs])
 
     def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Any:
-        """What the user's optimizer had for a variable of a shadow; None if nothing.
+        """The value that the user's optimizer had for a variable of a slot optimizer; None if it had none.
 
         Args:
             role: whose owner is a number among the cells.

@@ -5,7 +5,7 @@ update changes together, with the optimizer's slots beside them; an update makes
 identities; their versions are kept behind a protocol, `GroupVersions`, that engines implement.
 
 Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no version, and
-whoever reads it gets `UnavailableError`.
+a read of it raises `UnavailableError`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PlacementRecord:
 class Group:
     """Cells of one task, or of several that hold equal copies, which change together.
 
-    Only an identity: its versions, and the devices that hold them, are kept by whoever carries out updates (`GroupVersions`).
+    Only an identity: its versions, and the devices that hold them, are kept by the engine (`GroupVersions`).
 
     Attributes:
         number: which group it is, among all of a cluster.
@@ -71,7 +71,7 @@ class Group:
             cell.devices = devices
 
     def lost_error(self) -> UnavailableError:
-        """What whoever needs this group is told after its task died."""
+        """The error for a read or an update of this group after its task died."""
         names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
         return UnavailableError(
             f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "

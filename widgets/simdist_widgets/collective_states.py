@@ -156,7 +156,7 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
         [0, 0, 3, 6, 9]
     """
     if schedule.kind in SUMS:
-        terms = numbers(schedule, np.ones(held.shape[1:3]))  # more than the contributors where somebody was added twice
+        terms = numbers(schedule, np.ones(held.shape[1:3]))  # more than the contributors where one was added twice
         return held.all(-1) & np.equal(terms, schedule.num_ranks)
     return wanted & (held == held[-1]).all(-1) & _results(schedule, held[-1])
 

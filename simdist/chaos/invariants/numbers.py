@@ -1,4 +1,4 @@
-"""What numbers a scenario gives, whoever computes them, however often somebody looks."""
+"""Invariants of numbers: every plan and every process computes the same, however often they are read."""
 
 from __future__ import annotations
 

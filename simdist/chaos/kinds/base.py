@@ -18,7 +18,7 @@ __all__ = ["Ground", "Kind", "trigger_of"]
 
 @dataclass(frozen=True)
 class Ground:
-    """What an undisturbed run of a scenario tells whoever wants to disturb it.
+    """What an undisturbed run of a scenario shows: where a disturbance can be put.
 
     Args:
         length_s: how long it took.

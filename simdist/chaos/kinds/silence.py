@@ -1,7 +1,7 @@
-"""Somebody falls silent, and nobody is told: a task that stands still, and messages between two sides that are lost.
+"""Silent failures: a task is paused, or messages between two sides are lost, and no task is notified.
 
 How long it lasts decides what can be seen of it: less than a latency, a part of a step, longer than it takes to be noticed, for ever.
-In a scenario either all of them end, so that whoever can recover has to, or any may last for ever.
+In a scenario either all of them end, and every task that can recover must, or any may last for ever.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class TrainedMains(Launched):
     def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
-        # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.
+        # A main that has ended needs no other one; one that died before its end has no partner when it comes back.
         deaths = [down for down in run.processes.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
         workers = [task for task in run.cluster.tasks if task.startswith("worker")]
         silent_s = run.silences.lasted_s(workers, run.end_s)

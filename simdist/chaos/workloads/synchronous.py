@@ -2,9 +2,9 @@
 
 mirrored        several devices of one machine
 multi-worker    one replica on each worker; a death ends it
-elastic         on_failure="continue": goes on as long as somebody has the variables
+elastic         on_failure="continue": goes on as long as one task has the variables
 backup          backup_workers=1: a step does not wait for the slowest
-local-steps     sync_every=3: replicas meet now and then
+local-steps     sync_every=3: an all-reduce in every third step
 """
 
 from __future__ import annotations

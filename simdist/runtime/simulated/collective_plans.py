@@ -19,7 +19,7 @@ __all__ = ["CollectivePlans"]
 
 
 class CollectivePlans:
-    """Worked out once for each kind of exchange."""
+    """Collective plans with their routes, made once for each kind of collective."""
 
     def __init__(self) -> None:
         # By the identity of the schedule, which is kept with the wiring.
@@ -41,7 +41,7 @@ class CollectivePlans:
         tasks = [world.task_of(device) for device in devices]
         made = RoutedSchedule(plan.travel, lambda a, b: world.routes.between(devices[a], devices[b]), size_bytes, tasks)
         if not plan.equivalent_devices or devices == plan.equivalent_devices:
-            # Whoever is dropped differs from step to step: only what comes again is kept.
+            # The dropped replicas differ from step to step: only plans without them are kept.
             self._wired[key] = plan.travel, made
         return made
 

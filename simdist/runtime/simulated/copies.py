@@ -87,7 +87,7 @@ class Copy:
         self.transport.clock.after(self.latency_s, self._end, error)
 
     def silenced(self, leg: Leg) -> None:
-        """It is lost on its way, or waits where somebody is paused, and nobody says so."""
+        """The copy is lost on its way, or waits for a paused task, without an error."""
         if not self.timed:
             self.timed = True
             why = "they were lost on the way, or somebody stands still"

@@ -5,7 +5,7 @@ machine in `simdist.runtime.membership` says; here are its clock and its listene
 off from it, is down for it after `SILENCE_S`.
 
 Heartbeats that could change no belief are not played but passed over by arithmetic, so that a long idle time costs nothing. While
-somebody who is believed to be up is silent, the chief's clock counts as something that can end a wait.
+a task that is believed to be up is silent, the chief's clock counts as something that can end a wait.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Mail(Protocol):
 
 
 class Detection:
-    """What the chief believes of other tasks, and who is told when it changes.
+    """The chief's beliefs about other tasks, and the listeners that get each change.
 
     Args:
         clock, trace: the cluster's.
@@ -51,7 +51,7 @@ class Detection:
 
     Attributes:
         membership: the beliefs.
-        listeners: are told each change.
+        listeners: are called with each change.
     """
 
     def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task], mail: Mail) -> None:
@@ -81,7 +81,7 @@ class Detection:
         self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
-        """A sign of life has come; of a task that nobody watches it says nothing."""
+        """A heartbeat has arrived; one of a task that is not watched changes nothing."""
         if name in self._watched:
             self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
 
@@ -90,7 +90,7 @@ class Detection:
         self._decide(self.membership.connection_reset(name, incarnation))
 
     def expect_change(self) -> None:
-        """Somebody has fallen silent, or may be heard again: waits may count on the next beat, which finds that out."""
+        """A task has fallen silent, or may be heard again: waits may count on the next heartbeat, which detects it."""
         if self._began_s is not None:
             self.clock.after(HEARTBEAT_S, lambda _: None)
 
@@ -149,7 +149,7 @@ class Detection:
                 listener(decision)
 
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
-        """Those who train with a task have learned of its death; the trace tells it once for each life."""
+        """The peers of a task have learned of its death; the trace has one instant for each incarnation."""
         if (task, process.incarnation) not in self._noticed:
             self._noticed.add((task, process.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

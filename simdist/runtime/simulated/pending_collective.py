@@ -20,12 +20,12 @@ from simdist.simulation.network import Link
 
 __all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
-# How long a collective without a time-out of its own waits where somebody may be silent.
+# How long a collective without a time-out of its own waits where a task may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
 
 
 class Participants(Protocol):
-    """The replicas that meet in a collective (`simdist.runtime.simulated.collective_group.CollectiveGroup`).
+    """The replicas that take part in a collective (`simdist.runtime.simulated.collective_group.CollectiveGroup`).
 
     Attributes:
         members: all, by rank.
@@ -67,7 +67,7 @@ class Arrival:
         self.ended: Callable[[Arrival], None] | None = None
 
     def then(self, ended: Callable[[Arrival], None]) -> None:
-        """Tell somebody, once, when it is over."""
+        """Call a function, once, when it is over."""
         self.ended = ended
 
     def end(self, result: Bundle | None, error: BaseException | None) -> None:
@@ -199,7 +199,7 @@ class PendingCollective:
     # -- failures -------------------------------------------------------------------------------------------------
 
     def expire(self, timeout_s: float) -> None:
-        """The time-out is over; whoever has come gives up, unless all have."""
+        """The time-out is over; the replicas that have arrived give up, unless all have."""
         if not self.ranks:
             missing = self.missing()
             self.fail(
@@ -210,7 +210,7 @@ class PendingCollective:
             )
 
     def expect_silence(self) -> None:
-        """Somebody may not come, or some bytes may be lost, without a word: give up after a while."""
+        """A replica or a message may be missing without an error: give up after a time-out."""
         if not self.expects_silence and not self.over:
             self.expects_silence = True
             self.watch.append(self)

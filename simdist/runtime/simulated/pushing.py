@@ -68,7 +68,7 @@ class Pushing(Call):
         try:
             leg.content.server.receive(self, leg.content, process)
         except Exception as error:
-            self.fail(error)  # to whoever waits; nobody can catch it here
+            self.fail(error)  # to the caller that waits; it cannot be caught here
 
     def confirm(self, part: ServerCall, applied_s: float) -> None:
         """A server has applied its part: the word of it is on its way."""

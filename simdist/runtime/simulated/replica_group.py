@@ -29,7 +29,7 @@ class SimulatedReplicaGroup:
     Args:
         world: where they are.
         communication: how they talk to each other.
-        collective_group: where they meet, if it outlives a step; None makes one for each step.
+        collective_group: that of their collectives, if it outlives a step; None makes one for each step.
     """
 
     def __init__(self, world: World, communication: Communication, collective_group: CollectiveGroup | None = None) -> None:

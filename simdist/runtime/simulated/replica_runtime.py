@@ -1,4 +1,4 @@
-"""What a program meets where it runs as one of several replicas that take a step together.
+"""The task runtime of one replica, where several take a step together.
 
 Variables lie on the replica's own device, as copies that cannot differ or as values of its own. What a step changes counts
 when the step is over for all replicas that this program drives: until then each replica sees its own progress, and a step
@@ -36,7 +36,7 @@ class SimulatedReplica(SimulatedTask):
         member: its rank, task and device.
         priced: the prices of its program.
         versions: what the step has made so far.
-        collective_group: where it meets the others; None for a single replica.
+        collective_group: that of its collectives; None for a single replica.
         leads: whether its task counts steps by it.
     """
 
@@ -150,7 +150,7 @@ class SimulatedReplica(SimulatedTask):
             return SimulatedTask.compute(self, op, inputs, batch, host)
         now = self.clock.env._now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
-        # What is exchanged early is written down before the kernel has ended.
+        # The operands of an early collective are noted before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
         for one in early:
             self.clock.after(start + one.fraction * (end - start) - now, self._arrive, (one.collective, outputs[one.position]))
@@ -170,7 +170,7 @@ class SimulatedReplica(SimulatedTask):
         self.trace.span(self.device, "compute", op.kernel.name, start, end)
         self.step.go(outputs)
 
-    # -- meeting --------------------------------------------------------------------------------------------------
+    # -- collectives ----------------------------------------------------------------------------------------------
 
     def _arrive(self, what: tuple[LinkedCollective, Bundle]) -> None:
         """A pack of gradients is there, while others are still being computed."""
@@ -181,7 +181,7 @@ class SimulatedReplica(SimulatedTask):
         try:
             arrival = self.collective_group.arrive(self.rank, op.collective, operands, is_early=True)
         except SimdistError as error:
-            # Nobody waits yet; whoever comes for the result gets it.
+            # No operation waits yet; the one that asks for the result gets it.
             self.early[op] = error
             return
         self.early[op] = arrival

@@ -1,4 +1,4 @@
-"""One step of several replicas: each runs the program on its own device, and they meet in collectives.
+"""One step of several replicas: each runs the program on its own device, and collectives join them.
 
 The replicas go on side by side, by callbacks, and die with their tasks; a single one whose task is the caller's own begins in the
 caller's place, without an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and
@@ -30,7 +30,7 @@ class RunningReplica:
     """A replica in its step, as its task and the clock know it.
 
     Args:
-        runtime: what its program meets.
+        runtime: the task runtime of its program.
         linked, call: its program and its arguments.
         ended: is called when it has ended, itself or with its task.
 
@@ -80,7 +80,7 @@ class RunningReplica:
             self.ended(self)
 
     def stop(self) -> None:
-        """The replica does nothing any more, and nobody is told."""
+        """Stop the replica without an error or a result."""
         self.step.stop()
         self.runtime.drop_call()
 
@@ -103,7 +103,7 @@ class ReplicaStep:
         local: those that this program drives.
         communication: how they talk to each other.
         plans: of their collectives.
-        collective_group: where they meet, if it outlives the step; None makes one for the step.
+        collective_group: that of their collectives, if it outlives the step; None makes one for the step.
     """
 
     def __init__(

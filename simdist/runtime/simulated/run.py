@@ -65,7 +65,7 @@ class SimulatedRun:
         try:
             self.world.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
-            # Whoever waits for ever waits, as a rule, for the main that failed.
+            # A main that waits for ever waits, as a rule, for the main that failed.
             error = self._error or self._down()
             if error is None:
                 raise

@@ -37,7 +37,7 @@ class ServerLoop:
         clock, trace: the cluster's.
         ledger: computes updates.
         states: the versions of all groups.
-        updated: are told of each update that others have sent.
+        updated: are called after each update that others have sent.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ServerLoop:
         if read_version is None:
             self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
         else:
-            # How stale the update is can be told from these two: version - 1 - read_version.
+            # The staleness of the update follows from these two: version - 1 - read_version.
             self.trace.span(
                 self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
             )

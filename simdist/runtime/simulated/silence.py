@@ -1,4 +1,4 @@
-"""Silence: tasks that are paused, and ways between tasks on which messages are lost. Nobody is told of either.
+"""Silent failures: tasks that are paused, and routes between tasks on which messages are lost. No task is notified of either.
 
 A paused task is alive and does nothing: its fibers are not switched to, and whatever would happen on it (timers, arrivals) is held,
 in order, and happens when it goes on. What its links carry goes on. A cut loses all messages of one direction: those that are sent, and
@@ -23,14 +23,14 @@ Heal = Callable[[], None]
 
 
 class Listener(Protocol):
-    """Replicas that meet in collectives, and must know what happens to each other's tasks."""
+    """A group of replicas that must know what happens to the tasks of its members."""
 
     def lost(self, task: Task) -> None:
         """A task has died."""
         ...
 
     def expect_silence(self) -> None:
-        """From now on somebody may not come without a word."""
+        """From now on a replica may fail silently."""
         ...
 
 
@@ -42,7 +42,7 @@ class Silence:
         listeners: the groups of replicas that there are.
 
     Attributes:
-        is_expected: whether a fault was planned that makes somebody silent.
+        is_expected: whether a fault was planned that makes a task silent.
     """
 
     def __init__(self, clock: Clock, transport: Transport, listeners: list[Listener]) -> None:
@@ -50,12 +50,12 @@ class Silence:
         self.transport = transport
         self.listeners = listeners
         self.is_expected = False
-        self.changed: list[Callable[[], None]] = []  # are told that somebody has fallen silent, or may be heard again
+        self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
         self._cuts: dict[object, tuple[str, str]] = {}
         self._pauses: dict[object, Any] = {}  # token -> the incarnation that is paused
 
     def expect(self) -> None:
-        """Somebody may fall silent from now on: what would wait for ever gets a time-out."""
+        """From now on a task may fall silent: a wait without an end gets a time-out."""
         if not self.is_expected:
             self.is_expected = True
             for listener in list(self.listeners):

@@ -1,4 +1,4 @@
-"""What a program meets on a simulated task: devices and links that take virtual time, numbers that the ledger notes."""
+"""The task runtime of a simulated task: devices and links take virtual time, and the ledger notes the numbers."""
 
 from __future__ import annotations
 

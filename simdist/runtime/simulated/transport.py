@@ -144,7 +144,7 @@ class Transport:
             arrived(leg)
 
     def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
-        """Those that no fault keeps from arriving; the sender of the others is told."""
+        """The messages that no fault stops; the sender of the others is notified."""
         lost = [leg for leg in legs if not gets_on(leg)]
         for leg in lost:
             sender.silenced(leg)

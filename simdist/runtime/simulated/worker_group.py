@@ -1,7 +1,7 @@
 """The workers that train together, each with a main of its own: how they find each other, and when they part.
 
 The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
-its groups break up: whoever waits for it, or comes later, gets an error. Mains that start again make new strategies, which
+its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
 find each other in new groups; one that starts again after others have returned finds nobody.
 
 Taught in lesson 04.
@@ -46,7 +46,7 @@ class WorkerGroup:
 
 
 def join_group(world: World, members: Sequence[Member], task_name: str, communication: Communication) -> CollectiveGroup:
-    """The meeting place of this task's strategy with those of the other tasks."""
+    """The collective group of this task's strategy and those of the other tasks."""
     devices = tuple(member.device for member in members)
     groups: list[WorkerGroup] = world.groups
     groups[:] = [group for group in groups if group.collective_group.broken is None]

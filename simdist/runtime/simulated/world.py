@@ -1,6 +1,6 @@
 """The simulated machines: all tasks of a cluster, what they hold, and how they die and start again, in virtual time.
 
-A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that whoever talked to
+A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that every task that talked to
 it learns of it one latency later. A message of a dead incarnation has no effect, wherever it is.
 
 Not simulated: the cost of serialising, message headers, the size of a program that is sent for the first time.
@@ -66,7 +66,7 @@ class World:
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
         self.states = GroupStates(self.ledger.parts, self._call, self.hold)
         self.prices = Prices(self.ledger, self.states)
-        self.step_ended: list[Callable[[str], None]] = []  # are told whose steps, or updates of whose variables, are one more
+        self.step_ended: list[Callable[[str], None]] = []  # are called with the task that has one more step, or one more update
         self.servers = {
             name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self.step_ended) for name, task in self.tasks.items()
         }
@@ -76,7 +76,7 @@ class World:
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.listeners: list[Listener] = []  # where replicas meet; each takes itself away
+        self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
@@ -107,7 +107,7 @@ class World:
     # -- messages -------------------------------------------------------------------------------------------------
 
     def copy(self, source: str, target: str, size_bytes: float, what: str, ended: Callable[[BaseException | None], Any]) -> Copy:
-        """Bytes go from one device to another; `ended` is told when they have come, or why not.
+        """Bytes go from one device to another; `ended` is called when they have arrived, or with the error.
 
         Raises:
             UnavailableError: one of the two tasks is down.
@@ -115,7 +115,7 @@ class World:
         ends = self.task(task_of(source)), self.task(task_of(target))
         return Copy(self.transport, self.routes.between(source, target), ends, (source, target), size_bytes, what, ended)
 
-    # -- life and death -------------------------------------------------------------------------------------------
+    # -- starts and crashes ---------------------------------------------------------------------------------------
 
     def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
         """Run a function as a part of a task's present incarnation."""
