@@ -84,17 +84,17 @@ def evidence_of(scenario: Scenario, calm: ScenarioRun | None = None, again: bool
     """The runs of a scenario; they are closed when the block is left."""
     runs: list[ScenarioRun] = []
 
-    def made(of: Scenario) -> ScenarioRun:
+    def run_of(of: Scenario) -> ScenarioRun:
         runs.append(run(of))
         return runs[-1]
 
     try:
-        undisturbed = calm if calm is not None else made(without_disturbances(scenario))
-        evidence = Evidence(scenario, made(scenario), undisturbed)
+        undisturbed = calm if calm is not None else run_of(without_disturbances(scenario))
+        evidence = Evidence(scenario, run_of(scenario), undisturbed)
         if scenario.has_numbers:
-            evidence.plans = {plan: Print.of(made(other)) for plan, other in _by_other_plans(scenario).items()}
+            evidence.plans = {plan: Print.of(run_of(other)) for plan, other in _by_other_plans(scenario).items()}
         elif again:
-            evidence.again = Print.of(made(scenario))
+            evidence.again = Print.of(run_of(scenario))
         yield evidence
     finally:
         for one in runs:

@@ -46,7 +46,7 @@ class Silences:
         >>> trace = Trace()
         >>> trace.instant("worker:0", "pause", "pause of worker:0", 1.0, until=3.0)
         >>> trace.instant("worker:0", "pause", "pause of worker:0", 2.0, until=4.0)
-        >>> Silences(trace, Lives(trace)).stills
+        >>> Silences(trace, Incarnations(trace)).stills
         [Still(task='worker:0', from_s=1.0, until_s=4.0)]
     """
 
@@ -71,12 +71,12 @@ class Silences:
 
     @property
     def begun(self) -> bool:
-        """Whether anybody ever fell silent."""
+        """Whether any task ever fell silent."""
         return bool(self.stills or self.cuts)
 
     @property
     def last_for_ever(self) -> bool:
-        """Whether anybody never was heard again."""
+        """Whether any task never was heard again."""
         return any(one.until_s == inf for one in (*self.stills, *self.cuts))
 
     def stood_still(self, task: str, from_s: float, until_s: float) -> bool:

@@ -67,7 +67,7 @@ class Wiring:
 
     Example:
         >>> wiring = Wiring(Network(bandwidth=1e9, latency=1e-4).in_racks(1), ["worker:0", "worker:1"])
-        >>> wiring.way("worker:0", "worker:1")
+        >>> wiring.route("worker:0", "worker:1")
         ['worker:0/out', 'rack:0/up', 'rack:1/down', 'worker:1/in']
         >>> wiring.figures("worker:0", "worker:1")
         (0.0001, 1000000000.0)

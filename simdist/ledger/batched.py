@@ -137,7 +137,7 @@ class _Lanes:
                 self._values.pop(version, None)
 
     def results(self) -> list[list[tuple[Any, ...] | None]]:
-        """For each entry that is done, its results, as far as anybody needs them."""
+        """For each entry that is done, its results, as far as they are needed."""
         return [list(map(self._values.get, writes)) for writes, done in zip(self._writes, self.done, strict=True) if done]
 
     def _value(self, version: Version) -> tuple[Any, ...]:

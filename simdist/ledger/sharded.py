@@ -54,7 +54,7 @@ def mesh_devices(devices: Sequence[Any] | None) -> tuple[Any, ...]:
     strange = [device for device in devices if not is_jax_device(device)]
     if strange or not devices:
         given = f"{strange[0]!r} is no JAX device" if strange else "An empty list of JAX devices was given"
-        raise InvalidArgumentError(f"{given}, but the lanes of a wave are computed on some. {HOW_TO}")
+        raise InvalidArgumentError(f"{given}, but the lanes of a batch are computed on some. {HOW_TO}")
     names = [f"{device.platform}:{device.id}" for device in devices]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -4,7 +4,7 @@ A *bundle* is a fixed tuple of arrays that come into being together: the variabl
 server, the gradients that one step sends to one server, the values that one step returns. The schedule passes bundles
 around long before their numbers are known; arrays are immutable, so a snapshot is a reference.
 
-A bundle that the ledger has taken up has a *register*, which is its own for as long as anybody holds the bundle.
+A bundle that the ledger has taken up has a *register*, which it keeps as long as there is a reference to the bundle.
 """
 
 from __future__ import annotations

@@ -96,15 +96,15 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     return total if op is ReduceOp.SUM else total / count
 
 
-def _all_reduced(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
+def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> Any:
     if axis is None:
-        total = tracer.collective("all_reduce", [own], averaged=op is ReduceOp.MEAN)[0]
+        total = tracer.collective("all_reduce", [local_value], averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
-    axes = _axes(own, axis)
-    part = jnp.sum(own, axis=axes)
+    axes = _axes(local_value, axis)
+    part = jnp.sum(local_value, axis=axes)
     if op is ReduceOp.SUM:
         return tracer.collective("all_reduce", [part])[0]
-    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(own, axes), part.dtype)])
+    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(local_value, axes), part.dtype)])
     return total / count
 
 

@@ -190,13 +190,13 @@ def _adopting(strategy: Any) -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
-def _adopt_for(variable: Any, own: Variable) -> None:
+def _adopt_for(variable: Any, adopted: Variable) -> None:
     """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
     variable.__dict__.pop("_value", None)
     variable.__class__ = AdoptedVariable
-    variable._strategy = own.placement.store.strategy
-    own.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
-    variable.simdist_variable = own
+    variable._strategy = adopted.placement.store.strategy
+    adopted.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
+    variable.simdist_variable = adopted
 
 
 def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:

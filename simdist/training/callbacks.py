@@ -52,7 +52,7 @@ def callback_list(callbacks: Any, model: Any, verbose: Any, *, epochs: int = 1, 
 
 
 def watch_for_nan(callbacks: CallbackList, steps_done: int, logs: dict[str, Any]) -> bool:
-    """Let `TerminateOnNaN` look at the loss of the epoch, since there is none of each batch; whether anybody watches."""
+    """Let `TerminateOnNaN` read the loss of the epoch, since there is none of each batch; returns whether there is one."""
     watching = [callback for callback in callbacks.callbacks if isinstance(callback, keras.callbacks.TerminateOnNaN)]
     for callback in watching:
         callback.on_batch_end(steps_done - 1, logs)

@@ -188,10 +188,10 @@ class Sequential(_Distributed, keras.Sequential):
         return _in_scope(keras.Sequential.__new__(cls))
 
 
-def _in_scope(made: Any) -> Any:
+def _in_scope(model: Any) -> Any:
     """A new model, which belongs to the strategy in scope."""
-    object.__setattr__(made, "simdist_strategy", get_strategy() if has_strategy() else None)
-    return made
+    object.__setattr__(model, "simdist_strategy", get_strategy() if has_strategy() else None)
+    return model
 
 
 def _make_functional(cls: Any) -> None:

@@ -1,8 +1,8 @@
 """The variables of a Keras optimizer, where its user sees them: those that lie beside the variables that it changes.
 
-The optimizer that a user holds takes no steps itself; its shadows do (`simdist.variables.slot_optimizer`). But its learning rate, its count
-of steps and its slots are bound to the shadows' cells, so that what the user reads, assigns, saves and loads is what training uses,
-wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
+The optimizer that a user holds takes no steps itself; its slot optimizers do (`simdist.variables.slot_optimizer`). But its learning rate,
+its count of steps and its slots are bound to the cells of the slot optimizers, so that what the user reads, assigns, saves and loads is
+what training uses, wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
 
 Invariant: a variable of the optimizer is bound when every cell of its trained variable has a slot optimizer.
 """
@@ -83,7 +83,7 @@ class OptimizerSlots:
         return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
 
     def bind(self, slot_optimizers: Mapping[Owner, tuple[SlotOptimizer, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
-        """Let the user's optimizer show the cells of its shadows, as far as they are there."""
+        """Let the user's optimizer show the cells of its slot optimizers, as far as they exist."""
         of_cell: dict[tuple[int, int], Cell] = {}
         of_role: dict[Role, list[Cell]] = {}
         for slot_optimizer, optimized in slot_optimizers.values():
