@@ -28,7 +28,19 @@ Axis = int | Sequence[int] | None
 
 
 class ReduceOp(Enum):
-    """How values of several replicas become one."""
+    """Reduction operations: how the values of several replicas become one.
+
+    Attributes:
+        SUM: their sum.
+        MEAN: their sum divided by the number of replicas (with `axis`, by the number of elements).
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> ids = strategy.run(lambda: 1.0 * sd.get_replica_context().replica_id_in_sync_group)
+        >>> float(strategy.reduce(sd.ReduceOp.SUM, ids, axis=None)), float(strategy.reduce(sd.ReduceOp.MEAN, ids, axis=None))
+        (1.0, 0.5)
+    """
 
     SUM = "sum"
     MEAN = "mean"

@@ -1,4 +1,4 @@
-"""What becomes of an assignment that several replicas make at the same time, and of a read of what each has for itself.
+"""Aggregation of a variable: assignments of several replicas in one step, and reads of replica-local values.
 
     synchronization   aggregation           in a replica                    across replicas
     ON_WRITE (AUTO)   NONE                  each changes its own copy       all copies change
@@ -24,7 +24,23 @@ __all__ = ["VariableAggregation", "VariableSynchronization", "aggregation_of", "
 
 
 class VariableAggregation(Enum):
-    """How the replicas' values become one when a variable is updated, or read."""
+    """Aggregation: how the values of the replicas become one when a variable is updated, or read.
+
+    Attributes:
+        NONE: not at all; each replica changes its own copy.
+        SUM: their sum.
+        MEAN: their mean.
+        ONLY_FIRST_REPLICA: the value of replica 0.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> with strategy.scope():
+        ...     total = sd.Variable(0.0, aggregation=sd.VariableAggregation.SUM)
+        >>> _ = strategy.run(lambda: total.assign_add(1.0 + sd.get_replica_context().replica_id_in_sync_group))
+        >>> float(total.numpy())
+        3.0
+    """
 
     NONE = "none"
     SUM = "sum"
@@ -33,7 +49,7 @@ class VariableAggregation(Enum):
 
 
 class VariableSynchronization(Enum):
-    """When the copies of a variable are brought together."""
+    """Synchronization: when the copies of a variable are aggregated."""
 
     AUTO = "auto"
     NONE = "none"

@@ -1,8 +1,7 @@
-"""Optimizers where the variables live.
+"""`Optimizer`: updates that are applied on the tasks that hold the variables.
 
-A step's update becomes one operation of the program for each task that holds variables (`simdist.variables.optimizer_rule`). What
-belongs to the whole gradient is done before that, by the worker, who has all of it: the sum over the replicas, the loss scale,
-clipping by norm.
+An update is one operation of the program for each task that holds variables (`simdist.variables.optimizer_rule`). The worker does
+before that what needs the whole gradient: the sum over the replicas, the loss scale, clipping by norm.
 """
 
 from __future__ import annotations
@@ -32,6 +31,16 @@ class Optimizer:
 
     Raises:
         TypeError: neither of the two.
+
+    Example:
+        >>> import optax
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> with strategy.scope():
+        ...     v, optimizer = sd.Variable(1.0), sd.Optimizer(optax.sgd(0.5))
+        >>> strategy.run(lambda: optimizer.apply_gradients([(1.0, v)]))  # each replica gives 1, so their sum is 2
+        >>> float(v.numpy())
+        0.0
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -67,7 +76,7 @@ class Optimizer:
         Called by a replica, it first adds up the gradients of all replicas.
 
         Args:
-            grads_and_vars: pairs (gradient, variable); a gradient of None leaves its variable alone.
+            grads_and_vars: pairs (gradient, variable) of equal shapes; a gradient of None leaves its variable as it is.
             skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:
