@@ -1,4 +1,4 @@
-"""Collectives: how ranks bring their data together, one file for each algorithm.
+"""Collectives: algorithms by which ranks combine or distribute their data, one file for each.
 
     base.py                what a schedule is, and what an algorithm
     checking.py            the rules that every schedule keeps

@@ -1,4 +1,4 @@
-"""All-gather: each rank has a part, and in the end everybody has all of them.
+"""All-gather: each rank has a part, and in the end every rank has all parts.
 
 The data of a schedule is the *result*: chunk r is the part of rank r, which nobody else has in the beginning, and the
 bytes of a closed form are those of the result.

@@ -1,4 +1,4 @@
-"""All-to-all: each rank has something for each other one.
+"""All-to-all: each rank has a part for each other rank.
 
 The data of a schedule is everything that is sent, n x n chunks: chunk ``s * n + t`` goes from rank s to rank t. In the
 beginning rank s has its row, in the end rank t has its column too; the bytes of a closed form are those of the whole table,

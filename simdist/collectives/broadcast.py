@@ -1,4 +1,4 @@
-"""Broadcast: what rank 0 has, everybody gets.
+"""Broadcast: every rank gets the data of rank 0.
 
 A binomial tree: every rank that has the data sends it on, so that the number of these ranks doubles in each step. Rank 0
 sends to the rank in the middle first, and to its neighbour last.

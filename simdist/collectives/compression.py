@@ -1,4 +1,4 @@
-"""Compression: send less of a gradient than there is, and remember what was not sent.
+"""Compression of gradients: a message is smaller than its gradient, and the rest is added to the next one.
 
 A compressor makes a *message* of a gradient, and an approximate gradient of a message. With *error feedback* what a message
 left out, the *residual*, is added to the next gradient: nothing is lost, it only arrives later. The replica that holds the state
@@ -35,7 +35,7 @@ INDEX_BYTES = 4
 
 
 class Compressor(Protocol):
-    """What all compressors can do. Messages and states are arrays, or tuples of arrays.
+    """The protocol of all compressors. Messages and states are arrays, or tuples of arrays.
 
     Attributes:
         collective: "all_reduce" if messages can be added, otherwise "all_gather".

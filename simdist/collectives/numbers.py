@@ -1,4 +1,4 @@
-"""The numbers of a collective: the same transfers, with arrays instead of seconds.
+"""The numbers of a collective: its transfers on arrays.
 
 There are two ways, and they give the same bits. `run_schedule` moves numpy arrays about, transfer by transfer, as a cluster
 would: the reference, and what a picture shows step by step. `combined` gives the one array that an all-reduce ends with, in
@@ -117,7 +117,7 @@ def _check(schedule: Schedule, shapes: list[tuple[int, ...]]) -> tuple[int, ...]
 
 
 def combined(schedule: Schedule, arrays: Sequence[Any] | jax.Array | NDArray[Any]) -> jax.Array:
-    """The sum over the ranks, added in exactly the order of a schedule. It can be traced, compiled and vmapped.
+    """The sum over the ranks, in exactly the order of a schedule. It can be traced, compiled and vmapped.
 
     Args:
         schedule: of an all-reduce, reduce or reduce-scatter.

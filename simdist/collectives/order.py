@@ -1,4 +1,4 @@
-"""The order of additions: which rank's data a schedule adds to which, found without any data.
+"""The order of additions of a schedule, found without any data.
 
 A schedule is run once with names in the place of numbers. What a rank holds of a chunk is then a *tree*: a leaf is a rank's
 own data, a node the sum of its two sides. Floating-point addition is commutative but not associative, so two ranks have the

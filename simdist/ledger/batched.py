@@ -100,7 +100,7 @@ def _of_used(kernel: Kernel) -> LaneFunction:
 
 
 class _Lanes:
-    """The entries of a stretch, what they read and write, and what is known by now.
+    """The entries of a stretch, what they read and write, and the results that are known.
 
     Attributes:
         done: for each entry, whether its results are known.
@@ -126,7 +126,7 @@ class _Lanes:
         return [*read, *self.branches[self.entries[index][1]].arguments(self.entries[index][4])]
 
     def put(self, index: int, results: tuple[Any, ...]) -> None:
-        """Keep the results of an entry, and forget what nobody reads again."""
+        """Keep the results of an entry, and forget those that are not read again."""
         writes = self._writes[index]
         self._values.update(zip(writes, self.branches[self.entries[index][1]].site.split(results), strict=True))
         # From here on it is not computed again, so what it has read may go.

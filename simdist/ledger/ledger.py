@@ -1,4 +1,4 @@
-"""What must be computed, written down while the schedule runs ahead, and computed late.
+"""The ledger: it notes kernel calls while the schedule runs ahead, and computes them late.
 
 The schedule of a virtual cluster depends on shapes, not on values. So the simulator only notes entries ("kernel k of
 these registers and these rows of a batch gives those registers") and computes them when a value is read, or
@@ -47,7 +47,7 @@ FULL_BYTES = 1 << 28
 
 
 class Ledger:
-    """Notes what must be computed, and computes it when it is needed.
+    """Notes kernel calls, and computes them when their results are needed.
 
     Args:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
@@ -86,17 +86,17 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """What is pending."""
+        """The pending entries."""
         return self.pending.entries
 
     @property
     def computed(self) -> int:
-        """How many entries have been computed."""
+        """The number of entries that have been computed."""
         return self.pending.computed
 
     @property
     def compilations(self) -> int:
-        """How many scans were compiled."""
+        """The number of scans that were compiled."""
         return self.plans.machine.compilations
 
     # -- noting ---------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Ledger:
     # -- computing ------------------------------------------------------------------------------------------------
 
     def arrays(self, bundle: Bundle) -> tuple[Any, ...]:
-        """The numbers of a bundle, computed now if nobody has asked before.
+        """The arrays of a bundle, computed now unless they are known.
 
         Raises:
             FailedPreconditionError: the cluster computes no numbers.

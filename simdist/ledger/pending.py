@@ -1,4 +1,4 @@
-"""The queue of calls that are still to be made, and what holds at every moment of computing them.
+"""The queue of pending entries, and its invariants while they are computed.
 
 Invariant: the registers hold what the entries that have left the queue gave, and the queue, computed in order, gives all the
 rest. Whatever ends a computation early (Ctrl-C, a full memory, an error of a kernel) costs time at most: the next look goes
@@ -35,7 +35,7 @@ __all__ = ["Pending"]
 
 @dataclass(frozen=True)
 class Flight:
-    """A scan that goes on: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
+    """A scan in progress: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
 
     entries: list[Entry]
     stacks: Sequence[tuple[Any, ...]]
@@ -93,7 +93,7 @@ class Pending:
         self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *changes])
 
     def land(self) -> list[Entry]:
-        """Wait for the scan that goes on.
+        """Wait for the scan in progress.
 
         Returns:
             The entries that stand in the queue again, because it has failed; none if it has not.
@@ -129,7 +129,7 @@ class Pending:
 
     @property
     def moved(self) -> set[int]:
-        """The registers that moved entries got instead of their own: nobody outside of the queue knows them."""
+        """The registers that moved entries got instead of their own: only the queue knows them."""
         return {bundle.register for bundle in self._renamed}
 
     def forget(self) -> None:

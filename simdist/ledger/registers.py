@@ -1,4 +1,4 @@
-"""Where the numbers of the ledger live: one file of registers for each type of bundle.
+"""Register files: the arrays of the ledger, one file of registers for each type of bundle.
 
 A bundle gets a register of its type when it is noted down, and keeps it until nobody holds the bundle any more: Python's
 reference counts are the liveness analysis. An entry that is noted later may then write to the same register; entries run
@@ -67,7 +67,7 @@ class RegisterFile:
 
     @property
     def capacity(self) -> int:
-        """Registers of the stack: few different numbers, and at least one that nobody reads."""
+        """The number of registers of the stack: few different numbers, and at least one register that is never read."""
         return max(4, 1 << self.size.bit_length())
 
     def copied(self) -> tuple[jax.Array, ...]:

@@ -1,4 +1,4 @@
-"""Which pending entries a look needs, and how the others wait.
+"""Slicing: which pending entries a read needs, and how the others wait.
 
 Entries run in the order of their notes, and registers are used again. So when some entries run before others that were
 noted earlier, the two parts must not disturb each other: a register that a later part still needs, and that the part

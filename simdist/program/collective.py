@@ -53,7 +53,7 @@ class Collective:
 
     @cached_property
     def size_bytes(self) -> int:
-        """What each replica gives."""
+        """The bytes that each replica contributes."""
         return num_bytes(self.operands)
 
     def agrees_with(self, other: Collective) -> bool:

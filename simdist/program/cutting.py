@@ -1,4 +1,4 @@
-"""From a traced step to a program: the jaxpr is cut at its markers.
+"""Cutting: a traced step becomes a program where its jaxpr is cut at the markers.
 
 Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, collectives) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
@@ -109,7 +109,7 @@ class _Cutter:
                 self.stage[var] = stage
 
     def _marker(self, eqn: Any) -> Marker | None:
-        """What a marker stands for; None for a collective, which says so itself."""
+        """The operation of a marker; None for a collective, which has its own."""
         return None if eqn.primitive.name == COLLECTIVE else self.markers[eqn.params["number"]]
 
     # -- kernels --------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class _Cutter:
         return [Compute(kernel, tuple(map(self._register, inputs)), tuple(map(self._register, wanted)))]
 
     def _wanted(self, stage: int, by_stage: dict[int, list[Any]]) -> list[Var]:
-        """What this stage's equations make for markers, for later stages and for the result, in order of equations."""
+        """The results of this stage that markers, later stages or the result use, in order of equations."""
         used: set[Var] = set()
         for eqns in by_stage.values():
             used.update(v for eqn in eqns for v in eqn.invars if not isinstance(v, jex_core.Literal))

@@ -31,7 +31,7 @@ __all__ = ["BoundCall", "StepFunction", "fits", "fits_at_once", "function"]
 
 
 class TracedIterator:
-    """Stands for an iterator argument while a step is traced.
+    """The stand-in for an iterator argument while a step is traced.
 
     Args:
         distributed: whether each replica takes a part of each element.
@@ -67,7 +67,7 @@ class TracedIterator:
 
 @dataclass(frozen=True)
 class ReplicaLocalSpec:
-    """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
+    """The mark of a replica-local argument, with the rows of all replicas together."""
 
     global_rows: int | None = None
 
@@ -198,7 +198,7 @@ class StepFunction:
 
 
 class _Results:
-    """What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing."""
+    """The results of a step, leaf by leaf: arrays come from the program, all else is as it was at tracing."""
 
     def __init__(self) -> None:
         self.leaves: list[Any] = []
@@ -214,7 +214,7 @@ class _Results:
         return arrays
 
     def put_back(self, arrays: list[Any]) -> list[Any]:
-        """The leaves, with these arrays; what is of one replica is a `ReplicaLocalResult`."""
+        """The leaves, with these arrays; a replica-local leaf is a `ReplicaLocalResult`."""
         remaining = iter(arrays)
         leaves: list[Any] = []
         for own, structure, parts in self.leaves:
@@ -234,7 +234,7 @@ def _fixed(leaf: Any) -> Any:
 
 
 def _given(tracer: Tracer, value: Any, local_spec: ReplicaLocalSpec | None) -> Any:
-    """An argument as the step's code sees it."""
+    """An argument in the form in which the step's code gets it."""
     if local_spec is None or tracer.num_replicas == 1:
         return value
     if local_spec.global_rows is not None and getattr(value, "ndim", 0):
@@ -263,7 +263,7 @@ def fits(program: Program, call: BoundCall) -> bool:
 
 
 def fits_at_once(program: Program, call: BoundCall) -> bool:
-    """Whether the program fits the next batches, where this is known without running any code of a user's pipeline; else False."""
+    """Whether the program fits the next batches, if this is known without running code of a user's pipeline; else False."""
     signatures = program.signatures
     if len(signatures) == 1:
         ((iterator, signature),) = signatures

@@ -1,4 +1,4 @@
-"""Numbers at the edge: the dtypes that JAX keeps, and what does not fit into them.
+"""Narrowing: dtypes at the edge become those that JAX keeps, and a value that does not fit is refused.
 
 Unless x64 is on, 64-bit numbers become 32-bit ones, silently where they fit: an id, a count, a mean. A number that would become
 another one is an error, because nobody would find it later: hashed ids that collide, a loss that is infinite.
@@ -116,7 +116,7 @@ def _drops_imaginary(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _lost(array: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """Where the first number is that has become another one."""
+    """The position of the first number that would change, or None."""
     if array.dtype.kind in "iub" and found.dtype.kind in "iu":
         limits = np.iinfo(found.dtype)
         # Two looks at the whole are faster than a comparison of each; most arrays fit.

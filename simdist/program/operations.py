@@ -36,7 +36,7 @@ Register = int
 
 
 class Reference:
-    """One variable among others: equal to itself alone, whatever their values are; for keys of dicts and members of sets."""
+    """The identity of one variable, whatever its value; for keys of dicts and members of sets."""
 
     def __init__(self, variable: VariableHandle) -> None:
         self._variable = variable
@@ -56,7 +56,7 @@ class Reference:
 
 
 class VariableHandle:
-    """What a program knows of a variable.
+    """The protocol by which a program refers to a variable.
 
     Attributes:
         name: for people.
@@ -74,11 +74,11 @@ class VariableHandle:
         return Aval(self.shape, self.dtype)
 
     def ref(self) -> Reference:
-        """What stands for this variable where it is compared with others: ``==`` compares values."""
+        """The reference of this variable: ``==`` of variables compares values."""
         return Reference(self)
 
     def aggregated(self, tracer: Any, rule: str, operand: Any) -> Any:
-        """What a replica's assignment or increment becomes where several replicas make it at the same time."""
+        """The value of an assignment or an increment that several replicas make at the same time."""
         return operand
 
 

@@ -64,7 +64,7 @@ class PerReplica:
 
 
 class ReplicaLocal(PerReplica):
-    """A value of each replica while a step is traced: only that of the replica whose place is traced is known."""
+    """A replica-local value while a step is traced: only that of the traced replica is known."""
 
     def __init__(self, tracer: Tracer, local_value: Any) -> None:
         self.tracer = tracer
@@ -83,14 +83,14 @@ class ReplicaLocal(PerReplica):
 
 
 class ReplicaLocalResult:
-    """What one replica returned from a step, where the others returned theirs."""
+    """The result of one replica, where the results of the others may differ."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def per_replica(values: Sequence[Any]) -> Any:
-    """What a step returns, from what it returned at each replica.
+    """The result of a step, from the results of its replicas.
 
     What the step returned across the replicas is the same everywhere, and that of the first is taken. What `run` returned is a
     `PerReplica`; where all replicas returned one and the same object that is no array, it is that object.
@@ -127,7 +127,7 @@ def of_replica(structure: Any, position: int) -> Any:
 
 
 def spread(structure: Any) -> Any:
-    """What `run` returns while a step is traced: arrays are this replica's own; what is no array is the same for all."""
+    """The result of `run` while a step is traced: arrays are replica-local; other values are the same for all."""
     tracer = active_tracer()
     assert tracer is not None
     if tracer.num_replicas == 1:

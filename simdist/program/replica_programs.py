@@ -1,4 +1,4 @@
-"""The programs of replicas that take one step together: traced once for all that are alike.
+"""Replica programs: the programs of replicas that take one step together, one for each kind of replica.
 
 Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
 shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
@@ -63,7 +63,7 @@ class ReplicaPrograms:
         return programs
 
     def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
-        """Trace until every replica knows what the others give."""
+        """Trace until the operands of all replicas are known in all collectives."""
         known_operands: list[list[tuple[Aval, ...]]] = []
         shared: list[bool] = []
         for _ in range(MOST_ROUNDS):
@@ -114,7 +114,7 @@ class ReplicaPrograms:
         return programs
 
     def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
-        """What each replica gives to each collective; of those that are traced elsewhere, it is taken to be the same."""
+        """The operands of each replica in each collective; those of replicas that are traced elsewhere are taken to be the same."""
         common = min(len(program.collectives) for program in programs)
         found: list[list[tuple[Aval, ...]]] = []
         for number in range(common):

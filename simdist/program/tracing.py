@@ -1,4 +1,4 @@
-"""Tracing: running a step's Python once, and writing down what it would do.
+"""Tracing: the Python of a step runs once, and its effects are noted as markers.
 
 While a step is traced, everything that touches the outside (take a batch, read a variable, update it, combine replicas)
 binds one marker primitive in the outermost trace, wherever in the step it happens: inside `jax.grad`, a scan or a Keras
@@ -41,7 +41,7 @@ guards: list[Callable[[], AbstractContextManager[Any]]] = []
 
 
 class Marker:
-    """One thing that a step does to the outside, with what is needed to make its operation."""
+    """One effect of a step, with what is needed to make its operation."""
 
     def __init__(self, kind: str, **details: Any) -> None:
         self.kind = kind
@@ -147,7 +147,7 @@ class Tracer:
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
     def read(self, variable: VariableHandle) -> Any:
-        """The value of a variable at this place of the step."""
+        """The value of a variable at this point of the step."""
         for overlay in reversed(self.overlays):
             if id(variable) in overlay.values:
                 return overlay.values[id(variable)]
@@ -157,7 +157,7 @@ class Tracer:
         return value
 
     def update(self, rule: Any, variables: Sequence[VariableHandle], operands: Sequence[Any]) -> None:
-        """Change variables; inside `value_and_grad` the change is carried out to the step."""
+        """Update variables; inside `value_and_grad` the update becomes part of the step."""
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
@@ -191,7 +191,7 @@ class Tracer:
         return self._rank
 
     def differs(self, constant: Any) -> bool:
-        """Whether a constant that this replica hands to code across the replicas may be another one elsewhere."""
+        """Whether a constant that this replica hands to code across the replicas may have another value at another replica."""
         if not self.is_rank_dependent:
             return False
         number = len(self.reported_constants)
@@ -199,7 +199,7 @@ class Tracer:
         return number >= len(self.shared) or not self.shared[number]
 
     def existing_variable(self, variable: Any) -> Any:
-        """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
+        """The variable that an earlier trace of the step created at this point; None: this is the first one."""
         number, self._num_created = self._num_created, self._num_created + 1
         if number == len(self.created_variables):
             self.created_variables.append(variable)
@@ -254,7 +254,7 @@ class Tracer:
 
 
 class Overlay:
-    """Values that stand in for variables, and the assignments that were held back."""
+    """Values that replace those of variables, and the assignments that were held back."""
 
     def __init__(self, values: dict[int, Any]) -> None:
         self.values = values

@@ -1,4 +1,4 @@
-"""Values that are computed late: bundles of arrays, some of which do not exist yet.
+"""Late values: bundles of arrays, of which some are not computed yet.
 
 A *bundle* is a fixed tuple of arrays that come into being together: the variables that one update changes on one
 server, the gradients that one step sends to one server, the values that one step returns. The schedule passes bundles

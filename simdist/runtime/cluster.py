@@ -1,4 +1,4 @@
-"""`Cluster`: a whole training cluster in this process, and `Server`, a task's place in it.
+"""`Cluster`: a whole training cluster in this process.
 
 Taught in lesson 00.
 """
@@ -135,7 +135,7 @@ class Cluster:
 
     @property
     def world(self) -> World:
-        """What is behind the wall: the simulated machines; for those who watch them or break them.
+        """The simulated machines behind the wall, for code that observes or breaks them.
 
         Raises:
             FailedPreconditionError: the engine has none.
@@ -146,7 +146,7 @@ class Cluster:
 
     @property
     def faults(self) -> Faults:
-        """What breaks, and when.
+        """The fault plan of this cluster.
 
         Raises:
             FailedPreconditionError: nothing can break where everything happens at once.
@@ -167,7 +167,7 @@ class Cluster:
 
     @property
     def trace(self) -> Trace:
-        """What has happened so far."""
+        """The event log up to now."""
         return self.engine.trace
 
     def fresh(self, seed: int | None = None) -> Cluster:
@@ -189,7 +189,7 @@ class Cluster:
         )
 
     def directory(self, name: str) -> str:
-        """A directory of this cluster's disk; it is gone when the cluster is closed.
+        """A directory on this cluster's disk; it is deleted when the cluster is closed.
 
         Args:
             name: a relative path, such as "backup" or "logs/worker-0".
@@ -213,7 +213,7 @@ class Cluster:
         return str(path)
 
     def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> LaunchedRun:
-        """Start a main on every task of a job, as one would start it on every machine.
+        """Start a main on every task of a job, as on machines of a real cluster.
 
         Args:
             main: runs once for each task, with TF_CONFIG set for it; may block.
@@ -282,7 +282,7 @@ def _require_no_effect(numerics: str, **figures: Any) -> None:
 
 
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:
-    """The hardware, where it is meant for jobs that there are; every cluster has a chief."""
+    """The hardware, if each of its jobs exists in the cluster; every cluster has a chief."""
     if isinstance(hardware, Mapping):
         jobs = [*spec.jobs, *(["chief"] if "chief" not in spec else [])]
         for job in hardware:

@@ -1,4 +1,4 @@
-"""Running a linked program on a task: one operation after the other, through the wall.
+"""The interpreter: it runs a linked program on a task, one operation after the other, through the wall.
 
 An operation that takes time returns `PENDING`; the step goes on when its engine calls `go`. A step is no fiber: it holds its slots and
 the place where it stands.
@@ -69,7 +69,7 @@ class Step:
         task.step = self
 
     def go(self, result: Any = None) -> None:
-        """Begin, or go on with the result of the operation that was pending: until the next one is pending, or to the end."""
+        """Begin, or continue with the result of the pending operation: until the next one is pending, or to the end."""
         operations = self.linked.operations
         end = len(operations)
         while not self.over:
@@ -105,7 +105,7 @@ class Step:
                 self.over = True
 
     def fail(self, error: BaseException) -> None:
-        """The step has failed."""
+        """End the step with an error."""
         if not self.over:
             self.over, self.error = True, error
             self.ended(self)

@@ -185,7 +185,7 @@ class _Linker:
         self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
 
     def _collective(self, op: TracedCollective) -> None:
-        """What comes out of a collective is one bundle, as it came."""
+        """The result of a collective is one bundle, and stays one."""
         operands = self._pack([(register, None) for register in op.operands])
         slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
         self.operations.append(LinkedCollective(op.collective, operands, slot))

@@ -1,4 +1,4 @@
-"""The versions of all groups of a cluster: what the variables hold now, and which devices have it.
+"""The versions of all groups of a cluster: the values of the variables, and the devices that hold them.
 
 A group is a number here, the index of its state in each of the lists. A read of a group gets a reference to its present version;
 an update makes the next one. A death takes the copies of one task; the last one takes the version with it.
@@ -84,11 +84,11 @@ class GroupStates:
         return bundle
 
     def version(self, number: int) -> int:
-        """How often a group was changed."""
+        """The number of changes of a group."""
         return self.version(self.joined[number][0]) if number in self.joined else self.versions[number]
 
     def put(self, number: int, bundle: Bundle) -> int:
-        """Make this the present version of a group; the number of the version is returned."""
+        """Make this the present version of a group; return its number."""
         if number in self.joined:
             return self._put_back(number, bundle)
         self.bundles[number] = bundle
@@ -129,7 +129,7 @@ class GroupStates:
         self.groups[number].lie_at(devices)
 
     def lose(self, task: str) -> None:
-        """A task has died, and its copies with it."""
+        """Drop the copies of a task that has died."""
         for number, devices in enumerate(self.devices):
             left = tuple([device for device in devices if task_of(device) != task])
             if left and len(left) < len(devices):

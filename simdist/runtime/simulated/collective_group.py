@@ -150,6 +150,6 @@ class CollectiveGroup:
             pending_collective.expect_silence()
 
     def drop(self, ranks: list[int]) -> None:
-        """A step goes on without these."""
+        """Continue a step without these replicas."""
         self.active = [rank for rank in self.active if rank not in ranks]
         self.dropped(ranks)

@@ -1,4 +1,4 @@
-"""What a task does for others with the variables that it holds: it answers reads, and applies the updates that it is sent.
+"""The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
 An update is applied when the task's device is free, one after the other, each once: a message that comes twice is known by its
 identity and is only confirmed again.
@@ -52,7 +52,7 @@ class ServerLoop:
         self._seen: dict[Identity, None] = {}
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None:
-        """Write down the present versions of groups, each at its place; an error where one is lost."""
+        """Put the present versions of groups into the reply, by position; an error where one is lost."""
         states, error = self.states, None
         for group, position in groups:
             found[position] = states.bundles[group]
@@ -65,7 +65,7 @@ class ServerLoop:
         return error
 
     def receive(self, push: Pushing, part: ServerCall, process: Incarnation) -> None:
-        """An update has come: it is applied when the device is free."""
+        """Receive an update: it is applied when the device is free."""
         update = part.update
         assert update is not None
         now = self.clock.env._now
@@ -103,7 +103,7 @@ class ServerLoop:
                 listener(self.task.name)
 
     def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
-        """The task was paused when the update was ready, and goes on: it is applied now."""
+        """Apply an update that was ready while the task was paused."""
         push, part, process, start, _ = received
         self._apply((push, part, process, start, self.clock.env._now))
 

@@ -35,7 +35,7 @@ class Listener(Protocol):
 
 
 class Silence:
-    """The pauses and cuts of one cluster.
+    """The pauses and partitions of one cluster.
 
     Args:
         clock, transport: the cluster's.
@@ -64,7 +64,7 @@ class Silence:
     # -- pauses ---------------------------------------------------------------------------------------------------
 
     def pause(self, task: Task) -> Heal:
-        """Let the present incarnation of a task stand still; the result lets it go on."""
+        """Pause the present incarnation of a task; the result lets it go on."""
         token, process = object(), task.process
         self._pauses[token] = process
         if task.held is None:
@@ -91,7 +91,7 @@ class Silence:
     # -- cuts -----------------------------------------------------------------------------------------------------
 
     def cut(self, source: Task, target: Task) -> Heal:
-        """Lose the messages of one direction; the result opens the way again."""
+        """Lose the messages of one direction; calling the result ends that."""
         token = object()
         self._cuts[token] = source.name, target.name
         self._block()
@@ -113,5 +113,5 @@ class Silence:
         self.transport.blocked = set(self._cuts.values())
 
     def hears(self, source: Task, target: Task) -> bool:
-        """Whether a word that one task sends now gets to another."""
+        """Whether a message without bytes that one task sends now reaches another."""
         return source.process.alive and source.held is None and (source.name, target.name) not in self.transport.blocked

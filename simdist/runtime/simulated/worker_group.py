@@ -1,4 +1,4 @@
-"""The workers that train together, each with a main of its own: how they find each other, and when they part.
+"""A worker group: workers that train together, each with a main of its own. Mains join it and leave it.
 
 The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
 its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
@@ -24,7 +24,7 @@ __all__ = ["WorkerGroup", "join_group"]
 
 
 class WorkerGroup:
-    """Some replicas on several tasks, driven by the mains of the tasks."""
+    """Replicas on several tasks, driven by the mains of the tasks."""
 
     def __init__(self, world: World, members: Sequence[Member], communication: Communication) -> None:
         self.devices = tuple(member.device for member in members)
@@ -63,7 +63,7 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
 
 
 def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
-    """Where mains of the same run have returned, nobody comes to the collectives of a new group."""
+    """End the collectives of a new group where mains of the same run have returned: they never arrive."""
     returned = active_context().locals.get("returned", ())
     ended = [name for name in dict.fromkeys(member.task for member in members) if name in returned]
     if ended:

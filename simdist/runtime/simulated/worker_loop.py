@@ -1,4 +1,4 @@
-"""A worker: takes closures, one after the other, runs each, and replies.
+"""The worker loop: it takes closures, one after the other, runs each, and replies.
 
 A traced step is bound and linked by its coordinator's code (`WorkerStep`), in the context of this incarnation, as code of users runs
 there; then it goes on by callbacks, `repeat` times. A plain function is simply called. Only where code of users has to run the worker's
@@ -63,18 +63,18 @@ class WorkerLoop:
         fiber.finished.then(lambda _: self._ended(fiber))
 
     def _ended(self, fiber: Fiber) -> None:
-        """The fiber ends when its task dies. If it ends otherwise, the engine is wrong, and the program has to know."""
+        """The fiber ends when its task dies. Any other end is a defect of the engine, and is raised."""
         if not fiber.killed and fiber.error is not None:
             self.world.tell_driver(fiber.error)
 
     def killed(self) -> None:
-        """The task has died: what it ran goes no further."""
+        """End the work of the worker, because its task has died."""
         if self.steps is not None:
             self.steps.stop()
         self.running = self.steps = None
 
     def replaced(self, _: Any = None) -> None:
-        """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it."""
+        """Drop all closures: the chief, which had no heartbeat of this worker, has given them to other workers."""
         self.inbox.clear()
         if self.steps is not None and self.steps.is_under_way:
             self.killed()
@@ -121,14 +121,14 @@ class WorkerLoop:
         self.steps.run(linked, priced)
 
     def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:
-        """Steps have come to an end, or need code of users."""
+        """The steps have ended, or need code of users."""
         if error is not None or not steps.left:
             self._finish(steps.closure, error)
         else:
             self._wake()
 
     def _finish(self, closure: ClosureCall, failure: BaseException | None) -> None:
-        """Send the reply, and begin what came in the meantime."""
+        """Send the reply, and begin the closure that arrived in the meantime."""
         world, name = self.world, self.task.name
         if failure is not None:
             error = closure.error = _as_error(failure, closure.number, name)
@@ -148,7 +148,7 @@ class WorkerLoop:
     # -- code of users --------------------------------------------------------------------------------------------
 
     def _call_code_of_users(self) -> None:
-        """What the fiber does: wait until code of users has to run, and run it."""
+        """The body of the fiber: wait until code of users has to run, and run it."""
         clock = self.world.clock
         while True:
             if self.running is None or (self.steps is not None and self.steps.is_under_way):
@@ -174,7 +174,7 @@ class WorkerLoop:
                 self._step(closure, *found)
 
     def _called(self, closure: ClosureCall) -> Any:
-        """What code of users gives: of a plain function its value, of a step its arguments and its program."""
+        """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
             return closure.function(self.task)
