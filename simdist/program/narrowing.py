@@ -43,7 +43,7 @@ def require_numbers(dtype_name: str, what: str) -> None:
     if dtype_name.startswith(NO_NUMBERS):
         text = "strings" if dtype_name.startswith(("str", "bytes")) else dtype_name
         raise InvalidArgumentError(
-            f"{what} holds {text}, and a step computes with numbers. Look words up before the step, dataset.map(lambda ...: lookup(...)), "
+            f"{what} holds {text}, and a step computes with numbers. Make numbers of them before the step, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
         )
 
@@ -67,7 +67,7 @@ def canonical(value: Any, what: str, dtype: Any = None) -> Any:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InvalidArgumentError(f"{what} was given what is no array ({error}). Give rows of equal length.") from None
+        raise InvalidArgumentError(f"{what} was given a value that is no array ({error}). Give rows of equal length.") from None
     if array.dtype.name.startswith(NO_NUMBERS):
         raise InvalidArgumentError(f"{what} was given values of dtype {array.dtype.name}. Give numbers of at most 64 bits, or booleans.")
     wanted = kept_dtype(array.dtype if dtype is None else dtype)

@@ -66,8 +66,8 @@ class StrategyExtended:
             )
         if not self.variable_created_in_scope(variable):
             raise InvalidArgumentError(
-                f"{getattr(variable, 'name', variable)!r} was not made by this strategy, so nothing can lie beside it here. Make it "
-                "inside the scope."
+                f"{getattr(variable, 'name', variable)!r} was not created by this strategy, so no variable can be colocated with "
+                "it here. Create it inside the scope."
             )
         before, self.strategy.colocated_with = self.strategy.colocated_with, as_variable(variable)
         try:

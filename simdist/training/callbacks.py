@@ -71,7 +71,7 @@ def _require_kind(callback: Any) -> None:
         raise InvalidArgumentError(f'{name} cannot save a model under a strategy. Use ModelCheckpoint(save_freq="epoch").')
     if isinstance(callback, found.SwapEMAWeights):
         raise InvalidArgumentError(
-            f"{name} looks for the averages in the optimizer, but under a strategy they lie beside the weights. Leave it out: with "
+            f"{name} looks for the averages in the optimizer, but under a strategy they are stored with the weights. Leave it out: with "
             "use_ema=True the weights are the averages after fit, or every ema_overwrite_frequency steps."
         )
     if isinstance(callback, found.ModelCheckpoint) and callback.save_freq != "epoch":

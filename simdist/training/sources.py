@@ -225,4 +225,4 @@ def _never_ends(shared: Any) -> bool:
 
 
 def _nothing(caller: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{caller} was given no data: there is not one row. Check the filter or the slice that it comes from.")
+    return InvalidArgumentError(f"{caller} was given no data: it has no row. Check its filter or its slice.")

@@ -160,7 +160,7 @@ def as_variable(variable: Any) -> Variable:
     own = variable if isinstance(variable, Variable) else getattr(variable, "simdist_variable", None)
     if own is None:
         raise InvalidArgumentError(
-            f"The variable {getattr(variable, 'path', variable)!r} was made outside strategy.scope(), so no strategy knows where it lives. "
+            f"The variable {getattr(variable, 'path', variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "
             "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
         )
     return own

@@ -86,12 +86,12 @@ def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
     workers = [task for task in run.cluster.tasks if task.startswith("worker")]
     lasts_s = run.silences.spread_s(run.end_s)
     if run.silences.lost_messages(workers, run.end_s) and (not survives or lasts_s >= MAX_TIME_OUTS * COLLECTIVE_TIMEOUT_S):
-        yield UnavailableError, "bytes between two workers that the chief hears were lost, and nobody knows which of them to do without"
+        yield UnavailableError, "bytes between two workers with heartbeats were lost, and the chief cannot know which of them to drop"
     if not survives and run.silences.lasted_s(["chief:0", *workers], run.end_s) >= NOTICED_S:
-        yield UnavailableError, "somebody was silent for so long that the chief noticed it, and a step needs all replicas"
+        yield UnavailableError, "a task was silent for so long that the chief detected it, and a step needs all replicas"
     if survives:
         if not somebody_has_the_variables(run.cluster.trace, run.processes, workers, run.end_s, _forgotten(run, workers)):
-            yield UnavailableError, "there was a moment when nobody had the variables"
+            yield UnavailableError, "there was a moment when no task had the variables"
         return
     for task in run.processes.crashed(workers, run.end_s):
         yield UnavailableError, f"{task} died, and a step needs all replicas"

@@ -90,7 +90,7 @@ class Copy:
         """The copy is lost on its way, or waits for a paused task, without an error."""
         if not self.timed:
             self.timed = True
-            why = "they were lost on the way, or somebody stands still"
+            why = "they were lost on the way, or a task is paused"
             error = TimedOutError(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: {why}.")
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
 

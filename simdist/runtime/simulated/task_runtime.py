@@ -182,7 +182,7 @@ class SimulatedTask:
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise FailedPreconditionError(
-            f"{self.task.name} was to meet other replicas ({op.collective}), but its strategy has one replica for each step."
+            f"{self.task.name} takes part in a collective ({op.collective}), but its strategy has one replica for each step."
         )
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:

@@ -69,7 +69,7 @@ def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task
     if ended:
         group.collective_group.break_up(
             UnavailableError(
-                f"{task_name} has nobody to train with: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} returned "
-                "before it made this strategy. What they returned is in the results of the run."
+                f"{task_name} has no partner in its collectives: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} "
+                "returned before it made this strategy. What they returned is in the results of the run."
             )
         )
