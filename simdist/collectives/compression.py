@@ -44,7 +44,7 @@ class Compressor(Protocol):
     collective: ClassVar[str]
 
     def initial_state(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
-        """The state before the first gradient of this shape."""
+        """The state before the first gradient of this shape (p...)."""
         ...
 
     def compress(self, gradient: jax.Array, state: Any) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ class Compressor(Protocol):
         ...
 
     def decompress(self, message: Any, shape: Shape, dtype: DTypeLike = np.float32) -> jax.Array:
-        """The gradient that a message stands for."""
+        """The gradient (p...) that a message stands for."""
         ...
 
     def bytes_on_wire(self, shape: Shape, dtype: DTypeLike = np.float32) -> int:
@@ -118,7 +118,7 @@ class TopK:
     magnitude the earlier ones are sent.
 
     Args:
-        fraction: of the elements that are sent; k is rounded up.
+        fraction: k / p, the part of the p elements of a gradient that is sent; k is rounded up.
 
     Raises:
         InvalidArgumentError: a fraction that is not above 0, or is above 1.

@@ -55,8 +55,8 @@ def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_p
     """Packs of gradients that are reduced together: the last gradient first, one dtype for each pack.
 
     Args:
-        sizes_bytes: bytes of each gradient, in the order of the variables. Leave sparse ones out: they are never packed.
-        dtypes: of each gradient.
+        sizes_bytes: bytes of each of n gradients, in the order of the variables. Leave sparse ones out: they are never packed.
+        dtypes: the dtype of each of the n gradients.
         bytes_per_pack: as in `group_by_size`; 0, the default: one pack for each dtype.
 
     Returns:

@@ -43,7 +43,7 @@ def require_numbers(dtype_name: str, what: str) -> None:
     if dtype_name.startswith(NO_NUMBERS):
         text = "strings" if dtype_name.startswith(("str", "bytes")) else dtype_name
         raise InvalidArgumentError(
-            f"{what} holds {text}, and a step computes with numbers. Make numbers of them before the step, dataset.map(lambda ...: lookup(...)), "
+            f"{what} holds {text}, and a step computes with numbers. Make numbers of them first, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
         )
 

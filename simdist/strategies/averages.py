@@ -24,8 +24,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     its data from elsewhere, the other replicas are taken to have as many examples as this one.
 
     Args:
-        per_example_loss: array with one axis or more, the first over examples.
-        sample_weight: weight of each example; default 1.
+        per_example_loss: array (b, ...) with one axis or more, the first over the b examples of this replica.
+        sample_weight: array (b, ...), the weight of each example; default 1.
         global_batch_size: examples of all replicas together.
 
     Returns:

@@ -44,13 +44,13 @@ class ReplicaOperations:
         """Run a function for every replica.
 
         Args:
-            fn: what each replica does.
+            fn: the function that each replica calls.
             args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
             kwargs: further arguments, likewise.
-            options: only None: what tf.distribute's RunOptions are about does not exist here.
+            options: only None: the RunOptions of tf.distribute do not exist here.
 
         Returns:
-            What the replicas returned: `PerReplica` values, or with one replica the value itself.
+            The results of the r replicas: `PerReplica` values, each of r values, or with one replica the value itself.
 
         Raises:
             TypeError: `fn` is not a function.
@@ -112,7 +112,7 @@ class ReplicaOperations:
 
         Args:
             reduce_op: SUM or MEAN, or its name in any case.
-            value: what `run` returned, or a structure of such values.
+            value: a result of `run` (r values of one shape), or a structure of them.
             axis: None keeps the shape of one replica's value; an axis, or several, are also reduced over. A mean over an axis
                 weighs every element equally, whichever replica has it.
 

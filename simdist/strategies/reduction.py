@@ -67,9 +67,9 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
     Args:
         op: SUM or MEAN.
-        value: a structure of `PerReplica`; a plain array counts as the same on each replica.
+        value: a structure of `PerReplica`, each of r values; a plain array counts as the same on each of the r replicas.
         axis: None: replica by replica; an axis or several: over these axes of each value, too.
-        num_replicas: members.
+        num_replicas: r.
     """
     return jax.tree_util.tree_map(lambda leaf: _reduced(op, leaf, axis, num_replicas), value, is_leaf=_is_per_replica)
 

@@ -17,7 +17,7 @@ def check_numerics(value: Any, message: str) -> Any:
     """The value itself, if all of it is finite. In a step, an observation point: the numbers are computed up to here.
 
     Args:
-        value: array of any shape.
+        value: array (p...) of any shape.
         message: what it is, for the error.
 
     Raises:

@@ -46,8 +46,8 @@ class CompressedSum:
 
         Args:
             tracer: of the step.
-            gradients: of this replica.
-            variables: that they belong to.
+            gradients: of this replica, one (p...) for each variable.
+            variables: those of the gradients, of the same shapes (p...).
         """
         states = [self._state(variable, tracer) for variable in variables]
         combine = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages

@@ -45,7 +45,7 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[Any]) -> list[Any]:
 
     Args:
         tracer: of the step; its options are the `GradientPolicy`.
-        gradients: of this replica, in the order of the variables.
+        gradients: of this replica, one (p...) for each variable, in the order of the variables.
     """
     policy: GradientPolicy = tracer.options or GradientPolicy()
     if policy.local:

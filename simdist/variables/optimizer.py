@@ -76,7 +76,7 @@ class Optimizer:
         Called by a replica, it first adds up the gradients of all replicas.
 
         Args:
-            grads_and_vars: pairs (gradient, variable) of equal shapes; a gradient of None leaves its variable as it is.
+            grads_and_vars: pairs (gradient, variable), both of one shape (p...); a gradient of None leaves its variable as it is.
             skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:

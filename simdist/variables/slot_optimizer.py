@@ -28,9 +28,9 @@ class SlotOptimizer:
     """State cells of one task, their first values, and what applies gradients.
 
     Attributes:
-        apply: (values, state, gradients) -> (new values, new state), all flat sequences; a Keras optimizer leaves alone what has a
+        apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); a Keras optimizer keeps what has a
             gradient of None.
-        roles: what each cell is for; the owner of a slot is a number among the cells that were shadowed.
+        roles: what each cell is for; the owner of a slot is a number among the cells that are optimized.
     """
 
     cells: list[Cell]

@@ -72,7 +72,7 @@ class OptimizerSlots:
 
         Args:
             role: whose owner is a number among the cells.
-            cells: that are shadowed, with the numbers of their variables.
+            cells: those that are optimized, with the numbers of their variables.
         """
         if role.kind in ("iteration", "learning_rate"):
             return next((_value_of(variable) for known, variable in self.holders if known == role), None)

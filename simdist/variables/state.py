@@ -49,7 +49,7 @@ class Group:
 
     Attributes:
         number: which group it is, among all of a cluster.
-        task: where it lives; of several copies, where the first one does.
+        task: the task that holds it; of several copies, the task of the first one.
     """
 
     __slots__ = ("cells", "number", "task")
@@ -117,10 +117,10 @@ class Cell:
 
     Attributes:
         name: of the variable.
-        task: where it lives; of several copies, where the first one does.
+        task: the task that holds it; of several copies, the task of the first one.
         devices: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
             equal copies.
-        replica: whose own value it is, by the place of the replica among those that are driven here; None where it is no replica's own.
+        replica: the local rank of the replica whose value it is; None where it is not replica-local.
         rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
     """

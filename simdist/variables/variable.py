@@ -41,11 +41,11 @@ class Placement:
 
     Attributes:
         cells: its shards in order of rows; or its copies.
-        spread: "shards" (the value is their concatenation), "copies" (all equal), or "replicas" (one each, own values).
+        spread: "shards" (s cells, the value is their concatenation), "copies" (all equal), or "replicas" (r cells, replica-local values).
         combine: for replicas, what a read from outside gives: "sum", "mean", "first" or "none" (an error).
-        store: what can assign and look: the strategy's store.
-        separate: gives each replica a copy of its own, that may differ from the others.
-        across: where replicas of other programs have values of their own, too: gives the combined value.
+        store: the store of the strategy, which reads and assigns.
+        separate: gives each replica a copy of its own, which may differ from the others.
+        across: gives the combined value where other drivers have replica-local values, too.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Variable(Scatter, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:
-        initial_value: array of any shape, or a function without arguments that returns one.
+        initial_value: array (p...) of any shape, or a function without arguments that returns one.
         name: for people; default "Variable".
         trainable: whether optimizers should change it; default True, and False with ON_READ.
         synchronization: when copies are brought together; AUTO is ON_WRITE.
