@@ -29,7 +29,7 @@ TWICE_EVERY = 3
 
 @dataclass(frozen=True)
 class Request:
-    """Which scenarios.
+    """The scenarios of a block.
 
     Args:
         seed: of the campaign.
@@ -48,7 +48,7 @@ class Request:
 
 @dataclass
 class Examined:
-    """What became of one scenario.
+    """The result of one scenario.
 
     Args:
         number, scenario: which.

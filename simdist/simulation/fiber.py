@@ -1,4 +1,4 @@
-"""Fibers, and the gates that they wait at.
+"""Fibers, and the gates for which they wait.
 
 A *fiber* is a function on a greenlet that can stop in the middle and go on later. A *gate* is what it stops at: something
 that will happen once, with a value or an error. `simdist.simulation.kernel` decides who runs when.
@@ -24,7 +24,7 @@ __all__ = ["Fiber", "Gate", "TaskKilled", "VirtualClock", "Waiter", "current_fib
 
 
 class VirtualClock(Protocol):
-    """What fibers know of their clock."""
+    """The clock, as fibers see it."""
 
     fibers: list[Fiber]
 
@@ -37,7 +37,7 @@ class VirtualClock(Protocol):
 
 
 class Waiter(Protocol):
-    """Whom an error names that says who waits for what: a fiber, or a step that needs none.
+    """The waiter that an error names: a fiber, or a step without one.
 
     Attributes:
         lane: whose it is.
@@ -66,7 +66,7 @@ class TaskKilled(BaseException):
 
 
 class Gate:
-    """Something that happens once, and that a fiber (or the driver) can wait for. Made by `Clock.gate`.
+    """An event that happens once, and for which a fiber (or the driver) can wait. Made by `Clock.gate`.
 
     It has those attributes of SimPy's events that a wait uses, so that a fiber can wait for both.
 
@@ -174,7 +174,7 @@ class Fiber:
 
     @property
     def killed(self) -> bool:
-        """Whether it was ended from outside, perhaps before its first line; what its code still made of that has no effect."""
+        """Whether it was ended from outside, perhaps before its first line; later effects of its code do not count."""
         return self.dead
 
     @property
@@ -183,7 +183,7 @@ class Fiber:
 
 
 class Running:
-    """Which fiber runs now; None in a notebook cell or script (the driver), and in the loop itself."""
+    """The fiber that runs now; None in a notebook cell or script (the driver), and in the loop itself."""
 
     # An attribute of an object, because one of a class or module costs several times as much to set.
     __slots__ = ("fiber",)

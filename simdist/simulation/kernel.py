@@ -1,4 +1,4 @@
-"""Virtual time: functions that block, and the loop that wakes them.
+"""The clock: virtual time, functions that block in it, and the event loop that wakes them.
 
 Every task runs ordinary Python functions. A blocking call hands the clock a gate and gives up the processor until that
 gate opens; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy environment. Code in
@@ -85,7 +85,7 @@ class Clock:
         return self.env._now  # SimPy's property costs as much as the rest
 
     def gate(self) -> Gate:
-        """Something to wait for."""
+        """A new gate, for which fibers can wait."""
         return Gate(self)
 
     def after(self, delay_s: float, function: Callable[[Any], Any], argument: Any = None) -> None:
@@ -99,7 +99,7 @@ class Clock:
         heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
 
     def after_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
-        """Like `after`, but nobody who waits can count on it: it does not keep a run alive."""
+        """Like `after`, but the call ends no wait: it does not keep a run alive."""
         self.after(delay_s, self._fire_daemon, function)
         self.daemons += 1
 
@@ -108,7 +108,7 @@ class Clock:
         function()
 
     def idle_s(self) -> float:
-        """Seconds in which nothing at all is to happen; 0 where nothing is to come."""
+        """Seconds until the next event; 0 if no event is pending."""
         return self._queue[0][0] - self.env._now if self._queue else 0.0
 
     # -- blocking -------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Clock:
             )
 
     def require_open(self, what: str) -> None:
-        """Refuse what needs virtual time to go on.
+        """Refuse a call that needs virtual time to go on.
 
         Raises:
             FailedPreconditionError: the clock has been closed.
@@ -327,7 +327,7 @@ class Clock:
             running.fiber, self._driving = fiber, driving
 
     def close(self) -> None:
-        """End all fibers, in the order in which they started; nothing happens on this clock any more."""
+        """End all fibers, in the order in which they started; no event happens on this clock any more."""
         self._closed = True
         for fiber in list(self.fibers):
             self.kill(fiber)
@@ -380,7 +380,7 @@ class Clock:
 
 
 def _fire(event: Any) -> None:
-    """What SimPy's own loop does with an event."""
+    """Process an event, as SimPy's own loop does."""
     callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)

@@ -73,12 +73,12 @@ class SharedLinks:
 
     @property
     def refills(self) -> int:
-        """How often rates had to be computed from nothing."""
+        """The number of times that rates had to be computed from nothing."""
         return self._balance.refills
 
     @property
     def moves(self) -> int:
-        """How many flows got another bottleneck on their way."""
+        """The number of flows that changed their bottleneck."""
         return self._balance.moves
 
     def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[Any], object], argument: Any = None) -> Flow:
@@ -161,7 +161,7 @@ class SharedLinks:
             self._settle_soon()
 
     def remaining_bytes(self, flow: Flow) -> float:
-        """What a flow still has to carry at this moment."""
+        """The bytes that a flow still has to carry at this moment."""
         link = flow.bottleneck
         if link is None:
             return flow.remaining

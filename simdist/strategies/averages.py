@@ -1,4 +1,4 @@
-"""Losses of a part of the batch, scaled so that the replicas' sum is that of the whole batch.
+"""Averages of losses over the global batch: each replica scales its part, so that the sum over the replicas is right.
 
 Taught in lesson 02.
 """
@@ -53,7 +53,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Any:
-    """A loss that every replica has alike, divided by their number, so that it counts once.
+    """A loss that is equal on all replicas, divided by their number, so that it counts once.
 
     Raises:
         FailedPreconditionError: called across the replicas.

@@ -1,4 +1,4 @@
-"""`CentralStorageStrategy`: variables lie on one device of a machine, and every device computes a part of the batch.
+"""`CentralStorageStrategy`: variables are on one device of a machine, and every device computes a part of the batch.
 
 A step fetches the variables to each device that computes; their gradients are added on the device that holds the variables,
 which updates them once. Against mirroring, that saves memory on the devices and pays with traffic to the one.

@@ -1,4 +1,4 @@
-"""What code does with the replicas of a strategy: run a function on each, and combine what they have.
+"""Operations on the replicas of a strategy: run a function on each, and combine their values.
 
 Inside a step one replica's place is taken; a collective brings in the others. Outside, all values are there.
 
@@ -35,7 +35,7 @@ class ReplicaOperations:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas compute one step together."""
+        """The number of replicas that compute one step together."""
         return 1
 
     # -- running --------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class ReplicaOperations:
         return spread(result) if active_tracer() is not None else result
 
     def require_own_run(self, variable: Any) -> None:
-        """A variable of this strategy is used; raise if that happens in a replica of another one.
+        """Raise if a variable of this strategy is used in a replica of another one.
 
         Raises:
             FailedPreconditionError: it does.
@@ -85,7 +85,7 @@ class ReplicaOperations:
             )
 
     def _own(self, arguments: Any) -> Any:
-        """What one replica gets of these arguments."""
+        """The arguments of one replica."""
         tracer = active_tracer()
 
         def of_this_replica(leaf: Any) -> Any:
@@ -100,11 +100,11 @@ class ReplicaOperations:
         return fn()
 
     def observe(self, read: Callable[[], Any]) -> Any:
-        """What a look at variables gives, all of it at once: where workers have values of their own, in one collective."""
+        """Read variables, all of them at once: where workers have replica-local values, in one collective."""
         return read()
 
     def local_rank_of(self, rank: int) -> int:
-        """The place of a replica among those that this program drives."""
+        """The local rank of a replica: its number among those that this program drives."""
         return rank
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None) -> Any:
@@ -160,7 +160,7 @@ class ReplicaOperations:
         return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, device) for leaf in leaves]) for device in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
-        """A variable gives the value that each replica has, its own or a copy."""
+        """The value of a variable at each replica, replica-local or a copy."""
         variable = getattr(value, "simdist_variable", value)
         placement = getattr(variable, "placement", None)
         if placement is None or placement.store is not self.store:

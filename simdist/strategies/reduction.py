@@ -1,4 +1,4 @@
-"""Making one value of the replicas' values: sums, means, and joining end to end.
+"""Reductions: one value of the values of replicas, by a sum, a mean, or by concatenation.
 
 While a step is traced, a replica knows only its own value, and a collective does it; afterwards all values are there, and are
 added in the order of the replicas. Means over an axis weigh each replica by its length along that axis, so that an uneven
@@ -121,7 +121,7 @@ def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> 
 
 
 def _summand(op: ReduceOp, value: Any) -> Any:
-    """What is added. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
+    """The summand of a replica. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
     whole = not jnp.issubdtype(value.dtype, jnp.inexact)
     return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) if whole and op is ReduceOp.MEAN else value
 

@@ -1,4 +1,4 @@
-"""Callbacks of fit, evaluate and predict: who is called, and who cannot be.
+"""Callbacks of fit, evaluate and predict: which are called, and which are refused.
 
 A step under a strategy has no logs: its numbers are late, and under parameter servers it is part of a closure on a worker.
 So hooks of training batches are refused, and Keras' callbacks where they stand on such hooks. Epochs, evaluation and

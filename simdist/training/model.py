@@ -24,7 +24,7 @@ __all__ = ["Functional", "Model", "Sequential"]
 
 
 class _Distributed(keras.Model):
-    """What our models have beyond Keras'."""
+    """The methods that our models have beyond Keras'."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _in_scope(super().__new__(cls, *args, **kwargs))
@@ -175,7 +175,7 @@ class Model(_Distributed):
 
 
 class Functional(Model, KerasFunctional):
-    """What ``Model(inputs, outputs)`` makes."""
+    """The class of ``Model(inputs, outputs)``."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _in_scope(KerasFunctional.__new__(cls, *args, **kwargs))

@@ -58,7 +58,7 @@ class VariableSynchronization(Enum):
 
 
 def synchronization_of(word: Any) -> VariableSynchronization:
-    """When copies are brought together, from the word or the member that a user gave; AUTO is ON_WRITE.
+    """The synchronization for a word or a member; AUTO is ON_WRITE.
 
     Raises:
         InvalidArgumentError: NONE, or no such word.
@@ -70,7 +70,7 @@ def synchronization_of(word: Any) -> VariableSynchronization:
 
 
 def aggregation_of(word: Any) -> VariableAggregation:
-    """How values are combined, from the word or the member that a user gave.
+    """The aggregation for a word or a member.
 
     Raises:
         InvalidArgumentError: no such word.
@@ -87,7 +87,7 @@ def _member(kind: Any, word: Any, argument: str) -> Any:
 
 
 def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
-    """The operand of an assignment or increment to a variable, once the replicas have agreed on it."""
+    """The operand of an assignment or increment to a variable, after aggregation over the replicas."""
     if variable.synchronization is VariableSynchronization.ON_READ:
         return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
     if not tracer.in_replica:
@@ -103,7 +103,7 @@ def replica_write(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any
 
 
 def combined_read(tracer: Tracer, variable: Any, local_value: Any) -> Any:
-    """What a read across the replicas gives, where this replica has `own`."""
+    """The value of a read across the replicas, where this replica has `local_value`."""
     if variable.aggregation is VariableAggregation.NONE:
         raise no_combination(variable)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
@@ -126,7 +126,7 @@ def _shared(tracer: Tracer, variable: Any, rule: str, operand: Any) -> Any:
 
 
 def increment_of_sum(variable: Any) -> InvalidArgumentError:
-    """An increment across the replicas of a variable that is their sum could belong to any of them."""
+    """The error for an increment across the replicas of a variable that is their sum: it could belong to any of them."""
     return InvalidArgumentError(
         f"assign_add on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it inside "
         "strategy.run, or assign the whole value."
@@ -134,7 +134,7 @@ def increment_of_sum(variable: Any) -> InvalidArgumentError:
 
 
 def no_combination(variable: Any) -> InvalidArgumentError:
-    """Each replica has a value of its own, and nothing says how to make one of them."""
+    """The error for a read across the replicas without an aggregation."""
     return InvalidArgumentError(
         f"{variable.name} has synchronization ON_READ and aggregation NONE: each replica has a value of its own. Read it inside "
         "strategy.run, look at strategy.local_results(variable), or give it aggregation SUM, MEAN or ONLY_FIRST_REPLICA."

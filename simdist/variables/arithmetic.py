@@ -1,4 +1,4 @@
-"""What a variable does among other values: operators, comparisons, indexing, iteration.
+"""Arithmetic of variables: operators, comparisons, indexing, iteration.
 
 Each takes the present value and goes on with that: ``v + 1`` and ``v == w`` are arrays, element by element, as in TensorFlow. A variable
 is hashed by identity, so it may be a key of a dict or a member of a set; to look one up in a list, compare ``v.ref()``. What changes a

@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients, compressed on its way; each replica remembers what it has not sent yet.
+"""The compressed sum of the replicas' gradients; each replica keeps the residual that it has not sent yet.
 
 Messages that can be added travel by an all-reduce, others by an all-gather (`simdist.collectives.compression`). PowerSGD
 needs two all-reduces, one for each factor. What a replica keeps from step to step is a variable of its own (ON_READ, never
@@ -42,7 +42,7 @@ class CompressedSum:
         self._states: dict[int, tuple[Any, list[Variable]]] = {}
 
     def sums(self, tracer: Tracer, gradients: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
-        """What the replicas' compressed gradients add up to.
+        """The sums of the replicas' compressed gradients.
 
         Args:
             tracer: of the step.
@@ -58,7 +58,7 @@ class CompressedSum:
         return sums
 
     def _state(self, variable: Variable, tracer: Tracer) -> Any:
-        """What this replica remembers for a variable."""
+        """The state of this replica's compressor for a variable."""
         if id(variable) not in self._states:
             with jax.ensure_compile_time_eval():
                 leaves, structure = jax.tree_util.tree_flatten(self.compressor.initial_state(variable.shape, variable.dtype))

@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients: packed, so that few large messages travel instead of many small ones, and compressed.
+"""The sum of the replicas' gradients: packed into few large messages, and compressed.
 
 Gradients are packed in reverse order, because those of the last layers are known first: their pack can travel while the
 others are still being computed.
@@ -25,7 +25,7 @@ __all__ = ["GradientPolicy", "summed_over_replicas"]
 
 @dataclass(frozen=True)
 class GradientPolicy:
-    """What becomes of the gradients of several replicas.
+    """How the gradients of several replicas are combined.
 
     Args:
         bytes_per_pack: a new pack begins after one that has more bytes than this; 0: one pack for each dtype.

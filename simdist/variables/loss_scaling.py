@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: what Keras' `LossScaleOptimizer` does, where the variables live.
+"""Dynamic loss scaling: Keras' `LossScaleOptimizer`, on the tasks that hold the variables.
 
 Whether a step's gradients are finite is a matter of all of them, so the task that computed them decides: it takes the scale off, with the
 very scale that it multiplied the loss by, and where one gradient is not finite it makes all of them so. Each task that holds
@@ -41,7 +41,7 @@ def unscaled(optimizer: Any, gradients: Sequence[Any]) -> list[Any]:
 
 
 def scaled_apply(copy: Any) -> Apply:
-    """What applies gradients that `unscaled` gave, to the cells that a built `LossScaleOptimizer` is a copy for."""
+    """The function that applies gradients of `unscaled` to the cells for which a built `LossScaleOptimizer` is a copy."""
     own = list(copy._variables)
     counter_at, scale_at = (next(i for i, v in enumerate(own) if v is wanted) for wanted in (copy.step_counter, copy.dynamic_scale))
 

@@ -52,7 +52,7 @@ class Optimizer:
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if hasattr(optimizer, "update_step") else []
 
     def build(self, variables: Iterable[Any]) -> None:
-        """Make the optimizer's slots now, beside the variables, and not in the first step.
+        """Create the optimizer's slots now, and not in the first step.
 
         A `LossScaleOptimizer` needs that in a step of one's own; so does a state that is to be loaded before training.
 
@@ -97,7 +97,7 @@ class Optimizer:
             tracer.update(self._rule(state_of), variables, self._clipped(gradients))
 
     def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
-        """The one for these variables: of a Keras optimizer the only one, for all that it was built with.
+        """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.
 
         Raises:
             InvalidArgumentError: a Keras optimizer was built for others.
@@ -145,14 +145,14 @@ class Optimizer:
 
     @property
     def iterations(self) -> Any:
-        """How many updates were applied; each set of variables of an Optax transformation counts by itself."""
+        """The number of updates; each set of variables of an Optax transformation counts by itself."""
         if hasattr(self.wrapped, "iterations"):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
 
 
 def as_variable(variable: Any) -> Variable:
-    """Our variable behind a Keras variable, or the variable itself.
+    """The `sd.Variable` behind a Keras variable, or the variable itself.
 
     Raises:
         InvalidArgumentError: made outside a strategy's scope.

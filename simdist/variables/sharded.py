@@ -67,5 +67,5 @@ class ShardedVariable(Variable):
 
     @classmethod
     def of(cls, variable: Any) -> None:
-        """Make a variable that was split one of this class."""
+        """Change the class of a variable that was split to this one."""
         variable.__class__ = cls

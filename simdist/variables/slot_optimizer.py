@@ -1,4 +1,4 @@
-"""An optimizer's state for the cells of one task, and the pure function that applies it.
+"""The slot optimizer: an optimizer's state for the cells of one task, and the pure function that applies it.
 
 A Keras optimizer is shadowed by one of the same configuration that is built on stand-ins of the cells; an Optax
 transformation is initialised on their values. Either way the state is a flat list of cells that lie beside the
@@ -25,7 +25,7 @@ __all__ = ["SlotOptimizer", "keras_slot_optimizer", "optax_slot_optimizer"]
 
 @dataclass
 class SlotOptimizer:
-    """State cells of one task, their first values, and what applies gradients.
+    """State cells of one task, their first values, and the function that applies gradients.
 
     Attributes:
         apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); a Keras optimizer keeps what has a
@@ -42,7 +42,7 @@ class SlotOptimizer:
 def keras_slot_optimizer(
     optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None
 ) -> SlotOptimizer:
-    """SlotOptimizer a Keras optimizer for some cells.
+    """The slot optimizer of a Keras optimizer, for some cells.
 
     Args:
         optimizer: the user's.
@@ -70,14 +70,14 @@ def keras_slot_optimizer(
 
 
 def _slot(name: str, value: Any, colocated_with: Cell, of: Cell | None = None) -> Cell:
-    """A cell of an optimizer's state that lies where the cell of a variable does; of the same rows, where it has its shape."""
+    """A cell of an optimizer's state, colocated with the cell of a variable; of the same rows, where it has its shape."""
     aval = aval_of(value)
     rows = of.rows if of is not None and of.aval.shape == aval.shape else None
     return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
 
 
 def optax_slot_optimizer(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> SlotOptimizer:
-    """SlotOptimizer an Optax transformation for some cells; beside its own state lies a count of the updates."""
+    """The slot optimizer of an Optax transformation, for some cells; a count of the updates is added to its state."""
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
     leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
     leaves = [jnp.asarray(leaf) for leaf in leaves]

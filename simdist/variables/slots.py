@@ -1,4 +1,4 @@
-"""The variables of a Keras optimizer, where its user sees them: those that lie beside the variables that it changes.
+"""The slots of a Keras optimizer, as its user sees them: variables that are colocated with those that it changes.
 
 The optimizer that a user holds takes no steps itself; its slot optimizers do (`simdist.variables.slot_optimizer`). But its learning rate,
 its count of steps and its slots are bound to the cells of the slot optimizers, so that what the user reads, assigns, saves and loads is
@@ -105,12 +105,12 @@ class OptimizerSlots:
 
 
 def _spread(trained: Placement, cells: Sequence[Any]) -> str:
-    """How the cells of a slot make up its value."""
+    """The spread of a slot's cells: how they make up its value."""
     return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].rows is None else trained.spread
 
 
 def _show(holder: Any, placement: Placement, layout: Layout) -> None:
-    """Let a variable of the user's optimizer be what lies in these cells."""
+    """Let a variable of the user's optimizer show these cells."""
     own: Variable | None = getattr(holder, "simdist_variable", None)
     if own is None:
         own = unplaced(holder.path, tuple(holder.shape), placement)
@@ -123,7 +123,7 @@ def _show(holder: Any, placement: Placement, layout: Layout) -> None:
 
 
 def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variable:
-    """A variable of cells that are there already, which no strategy has to place."""
+    """A variable of existing cells, which no strategy has to place."""
     own = Variable.__new__(Variable)
     own.name, own.shape, own.dtype, own.trainable = name, shape, placement.cells[0].aval.dtype, False
     own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.ONLY_FIRST_REPLICA

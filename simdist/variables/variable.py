@@ -1,4 +1,4 @@
-"""`Variable`: a value that a step may read and update, wherever its strategy put it.
+"""`Variable`: a value that a step can read and update, on the devices that its strategy chose.
 
 The same object serves a step that is being traced (reads and updates become operations of the program), a function that
 runs untraced, and a person at the notebook who wants to see a number. Looking at a value from the notebook takes no
@@ -65,13 +65,13 @@ class Placement:
         self.across = across
 
     def read_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica reads, by its place among those that are driven here."""
+        """The cells that one replica reads, by its local rank."""
         if self.spread == "shards":
             return self.cells
         return [self.cells[replica if self.spread == "replicas" else 0]]
 
     def changed_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica changes: its own, and those that belong to no replica."""
+        """The cells that one replica changes: its own, and those that are not replica-local."""
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
@@ -135,7 +135,7 @@ class Variable(Scatter, Arithmetic):
         return self.placement.store.observe(self) if tracer is None else self.traced_value(tracer)
 
     def traced_value(self, tracer: Any) -> Any:
-        """The value at this place of a step that is being traced."""
+        """The value at this point of a step that is being traced."""
         value = tracer.read(self)
         across = tracer.num_replicas > 1 and not tracer.in_replica
         return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
@@ -155,11 +155,11 @@ class Variable(Scatter, Arithmetic):
         self._update("assign", value)
 
     def assign_add(self, delta: Any) -> None:
-        """Add to the value, where it lives: increments of several workers are never lost."""
+        """Add to the value, on the tasks that hold it: increments of several workers are never lost."""
         self._update("add", delta)
 
     def assign_sub(self, delta: Any) -> None:
-        """Subtract from the value, where it lives."""
+        """Subtract from the value, on the tasks that hold it."""
         self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 
     def _update(self, rule: str, operand: Any) -> None:
@@ -196,11 +196,11 @@ class Variable(Scatter, Arithmetic):
 
     @property
     def device(self) -> str:
-        """The task (or tasks, with commas between them) on which the value lies."""
+        """The task that holds the value (or tasks, with commas between them)."""
         return ",".join(dict.fromkeys(device for cell in self.placement.cells for device in cell.devices))
 
     def placements(self) -> list[PlacementRecord]:
-        """Where each piece lies; one record for each cell and each place that has a copy of it."""
+        """The placement of each piece: one record for each cell and each device that has a copy of it."""
         cells, sharded = self.placement.cells, self.placement.spread == "shards"
         numbered = enumerate(cells) if sharded else ((0, cell) for cell in cells)
         return [self._record(cell, shard, len(cells) if sharded else 1, device) for shard, cell in numbered for device in cell.devices]
@@ -247,10 +247,10 @@ _creators: list[Callable[[], Creator]] = []
 
 
 def creator() -> Creator:
-    """What places a new variable: the strategy in scope, found by the function that the strategies registered."""
+    """The function that places a new variable: the strategy in scope finds it."""
     return _creators[-1]()
 
 
 def register_creator(find: Callable[[], Creator]) -> None:
-    """Tell variables how to find the strategy that places them; called once, by the strategies."""
+    """Register the function that finds the strategy that places variables; called once, by the strategies."""
     _creators.append(find)

@@ -1,4 +1,4 @@
-"""How a scenario may end, and what has become of everything that was asked for."""
+"""Invariants of ends: how a scenario may end, and what its closures and mains give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of time, links, memory and queues, whatever runs on them."""
+"""Invariants of the engine: time, links, memory and queues."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
 
 
 def _listeners_leave(evidence: Evidence) -> Iterator[str]:
-    """Who wants to know of deaths takes that back when it is over, however it ended; mains and workers may be in the midst of it."""
+    """A listener for deaths removes itself when it is over, however it ended; mains and workers may still run."""
     run, calm = evidence.run, evidence.calm
     if run.stage.closures or run.workload.has_mains or calm.error is not None:
         return
