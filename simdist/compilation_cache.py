@@ -1,4 +1,4 @@
-"""What XLA has compiled, kept on disk for the next process: a first fit then takes a quarter of the time.
+"""The compilation cache: what XLA has compiled, on disk for the next process. A first fit then takes a quarter of the time.
 
 JAX keeps the cache; this file says where, and how much of it. The commands of the project switch it on (``make lab``,
 ``make demo``, ``make test``, ``python -m simdist run`` and ``lessons``) and what they start inherits it. ``import

@@ -1,4 +1,4 @@
-"""Debugging: compute at once, stop at the first task that fails, and say where that was.
+"""Debugging: clusters compute at once, stop at the first task that fails, and report where that was.
 
 Numbers are normally computed late, and an error of a worker waits until the next `join`. While debugging is on, clusters that
 are made compute every operation at once (``numerics="eager"``: the same bits), and the first error of a task ends the

@@ -9,7 +9,7 @@ keeps working, and each message says what was given, what was expected and what 
     ├── OutOfRangeError          (RuntimeError)     a dataset has no more elements
     ├── FailedPreconditionError  (RuntimeError)     the call is right, but not now or not here
     ├── UnavailableError         (ConnectionError)  a task is down or cannot be reached
-    │   └── TimedOutError                           a message was lost, or nobody answered in time
+    │   └── TimedOutError                           a message was lost, or there was no reply in time
     ├── AbortedError             (RuntimeError)     a task came back without its state
     ├── CancelledError           (RuntimeError)     the work was dropped because other work failed
     ├── DeadlineExceededError    (TimeoutError)     nothing can ever satisfy this wait, or it took too long
@@ -66,7 +66,7 @@ class TimedOutError(UnavailableError):
 
 
 class AbortedError(SimdistError, RuntimeError):
-    """A task came back without the state that the caller relied on."""
+    """A task restarted without the state that the caller relied on."""
 
 
 class CancelledError(SimdistError, RuntimeError):

@@ -59,7 +59,7 @@ class Chips:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One thing that goes wrong.
+    """One disturbance of a scenario: a kind, a task and figures.
 
     Args:
         kind: its name in `simdist.chaos.kinds`.

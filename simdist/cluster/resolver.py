@@ -1,4 +1,4 @@
-"""Resolvers: where a task learns the cluster it belongs to, and which of its tasks it is.
+"""Resolvers: objects that find a cluster, and the task that this program is.
 
 A strategy does not care who described the cluster: a spec written by hand, the environment, or several sources
 put together. It asks a resolver for `cluster_spec()`, `task_type`, `task_id` and `master()` (the address to talk to).

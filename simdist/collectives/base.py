@@ -1,7 +1,7 @@
 """The schedule of a collective: which rank sends which chunks to which other rank, step by step.
 
 A collective is a *schedule* of transfers. The network times the transfers, the numbers are computed in exactly the order
-that the schedule says, and a closed form says how long it takes where nobody is in the way. One file for each algorithm
+that the schedule says, and a closed form says how long it takes on an idle network. One file for each algorithm
 makes a schedule for any number of ranks and gives that closed form; nothing here knows a clock, a network or a strategy.
 
 The data of a rank (S bytes) is cut into equal *chunks*. A transfer carries some chunks of its source, as they were when its

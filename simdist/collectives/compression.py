@@ -6,7 +6,7 @@ passes it from step to step; all functions are pure and can be traced, compiled 
 
 Which collective carries the messages depends on whether they can be added: those of `NoCompression`, `Fp16` and PowerSGD
 (`power_sgd.py`) can, so an all-reduce carries them. Those of `TopK` and `OneBit` cannot, because the workers choose
-different elements or scales: an all-gather brings them to everybody, who decompresses and adds them. Its bytes grow with
+different elements or scales: an all-gather brings them to all replicas, which decompress and add them. Its bytes grow with
 the number of workers.
 
 Invariant of the compressors with error feedback: everything sent so far + the residual = the sum of all gradients so far, up

@@ -126,7 +126,7 @@ class Wiring:
         return math.fsum(self.links[name].latency for name in route)
 
     def figures(self, source: str, target: str) -> tuple[float, float]:
-        """Latency in seconds and bandwidth in bytes/s from one place to another, where nobody is in the way."""
+        """Latency in seconds and bandwidth in bytes/s from one host or device to another, on idle links."""
         route = self.route(source, target)
         return self.latency_s(route), min((self.links[name].bandwidth for name in route), default=math.inf)
 

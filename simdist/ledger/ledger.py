@@ -6,9 +6,9 @@ when the ledger is full.
 
 Invariants:
 
-- A look computes what it needs and no more, and changes no bit of what is computed later.
-- Whatever ends a computation early (Ctrl-C, an error, a full memory), another look gives the same bits (pending.py).
-- An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
+- A read computes what it needs and no more, and changes no bit of what is computed later.
+- Whatever ends a computation early (Ctrl-C, an error, a full memory), another read gives the same bits (pending.py).
+- An entry whose results cannot be reached any more is not computed: what a crash discarded costs nothing.
 - The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
   kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` and ``shard_map`` nearly so (class E2).
 - With numerics "off" nothing is noted, and asking for a value is an error.

@@ -4,7 +4,7 @@ The machine runs ``lax.scan`` over the entries of a stretch: pick the entry's ke
 registers from their stacks, write its output registers.
 
 Why the writes stand outside the switch: a branch that returned whole stacks would make XLA copy them at every step.
-Outputs that a branch does not have go to the last register of their type, which nobody reads.
+Outputs that a branch does not have go to the last register of their type, which is never read.
 
 Everything that fixes the compiled code (branches, sizes of the stacks, length of a chunk) only ever grows, so nothing is
 recompiled from stretch to stretch; `Machine.compilations` counts.

@@ -2,7 +2,7 @@
 
 The devices make up a mesh of one axis. What a lane needs is sent to the lane's device, one call of a jitted ``shard_map`` computes
 all lanes, each device its own (several, where there are more lanes than devices), and the results are brought to the first device.
-An entry that is alone in its batch (an all-reduce, an update) is computed on the first device. Lanes that nobody needs repeat
+An entry that is alone in its batch (an all-reduce, an update) is computed on the first device. Lanes that are not needed repeat
 the last one, so that each device has equally many, and few sizes are compiled.
 
 Numbers: class E2, as of all batches. Equal devices give equal bits in any process (class E0).

@@ -1,7 +1,7 @@
 """Narrowing: dtypes at the edge become those that JAX keeps, and a value that does not fit is refused.
 
 Unless x64 is on, 64-bit numbers become 32-bit ones, silently where they fit: an id, a count, a mean. A number that would become
-another one is an error, because nobody would find it later: hashed ids that collide, a loss that is infinite.
+another one is an error, because it would be hard to find later: hashed ids that collide, a loss that is infinite.
 """
 
 from __future__ import annotations

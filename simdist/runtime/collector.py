@@ -1,7 +1,7 @@
 """Settings of Python's garbage collector: it does not search the heap of JAX and Keras again and again.
 
 A full pass over that heap costs a tenth of a second. It is taken out of collection once, before the first cluster is made, so
-that nothing of a cluster is taken out with it: a cluster that nobody holds is collected.
+that nothing of a cluster is taken out with it: a cluster without references is collected.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class _Distributed(keras.Model):
 
         Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
         maximum) needs variables with another ``aggregation``. And replicas weigh their losses by rows, as fits a mean: a loss that
-        is a sum over the rows must say so, as a `keras.losses.Loss` with ``reduction="sum"``; of a function nobody can tell.
+        is a sum over the rows must say so, as a `keras.losses.Loss` with ``reduction="sum"``; a function does not show it.
 
         Raises:
             InvalidArgumentError: under a strategy, run_eagerly or jit_compile=False, or steps_per_execution that is no number.

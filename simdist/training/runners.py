@@ -21,7 +21,7 @@ def runner_of(model: Any, source: Any, steps: int | None) -> LocalSteps | Coordi
     """The runner for this model's strategy.
 
     Raises:
-        InvalidArgumentError: parameter servers, and nobody knows how many steps an epoch has.
+        InvalidArgumentError: parameter servers, and the number of steps of an epoch is not known.
     """
     if not isinstance(model.simdist_strategy, ParameterServerStrategy):
         return LocalSteps(model, source)

@@ -162,7 +162,7 @@ def _require_inside(name: str, shape: tuple[int, ...], index: tuple[Any, ...]) -
         return np.zeros(part.shape, int)
 
     if any(isinstance(part, jax.core.Tracer) and part.dtype == bool for part in index):
-        return  # a mask that nobody knows yet; JAX says what can be done with it
+        return  # a mask that is not known yet; JAX says what can be done with it
     try:
         np.broadcast_to(False, shape)[tuple(map(known, index))]
     except IndexError as error:

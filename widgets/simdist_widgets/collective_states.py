@@ -162,7 +162,7 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
 
 
 def seconds_by_step(schedule: Schedule, size_bytes: float, latency_s: float, bandwidth_bytes_per_s: float) -> np.ndarray:
-    """When the last rank is done with each step, if nobody else uses the network.
+    """When the last rank is done with each step, on an idle network.
 
     A transfer begins when both its ends are done with the steps before; transfers of one step that share a source or a
     target share its port.

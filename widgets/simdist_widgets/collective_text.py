@@ -1,6 +1,6 @@
 """A step of a collective in one sentence, found from its transfers alone, whatever algorithm made them.
 
-Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that collective; one to many); what
+Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that swap; one to many); what
 fits none of them is counted.
 
 Taught in lesson 03.

@@ -1,4 +1,4 @@
-"""What a task does while it is up, and that it does nothing while it is down."""
+"""Invariants of tasks: what a task does while it is up, and that it does nothing while it is down."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last
 
 
 def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
-    """A task that stands still begins nothing and ends nothing; what its device or its links had begun may come to its end."""
+    """A paused task begins nothing and ends nothing; what its device or its links had begun may come to its end."""
     run = evidence.run
     for still in run.silences.stills:
         words = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"

@@ -1,4 +1,4 @@
-"""What a kind of disturbance is: how it is drawn, how it is put into a run, and what it excuses."""
+"""The protocol of a kind of disturbance: how it is drawn, how it is put into a run, and which errors it excuses."""
 
 from __future__ import annotations
 

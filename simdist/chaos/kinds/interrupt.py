@@ -22,7 +22,7 @@ __all__ = ["Interrupt"]
 
 
 class Interrupt(Kind):
-    """A look that ends early, at the k-th kernel that it calls."""
+    """A read that ends early, at the k-th kernel that it calls."""
 
     name = "interrupt"
     share = 0.6

@@ -24,7 +24,7 @@ MOST = 3
 
 
 class Silence(Kind):
-    """What both have in common: when it begins and how long it lasts."""
+    """The common part of both: when it begins and how long it lasts."""
 
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:
         for_ever = dice.pick([0.0, 0.4], [3, 1])
@@ -39,7 +39,7 @@ class Silence(Kind):
 
     @abstractmethod
     def _one(self, dice: Dice, ground: Ground, for_ever: float, earlier: list[Disturbance]) -> Disturbance | None:
-        """One more; None where there is nobody to hit."""
+        """One more disturbance; None where no task can be hit."""
 
     def _placed(self, dice: Dice, ground: Ground, task: str, for_ever: float, earlier: list[Disturbance]) -> Disturbance:
         """Somewhere in the run, in the moment of something, from a step on, or shortly after another."""

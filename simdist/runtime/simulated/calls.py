@@ -9,7 +9,7 @@ equally long until their next event share that event.
   word) takes a latency.
 
 A crash of a server breaks the call: its client learns of it one latency later. A crash of the client ends the call, and what has
-arrived of it but was not applied yet is refused. Where a message is lost, nobody says so: the call ends `CALL_TIMEOUT_S` after it began.
+arrived of it but was not applied yet is refused. A lost message raises no error: the call ends `CALL_TIMEOUT_S` after it began.
 
 Not simulated: message headers, and the server's processor time for answering a read.
 """

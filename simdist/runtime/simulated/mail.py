@@ -15,7 +15,7 @@ class MailToChief:
     """As `simdist.runtime.simulated.detection.Mail`.
 
     Args:
-        routes: posts letters.
+        routes: sends the heartbeats.
         silence: says who is not heard.
         chief: the task that listens.
     """

@@ -50,7 +50,7 @@ class Arrival:
     Attributes:
         device: where the trace shows it.
         began_s: when it came.
-        is_early: whether it came while its device still computed: nobody need wait for it then.
+        is_early: whether it came while its device still computed: no operation waits for it then.
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
@@ -110,7 +110,7 @@ class PendingCollective:
         """Note that a replica has arrived.
 
         Raises:
-            InvalidArgumentError: the first one came with other shapes; nobody gets anything.
+            InvalidArgumentError: the first one came with other shapes; no replica gets a result.
         """
         arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.env._now, is_early)
         if self.first is None:

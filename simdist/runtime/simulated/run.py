@@ -100,7 +100,7 @@ class SimulatedRun:
         if fiber.killed:
             if self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
-            return  # otherwise the runtime restarts the task, or join() says that nobody does
+            return  # otherwise the runtime restarts the task, or join() raises because no restart is planned
         if error is None:
             self.results[task.name] = fiber.result
             self._finish(task)
@@ -122,7 +122,7 @@ class SimulatedRun:
     def _again(self, failed: tuple[Task, Incarnation]) -> None:
         task, process = failed
         if not (process is task.process and process.alive):
-            return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
+            return  # it crashed in the meantime: the next incarnation starts the main, if there is one
         if task.held is not None:
             task.held.append((self._again, failed))
             return

@@ -74,7 +74,7 @@ class ServerLoop:
 
     def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
         push, part, process, start, end = received
-        # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
+        # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if not push.open or not process.alive:
             return
         if self.task.held is not None:

@@ -4,7 +4,7 @@ A rank enters a step when it has done with all its earlier ones. A transfer begi
 step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Nothing
 waits for the slowest but those who need something of it.
 
-The same collective of the same ranks, begun by all in one moment on links that nobody else uses, takes equally long each
+The same collective of the same ranks, begun by all in one moment on links without other flows, takes equally long each
 time: it is then worked out once, on a clock of its own (`uncontended_seconds`), and not played again.
 
 Not simulated: the time to add what has come, and the memory that it passes through.
@@ -102,7 +102,7 @@ class Transfers:
         transport: carries it.
         routed: who sends what where.
         done: is called with each rank when it has done with its last step.
-        lost: is called when bytes are lost, and nobody else will say so.
+        lost: is called when bytes are lost, because no other error says so.
 
     Attributes:
         has_lost: whether bytes were lost, so that it cannot end.

@@ -2,7 +2,7 @@
 
 The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
 its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
-find each other in new groups; one that starts again after others have returned finds nobody.
+find each other in new groups; one that starts again after others have returned has no partner.
 
 Taught in lesson 04.
 """
@@ -32,7 +32,7 @@ class WorkerGroup:
         self.collective_group = CollectiveGroup(world, members, communication, CollectivePlans())
 
     def admits(self, task_name: str, devices: tuple[str, ...]) -> bool:
-        """Whether a task may join: not yet in it, and nobody has left."""
+        """Whether a task may join: it is not yet in it, and no task has left."""
         whole = self.collective_group.broken is None and all(process.alive for process in self.processes.values())
         return whole and task_name not in self.processes and self.devices == devices
 
