@@ -1,4 +1,4 @@
-"""The operations of a program, and the handles that stand for things of upper layers.
+"""The operations of a program, and the handles by which it refers to objects of upper layers.
 
 A program is a short list of coarse operations in one static single assignment form: registers are integers, each
 written once. The tracer (same layer) writes programs; a task runtime runs them. Both know variables and iterators only

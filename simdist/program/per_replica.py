@@ -1,7 +1,7 @@
 """`PerReplica`: one value for each replica.
 
-Outside of a step all values are there. While a step is traced, it is traced from the place of one replica, which knows its
-own value; code that asks there for the values of all adds an all-gather to the step.
+Outside of a step all values are known. A step is traced for one replica, which knows only its replica-local
+value; code that asks there for the values of all adds an all-gather to the step.
 """
 
 from __future__ import annotations

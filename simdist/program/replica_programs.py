@@ -1,11 +1,11 @@
 """Replica programs: the programs of replicas that take one step together, one for each kind of replica.
 
 Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
-shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
-is gets a program for each. Traces of one step must have the same collectives: what each gives to a gather is worked out by
-tracing again with what the others were found to give.
+shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that reads its rank
+gets a program for each replica. Traces of one step must have the same collectives: the operands of a gather are found by
+tracing again with the operands of the other replicas.
 
-Invariant: the programs of one edition agree in all their collectives.
+Invariant: the programs of one call have the same collectives, in the same order.
 
 Source of the term: Darema et al., A Single-Program-Multiple-Data computational model for EPEX/FORTRAN, 1988.
 """

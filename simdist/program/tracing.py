@@ -5,7 +5,7 @@ binds one marker primitive in the outermost trace, wherever in the step it happe
 layer. The traced jaxpr therefore holds pure equations and markers; `simdist.program.cutting` cuts it at the markers.
 
 Invariants: operands of a marker are values of the outermost trace (an assignment from inside a `cond` or `scan` body is
-an error that says so); a marker's place among the markers is its place in time.
+an error that says so); the order of the markers is their order in time.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class _ResolverOfCluster(SimpleClusterResolver):
 
 
 class Cluster:
-    """Tasks, a network and a clock, all simulated and deterministic; what they compute is real. Or the tasks alone, without time.
+    """A cluster: tasks, a network and a clock, simulated and deterministic, with real numbers. Or the tasks alone, without time.
 
     Args:
         spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
@@ -63,14 +63,14 @@ class Cluster:
             numbers, class E2), "shard_map" (late, what the replicas of a step compute side by side on several JAX devices;
             class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
-        engine: what carries it out. "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything
-            happens at once, in the caller's place, with the same bits; no time, faults, traces of work, backup workers or launched
+        engine: "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything happens at
+            once, inside the call, with the same bits; no time, faults, traces of work, backup workers or launched
             mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that there is not,
+        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that does not exist,
             or JAX devices that cannot work together.
-        FailedPreconditionError: hardware, numerics or JAX devices that the engine could not honour.
+        FailedPreconditionError: hardware, numerics or JAX devices that the engine does not support.
         TypeError: a seed that is no whole number, or hardware or a network of another type.
 
     Example:
@@ -78,7 +78,7 @@ class Cluster:
         ...     print(cluster.tasks)
         ['chief:0', 'worker:0', 'worker:1', 'worker:2', 'ps:0', 'ps:1']
 
-        The same program runs without time, to see what it computes:
+        The same program runs without time:
 
         >>> import simdist as sd
         >>> cluster = Cluster({"worker": 3}, engine="in_process")

@@ -1,7 +1,7 @@
 """The interpreter: it runs a linked program on a task, one operation after the other, through the wall.
 
 An operation that takes time returns `PENDING`; the step goes on when its engine calls `go`. A step is no fiber: it holds its slots and
-the place where it stands.
+the index of its next operation.
 """
 
 from __future__ import annotations

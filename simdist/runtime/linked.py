@@ -1,7 +1,7 @@
 """The operations of a linked program: a program that is bound to groups and slots.
 
 Registers travel in *slots*; a slot holds one bundle. Groups are numbers (`simdist.variables.state.Group.number`). An operation says
-nothing about time: what it costs is worked out by the engine that carries it out.
+nothing about time: the engine that runs it knows its price.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ __all__ = ["Server"]
 class Server:
     """The server that a worker or a parameter server starts before it waits for work.
 
-    In a simulated cluster every task serves from the beginning; `join` keeps a launched main alive, as it does elsewhere.
+    In a simulated cluster every task serves from the beginning; `join` keeps a launched main alive, as on a real cluster.
 
     Args:
-        spec: the cluster, as a `ClusterSpec` or what makes one.
+        spec: the cluster, as a `ClusterSpec` or its arguments.
         job_name: needed where there are several jobs.
         task_index: needed where the job has several tasks.
 

@@ -1,10 +1,10 @@
 """The versions of all groups of a cluster: the values of the variables, and the devices that hold them.
 
 A group is a number here, the index of its state in each of the lists. A read of a group gets a reference to its present version;
-an update makes the next one. A death takes the copies of one task; the last one takes the version with it.
+an update makes the next one. A crash loses the copies of one task; with the last copy the version is lost.
 
-Groups may be joined while steps are on their way that were linked before: what these read of an old group is taken out of the new one,
-and what they change is put back into it.
+Groups may be joined while steps run that were linked before: their reads of an old group are taken out of the new one, and their
+updates are put back into it.
 """
 
 from __future__ import annotations

@@ -44,11 +44,11 @@ class CommunicationOptions:
         timeout_seconds: how long the first replica at a collective waits for the last; None for ever.
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
-        num_packs: into how many equal parts gradients are cut, whatever their layers; default 1.
-        compression: what makes gradients smaller on their way (`simdist.collectives.compression`); default none.
+        num_packs: the number of equal parts into which gradients are cut, whatever their layers; default 1.
+        compression: a compressor of gradients (`simdist.collectives.compression`); default none.
 
     Raises:
-        InvalidArgumentError: a negative pack or time-out, an unknown word, or several ways for gradients to travel.
+        InvalidArgumentError: a negative pack or time-out, an unknown word, or more than one of the packs and compression.
         TypeError: a number of another type.
 
     Example:

@@ -1,6 +1,6 @@
 """Operations on the replicas of a strategy: run a function on each, and combine their values.
 
-Inside a step one replica's place is taken; a collective brings in the others. Outside, all values are there.
+Inside a step only the values of one replica are known, and a collective combines them with the others. Outside, all values are known.
 
 Taught in lesson 02.
 """

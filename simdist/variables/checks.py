@@ -18,7 +18,7 @@ def check_numerics(value: Any, message: str) -> Any:
 
     Args:
         value: array (p...) of any shape.
-        message: what it is, for the error.
+        message: the name of the value, for the error.
 
     Raises:
         InvalidArgumentError: a NaN or an Inf; in a step, it is the closure's error.

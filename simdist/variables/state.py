@@ -1,7 +1,7 @@
 """The state of variables: cells in groups, on tasks.
 
 A *cell* is one stored piece of a variable: the whole of it, or one shard. A *group* is the cells on one task that one
-update changes together, with the optimizer's slots beside them; an update makes one new version of all of it. Here groups are
+update changes together, with the optimizer's slots; an update makes one new version of the whole group. Here groups are
 identities; their versions are kept behind a protocol, `GroupVersions`, that engines implement.
 
 Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no version, and

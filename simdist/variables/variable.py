@@ -1,8 +1,8 @@
 """`Variable`: a value that a step can read and update, on the devices that its strategy chose.
 
 The same object serves a step that is being traced (reads and updates become operations of the program), a function that
-runs untraced, and a person at the notebook who wants to see a number. Looking at a value from the notebook takes no
-virtual time and changes nothing; assigning from there happens at once.
+runs untraced, and code of the notebook. A read from the notebook takes no virtual time and changes nothing; an assignment from
+there happens at once.
 
 Taught in lesson 00.
 """
@@ -80,9 +80,9 @@ class Variable(Scatter, Arithmetic):
 
     Args:
         initial_value: array (p...) of any shape, or a function without arguments that returns one.
-        name: for people; default "Variable".
+        name: shown in the shard map and in errors; default "Variable".
         trainable: whether optimizers should change it; default True, and False with ON_READ.
-        synchronization: when copies are brought together; AUTO is ON_WRITE.
+        synchronization: when copies are aggregated; AUTO is ON_WRITE.
         aggregation: how replicas' values become one; default NONE.
         dtype: default: that of the value, floats as float32 and integers as int32.
 
