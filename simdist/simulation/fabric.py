@@ -1,9 +1,9 @@
 """The fabric of a cluster: its links, made once, and the route between any two devices.
 
-Which links there are, and which of them a message crosses, is said by `simdist.hardware.wiring.Wiring`.
+`simdist.hardware.wiring.Wiring` says which links exist and which of them a message crosses.
 
 Invariants: the order of links is that of the hosts and devices given, a route's latency is the sum of the latencies of its
-links, and a route from a place to itself is empty. Flows, and so all that changes with time, belong to
+links, and a route from a device to itself is empty. Flows, and so all that changes with time, belong to
 `simdist.simulation.network.SharedLinks`.
 
 Not simulated: links that break (faults stop messages elsewhere), devices that reach the network past their host.

@@ -1,6 +1,6 @@
 """Fibers, and the gates for which they wait.
 
-A *fiber* is a function on a greenlet that can stop in the middle and go on later. A *gate* is what it stops at: something
+A *fiber* is a function on a greenlet that can stop in the middle and go on later. It stops at a *gate*: an event
 that will happen once, with a value or an error. `simdist.simulation.kernel` decides who runs when.
 
 Invariants:

@@ -4,15 +4,15 @@ Every task runs ordinary Python functions. A blocking call hands the clock a gat
 gate opens; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy environment. Code in
 a notebook cell is no fiber: there, a blocking call runs the environment until its gate opens.
 
-Time, the queue of what is to come and the order of events of one moment (time, priority, sequence) are SimPy's. Most of
-what happens here is one call of one function, and such an entry holds the function and its argument in the place of
+Time, the queue of events and the order of events of one moment (time, priority, sequence) are SimPy's. Most
+events are one call of one function, and such an entry holds the function and its argument instead of
 SimPy's event object; the loop knows both kinds.
 
 Invariants:
 
 - Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it. Nothing is
   due at a time that is not a number, or after `END_S`.
-- A wait that nothing can end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
+- A wait that cannot end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
   work and does not count as something that could end a wait.
 - Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
 - A fiber that ends in any way opens its `finished`, with a result or an error: `TaskKilled` where it was killed, before its

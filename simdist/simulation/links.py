@@ -7,7 +7,7 @@ whatever the level does in between. So a change of level touches the link, not i
 
 A link with own flows keeps *books*: how many guests it has from which bottleneck, and what they take together. A link
 without own flows needs none as long as no guest is faster than its *allowance*, the capacity divided by the number of
-flows that it has room for; each bottleneck knows the smallest allowance on the ways of its own flows, its *ceiling*.
+flows that it has room for; each bottleneck knows the smallest allowance on the routes of its own flows, its *ceiling*.
 
 Invariants, between two settlements:
 

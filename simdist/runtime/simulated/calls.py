@@ -1,12 +1,12 @@
 """Calls from a task to the servers of variables: reading the present versions of groups, and pushing updates.
 
-A call to several servers is one object: its parts travel side by side, and it ends when the last has come. All parts that take
-equally long until their next event share that event.
+A call to several servers is one object: its parts travel in parallel, and it ends when the last one has arrived. Parts whose
+next events are due at the same time share one event.
 
-- Reading: the request (a word) arrives one latency later; the server answers with the versions that it has then; the
-  answer takes a latency and the time that its bytes need.
-- Pushing: a latency, then the bytes; the server applies the update when its device is free (`server_loop.py`); the confirmation (a
-  word) takes a latency.
+- Read: the request (without bytes) arrives one latency later; the server replies with the versions that it has then; the
+  reply takes a latency and the time of its bytes.
+- Push: a latency, then the bytes; the server applies the update when its device is free (`server_loop.py`); the confirmation
+  (without bytes) takes a latency.
 
 A crash of a server breaks the call: its client learns of it one latency later. A crash of the client ends the call, and what has
 arrived of it but was not applied yet is refused. A lost message raises no error: the call ends `CALL_TIMEOUT_S` after it began.

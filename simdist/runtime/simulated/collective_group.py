@@ -1,11 +1,11 @@
 """Collective groups: which replicas of a step have arrived, which are missing, and what each of them gets.
 
 The k-th collective of one replica is the k-th of every other. When all have arrived, the transfers of a collective begin, each
-rank's from the moment when it came; a rank goes on when it has what it gets. What cannot succeed fails at once, for all that
-wait and all that come later, and only for that collective:
+rank's at its arrival; a rank goes on when it has its result. A collective that cannot succeed fails at once, for all replicas that
+wait and all that arrive later. Other collectives are not affected:
 
     what happens                          what the others get
-    a replica comes with other shapes     InvalidArgumentError that names both
+    a replica arrives with other shapes   InvalidArgumentError that names both
     the time-out is over                  DeadlineExceededError that names who is missing
     a member's task dies                  UnavailableError, one latency later
     a member gives up                     its error

@@ -1,10 +1,10 @@
 """Failure detection: heartbeats to the chief, and the instants of the trace that tell it.
 
-Every watched task sends the chief a word each `HEARTBEAT_S`; one that was started again registers at once. The chief believes what the
-machine in `simdist.runtime.membership` says; here are its clock and its listeners. It knows nothing else: a task that is paused, or cut
-off from it, is down for it after `SILENCE_S`.
+Every watched task sends the chief a heartbeat each `HEARTBEAT_S`; one that was restarted registers at once. The beliefs of the chief are
+decided in `simdist.runtime.membership`; its clock and its listeners are here. The chief has no other knowledge: a task that is paused, or
+cut off, is down for it after `SILENCE_S`.
 
-Heartbeats that could change no belief are not played but passed over by arithmetic, so that a long idle time costs nothing. While
+Heartbeats that could change no belief are skipped by arithmetic, so that a long idle time costs nothing. While
 a task that is believed to be up is silent, the chief's clock counts as something that can end a wait.
 """
 

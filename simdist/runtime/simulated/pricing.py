@@ -1,6 +1,6 @@
 """The prices of a linked program on simulated devices: sites of the ledger, operations and bytes, memory, overlap.
 
-Worked out once for each linked program; a linked program itself says nothing about time.
+Prices are computed once for each linked program; a linked program itself says nothing about time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The task runtime of one replica, where several take a step together.
 
-Variables lie on the replica's own device, as copies that cannot differ or as values of its own. What a step changes counts
-when the step is over for all replicas that this program drives: until then each replica sees its own progress, and a step
-that fails leaves no mark.
+Variables are on the replica's device, as copies that cannot differ or as replica-local values. The versions of a step become valid
+when all replicas that this program drives have ended it. Until then each replica reads its own versions, and a step that fails
+changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One step of several replicas: each runs the program on its own device, and collectives join them.
 
-The replicas go on side by side, by callbacks, and die with their tasks; a single one whose task is the caller's own begins in the
-caller's place, without an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and
-nothing that the step has changed counts.
+The replicas run in parallel, by callbacks, and die with their tasks; a single one on the caller's task begins inside the call, without
+an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and the step changes
+nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
-An update is applied when the task's device is free, one after the other, each once: a message that comes twice is known by its
-identity and is only confirmed again.
+An update is applied when the task's device is free, one after the other, each once: a message that arrives twice is recognised
+by its identity and is only confirmed again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Silent failures: tasks that are paused, and routes between tasks on which messages are lost. No task is notified of either.
 
-A paused task is alive and does nothing: its fibers are not switched to, and whatever would happen on it (timers, arrivals) is held,
-in order, and happens when it goes on. What its links carry goes on. A cut loses all messages of one direction: those that are sent, and
-those that are on their way.
+A paused task is alive and does nothing: its fibers do not run, and its events (timers, arrivals) are held, in order, until it goes on.
+Its links go on. A cut loses all messages of one direction: those that are sent, and those that are on their way.
 
 Not simulated: a processor that stands still with its process; a kernel that was begun goes on, as on a GPU, and ends when the task goes
 on, or later.

@@ -1,7 +1,7 @@
 """A task of a simulated cluster: a process with a device, a memory and an incarnation.
 
-States: up -> down -> up with a higher incarnation. Whatever an earlier incarnation still tries (a message, an update)
-has no effect: every effect names the `Incarnation` that it comes from.
+States: up -> down -> up with a higher incarnation. A late effect of an earlier incarnation (a message, an update)
+is dropped: every effect names its `Incarnation`.
 """
 
 from __future__ import annotations

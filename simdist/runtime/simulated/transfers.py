@@ -1,13 +1,13 @@
 """The transfers of a collective, as flows over the links of the fabric.
 
-A rank enters a step when it has done with all its earlier ones. A transfer begins when both of its ranks have entered its
-step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Nothing
-waits for the slowest but those who need something of it.
+A rank enters a step when it has ended all its earlier ones. A transfer begins when both of its ranks have entered its
+step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Only
+the ranks that need data of the slowest one wait for it.
 
 The same collective of the same ranks, begun by all in one moment on links without other flows, takes equally long each
-time: it is then worked out once, on a clock of its own (`uncontended_seconds`), and not played again.
+time: its duration is computed once, on a clock of its own (`uncontended_seconds`), and not simulated again.
 
-Not simulated: the time to add what has come, and the memory that it passes through.
+Not simulated: the time of the additions, and the memory of the buffers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The transport: every message from one task to another takes the latency of its route, and its bytes the time of the links.
 
-A *leg* says from where, to where and how much; it is worked out once. A *message* is a leg of a *sender* (a call, a letter, a copy,
-the transfers of a collective), which has an identity of its own: the client, its incarnation and a sequence number. Messages that
-take equally long are sent together and share their events.
+A *leg* has a source, a target and bytes; it is computed once. A *message* is a leg of a *sender* (a call, a letter, a copy,
+the transfers of a collective), which has an identity: the client, its incarnation and a sequence number. Messages with equal latencies
+are sent together and share their events.
 
-While nothing is laid over a pair of tasks, nothing is asked about it.
+Without a fault on a pair of tasks, no check is made for it.
 
 Not simulated: the cost of serialising, message headers.
 """

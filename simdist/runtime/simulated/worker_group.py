@@ -1,8 +1,8 @@
 """A worker group: workers that train together, each with a main of its own. Mains join it and leave it.
 
-The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
+The k-th strategy that the main of one worker makes forms a group with the k-th of every other. When a worker dies or its main ends,
 its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
-find each other in new groups; one that starts again after others have returned has no partner.
+form new groups; one that starts again after others have returned has no partner.
 
 Taught in lesson 04.
 """

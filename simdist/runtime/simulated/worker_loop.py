@@ -1,8 +1,8 @@
 """The worker loop: it takes closures, one after the other, runs each, and replies.
 
 A traced step is bound and linked by its coordinator's code (`WorkerStep`), in the context of this incarnation, as code of users runs
-there; then it goes on by callbacks, `repeat` times. A plain function is simply called. Only where code of users has to run the worker's
-fiber wakes; a closure like the one before needs none of it. Updates of the chief's variables travel with the reply.
+there; then it goes on by callbacks, `repeat` times. A plain function is simply called. The worker's fiber wakes only when code
+of users has to run; a closure with the program of the one before needs none. Updates of the chief's variables travel with the reply.
 
     idle      --a closure that needs no code of users-->  stepping
     idle      --another closure-->                        calling     (the fiber runs code of users)

@@ -1,7 +1,7 @@
 """The world: all tasks of a simulated cluster, what they hold, and how they die and restart, in virtual time.
 
 A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that every task that talked to
-it learns of it one latency later. A message of a dead incarnation has no effect, wherever it is.
+it detects it one latency later. A message of a dead incarnation has no effect, wherever it is.
 
 Not simulated: the cost of serialising, message headers, the size of a program that is sent for the first time.
 """
