@@ -1,4 +1,4 @@
-"""Checks of the numbers and nestings that people give, with one message for all of them."""
+"""Checks of arguments: numbers and nestings, with one message for all of them."""
 
 from __future__ import annotations
 

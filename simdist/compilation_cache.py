@@ -1,11 +1,11 @@
-"""What XLA has compiled, kept on disk for the next process: a first fit then takes a quarter of the time.
+"""The compilation cache: what XLA has compiled, on disk for the next process. A first fit then takes a quarter of the time.
 
 JAX keeps the cache; this file says where, and how much of it. The commands of the project switch it on (``make lab``,
 ``make demo``, ``make test``, ``python -m simdist run`` and ``lessons``) and what they start inherits it. ``import
 simdist`` never does, and a setting of the user's own always wins.
 
 The files lie in the environment that runs (``sys.prefix``): they belong to its versions, go away with it, and nobody
-else writes there (whoever writes into such a cache can make its readers run any code). Each combination of versions has
+else writes there (a process that writes into such a cache can make its readers run any code). Each combination of versions has
 a folder. Inside it, JAX's key names the computation, the options of the compiler, XLA's flags, the features of the
 processor, and the folder's own path: what is moved elsewhere is compiled again.
 
@@ -51,7 +51,7 @@ def switch_on(environment: MutableMapping[str, str] = os.environ) -> Path | None
     """Keep what this process and those that it starts compile, unless the user has decided otherwise.
 
     Args:
-        environment: the variables to set (default: those of this process; then JAX is told, too, where it is loaded).
+        environment: the variables to set (default: those of this process; then JAX is configured, too, where it is loaded).
 
     Returns:
         The folder; None if the user has a setting of JAX's cache, if this Python runs in no virtual environment, or if

@@ -1,10 +1,10 @@
-"""Debugging: compute at once, stop at the first task that fails, and say where that was.
+"""Debugging: clusters compute at once, stop at the first task that fails, and report where that was.
 
-Numbers are normally computed late, and an error of a worker waits until somebody joins. While debugging is on, clusters that
+Numbers are normally computed late, and an error of a worker waits until the next `join`. While debugging is on, clusters that
 are made compute every operation at once (``numerics="eager"``: the same bits), and the first error of a task ends the
 blocking call that the notebook is in, with virtual time standing still at the failure.
 
-What may live in this file: the switch, and the report. It knows no cluster: whoever sees an error says where it was.
+What may live in this file: the switch, and the report. It knows no cluster: the caller that sees an error says where it was.
 """
 
 from __future__ import annotations

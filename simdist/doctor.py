@@ -1,4 +1,4 @@
-"""The doctor: what was found on this machine, what will be used, and what is missing.
+"""The doctor: a report of the packages and devices of this machine, and of what will be used.
 
 It never fails because a package is missing or broken: that is what it is asked about. The same machine gives the same
 lines, but for what is free on the disk and what the compilation cache holds.

@@ -9,7 +9,7 @@ keeps working, and each message says what was given, what was expected and what 
     ├── OutOfRangeError          (RuntimeError)     a dataset has no more elements
     ├── FailedPreconditionError  (RuntimeError)     the call is right, but not now or not here
     ├── UnavailableError         (ConnectionError)  a task is down or cannot be reached
-    │   └── TimedOutError                           a message was lost, or nobody answered in time
+    │   └── TimedOutError                           a message was lost, or there was no reply in time
     ├── AbortedError             (RuntimeError)     a task came back without its state
     ├── CancelledError           (RuntimeError)     the work was dropped because other work failed
     ├── DeadlineExceededError    (TimeoutError)     nothing can ever satisfy this wait, or it took too long
@@ -62,11 +62,11 @@ class UnavailableError(SimdistError, ConnectionError):
 
 
 class TimedOutError(UnavailableError):
-    """A request or its answer was lost, or whoever should answer is silent: what was asked may be asked again."""
+    """A request or its reply was lost, or the other task does not reply; the request may be repeated."""
 
 
 class AbortedError(SimdistError, RuntimeError):
-    """A task came back without the state that the caller relied on."""
+    """A task restarted without the state that the caller relied on."""
 
 
 class CancelledError(SimdistError, RuntimeError):

@@ -1,6 +1,6 @@
-"""Packages that simdist can do without: what to install where one is missing.
+"""Optional packages: what to install where one is missing.
 
-A part that needs one loads it when it is used, inside ``with needs(...)``, so that whoever does not have it is told what to do.
+A part that needs one loads it when it is used, inside ``with needs(...)``, so that the error says how to install it.
 """
 
 from __future__ import annotations

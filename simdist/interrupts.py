@@ -1,4 +1,4 @@
-"""Ctrl-C while virtual time runs: noted between events, and raised in the driver only. While numbers are computed: put off.
+"""Ctrl-C: noted between events while virtual time runs, and raised in the driver only; put off while numbers are computed.
 
 Python delivers the signal to whatever code runs at that moment, which may be any task of the cluster.
 """

@@ -1,4 +1,4 @@
-"""What is global to a Python process, kept per task: swapped whenever another task runs.
+"""Process state: what is global to a Python process, kept for each task and swapped when another task runs.
 
 Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts and
 the prefix of printed lines would otherwise leak from one task into the next at every switch. Two interleaved mains

@@ -1,4 +1,4 @@
-"""Randomness: every stream of random numbers is derived from what it is for.
+"""Randomness: every stream of random numbers is derived from the seed and its purpose.
 
 A stream belongs to (seed, task, incarnation, purpose). Nothing is shared, so one more fault, or one more task,
 does not shift the numbers of another. No function here, nor anywhere in simdist, touches a global generator.

@@ -21,7 +21,7 @@ def test_everything_public_is_listed() -> None:
 
 
 def _is_a_room(value: Any) -> bool:
-    """A module; whoever imported one of a lower floor has made it an attribute of the package."""
+    """A module; an import of one of a lower layer makes it an attribute of the package."""
     return isinstance(value, ModuleType)
 
 

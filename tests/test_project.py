@@ -1,4 +1,4 @@
-"""Rules of the house that no other tool checks: what may be in the tree, and what an import may cost."""
+"""Rules of the project that no other tool checks: what may be in the tree, and what an import may cost."""
 
 from __future__ import annotations
 

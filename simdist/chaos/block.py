@@ -1,7 +1,7 @@
 """A block of a campaign: some scenarios, one after the other, in the process that is running.
 
 ``python -m simdist.chaos.block`` is what a campaign starts: it reads a request from its standard input, and writes a line of
-JSON before and after each scenario, so that whoever started it knows which scenario hangs.
+JSON before and after each scenario, so that the parent process knows which scenario hangs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TWICE_EVERY = 3
 
 @dataclass(frozen=True)
 class Request:
-    """Which scenarios.
+    """The scenarios of a block.
 
     Args:
         seed: of the campaign.
@@ -48,7 +48,7 @@ class Request:
 
 @dataclass
 class Examined:
-    """What became of one scenario.
+    """The result of one scenario.
 
     Args:
         number, scenario: which.

@@ -1,4 +1,4 @@
-"""A campaign: many scenarios, in blocks of some hundreds, and what was found.
+"""A campaign: many scenarios, in blocks of some hundreds, and a report.
 
 Scenarios run in child processes, one after the other; a sample of them runs in a second process with other hash seeds. A kind of
 disturbance that never happened in a campaign of `COVERED` scenarios or more is a failure of the campaign itself.
@@ -26,7 +26,7 @@ ELSEWHERE_EVERY = 25
 
 @dataclass
 class Report:
-    """What a campaign has found.
+    """The failures that a campaign has found.
 
     Attributes:
         failures: the scenarios with which something is wrong.
@@ -81,7 +81,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Which scenarios, and how.
+    """The settings of a campaign.
 
     Args:
         seed: of everything.
@@ -102,7 +102,7 @@ class Campaign:
     kinds: tuple[str, ...] = tuple(KINDS)
 
     def run(self, tell: Callable[[str], None] = lambda line: None) -> Report:
-        """Run it.
+        """Run the campaign.
 
         Args:
             tell: is called with a line about each failure, as soon as it is known.
@@ -138,7 +138,7 @@ class Campaign:
                 return
             except Hung as hung:
                 number = max(hung.number, numbers[0])
-                # What ran before it was not told yet: it waited for the next collection.
+                # The results before it were not sent yet: they waited for the next collection.
                 again = numbers[done : numbers.index(number)]
                 if again:
                     yield from self._surely(again, prints, hash_seed)

@@ -19,7 +19,7 @@ __all__ = ["Hung", "examined_in_a_child", "shrunk_in_a_child"]
 
 
 class Hung(Exception):
-    """A scenario that did not come to its end.
+    """A scenario that did not end.
 
     Args:
         number: of the scenario; -1 where none had begun.

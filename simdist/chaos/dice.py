@@ -1,4 +1,4 @@
-"""Draws from one derived stream, in the words of whoever makes up scenarios."""
+"""Random draws for scenarios, from one derived stream."""
 
 from __future__ import annotations
 

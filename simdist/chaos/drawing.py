@@ -20,7 +20,7 @@ MOST_WORKERS_WITH_NUMBERS = 4  # each number of replicas has programs of its own
 
 
 def calm(seed: int, number: int, workload: str | None = None, timing_only: float = 0.875) -> Scenario:
-    """A scenario in which nothing goes wrong.
+    """A scenario without disturbances.
 
     Args:
         seed: of the campaign.
@@ -50,7 +50,7 @@ def calm(seed: int, number: int, workload: str | None = None, timing_only: float
 
 
 def disturbed(scenario: Scenario, ground: Ground, seed: int, number: int) -> Scenario:
-    """The same with things that go wrong, and looks at random places.
+    """The scenario with disturbances, and reads at random observation points.
 
     Args:
         scenario: from `calm`.

@@ -1,4 +1,4 @@
-"""What an examination has in hand: the runs of one scenario, and what else is known about it."""
+"""The evidence of an examination: the runs of one scenario, and other facts about it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that must hold in every scenario.
+    """A condition that must hold in every scenario.
 
     Args:
         name: a short word for it.

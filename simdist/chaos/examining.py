@@ -1,4 +1,4 @@
-"""The examination of a scenario: the runs that it needs, and what is wrong with them."""
+"""The examination of a scenario: the runs that it needs, and the invariants that it breaks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Finding:
 
 
 def examine(scenario: Scenario, again: bool = True, forgotten: bool = True) -> list[Finding]:
-    """What is wrong with a scenario.
+    """The findings of a scenario.
 
     Args:
         scenario: which.
@@ -55,7 +55,7 @@ def examine(scenario: Scenario, again: bool = True, forgotten: bool = True) -> l
 
 
 def still_there(remembered: weakref.ref[Any]) -> list[Finding]:
-    """What is wrong where a cluster that nobody refers to any more has not been collected."""
+    """The finding for a cluster that has no reference any more and has not been collected."""
     message = "its cluster was closed and forgotten, and is still in memory"
     return [] if remembered() is None else [Finding(COLLECTED, message)]
 
@@ -71,7 +71,7 @@ _warm: list[bool] = []
 
 
 def broken(evidence: Evidence) -> list[Finding]:
-    """All invariants, in the light of some evidence."""
+    """The invariants that some evidence breaks."""
     return [
         Finding(name, message)
         for name, invariant in INVARIANTS.items()
@@ -84,17 +84,17 @@ def evidence_of(scenario: Scenario, calm: ScenarioRun | None = None, again: bool
     """The runs of a scenario; they are closed when the block is left."""
     runs: list[ScenarioRun] = []
 
-    def made(of: Scenario) -> ScenarioRun:
+    def run_of(of: Scenario) -> ScenarioRun:
         runs.append(run(of))
         return runs[-1]
 
     try:
-        undisturbed = calm if calm is not None else made(without_disturbances(scenario))
-        evidence = Evidence(scenario, made(scenario), undisturbed)
+        undisturbed = calm if calm is not None else run_of(without_disturbances(scenario))
+        evidence = Evidence(scenario, run_of(scenario), undisturbed)
         if scenario.has_numbers:
-            evidence.plans = {plan: Print.of(made(other)) for plan, other in _by_other_plans(scenario).items()}
+            evidence.plans = {plan: Print.of(run_of(other)) for plan, other in _by_other_plans(scenario).items()}
         elif again:
-            evidence.again = Print.of(made(scenario))
+            evidence.again = Print.of(run_of(scenario))
         yield evidence
     finally:
         for one in runs:
@@ -102,12 +102,12 @@ def evidence_of(scenario: Scenario, calm: ScenarioRun | None = None, again: bool
 
 
 def without_disturbances(scenario: Scenario) -> Scenario:
-    """The scenario in which nothing goes wrong and nobody looks."""
+    """The scenario without disturbances and without reads."""
     return replace(scenario, disturbances=(), reads=())
 
 
 def _by_other_plans(scenario: Scenario) -> dict[str, Scenario]:
-    """The same by one other plan, undisturbed by looks."""
+    """The scenario by one other plan, without reads."""
     plan = next(plan for plan in PLANS[scenario.seed % 2 :] if plan != scenario.numerics)
     kept = tuple(d for d in scenario.disturbances if "look" not in d.figures)
     return {plan: replace(scenario, numerics=plan, reads=(), disturbances=kept)}

@@ -1,6 +1,6 @@
-"""Who had the variables when: what a survivor needs to go on.
+"""Holders of the variables: which tasks had them when, as a survivor needs them to go on.
 
-All workers begin with copies. A worker that dies loses its own; it has them again when they have come from somebody else,
+All workers begin with copies. A worker that dies loses its own; it has them again when another worker has sent them,
 which the trace shows as a span "variables of a survivor" on its lane.
 """
 

@@ -1,7 +1,7 @@
-"""Who was up when: the lives of tasks, rebuilt from nothing but the trace.
+"""Incarnations of tasks: which task was up when, from the trace alone.
 
-The end of a life is the instant "crash" of a task, the next one begins with its "restart" (the one that names an incarnation; a
-main that starts again on a task that was up all the time is no new life).
+An incarnation ends with the instant "crash" of a task, the next one begins with its "restart" (the one that names an incarnation; a
+main that starts again on a task that was up all the time is no new incarnation).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Down:
 
 
 class Incarnations:
-    """The lives of all tasks of a run.
+    """The incarnations of all tasks of a run.
 
     Example:
         >>> trace = Trace()
         >>> trace.instant("worker:0", "crash", "crash of worker:0", 1.0, incarnation=0)
         >>> trace.instant("worker:0", "restart", "restart of worker:0", 3.0, incarnation=1)
-        >>> lives = Lives(trace)
-        >>> lives.downs, lives.is_up("worker:0", 2.0), lives.is_up("worker:0", 3.0)
+        >>> processes = Incarnations(trace)
+        >>> processes.downs, processes.is_up("worker:0", 2.0), processes.is_up("worker:0", 3.0)
         ([Down(task='worker:0', from_s=1.0, until_s=3.0, decided_s=1.0)], False, True)
     """
 

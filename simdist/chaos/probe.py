@@ -1,4 +1,4 @@
-"""Watches a run from inside, whenever a step ends or the chief's beliefs change, and changes nothing."""
+"""The probe: it observes a run from inside, whenever a step ends or the chief's beliefs change, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Probe", "held_bytes"]
 
 
 class Probe:
-    """What was seen.
+    """The observations of a run.
 
     Attributes:
         clock_s: the clock, each time.
@@ -32,10 +32,10 @@ class Probe:
                 self.held_while_down += [(now, p.name, p.memory.in_use_bytes) for p in task.processors.values() if p.memory.in_use_bytes]
 
     def final(self) -> None:
-        """Look once more, at the end."""
+        """Observe once more, at the end."""
         self._observe(None)
 
 
 def held_bytes(cluster: Cluster) -> dict[str, int]:
-    """What every processor holds now."""
+    """The bytes that every processor holds now."""
     return {p.name: int(p.memory.in_use_bytes) for task in cluster.world.tasks.values() for p in task.processors.values()}

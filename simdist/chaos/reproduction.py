@@ -1,4 +1,4 @@
-"""A scenario as a short program that anybody can run."""
+"""A scenario as a short program that runs by itself."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ QUIET_S = 8.0
 
 
 class ScenarioRun:
-    """What became of a scenario.
+    """One run of a scenario, and its result.
 
     Attributes:
         stage: what the workload saw.
@@ -68,12 +68,12 @@ class ScenarioRun:
         return self
 
     def _be_quiet(self) -> None:
-        """Wait until nothing that was planned can happen any more, and then until everybody can know."""
+        """Wait until every planned event is over, and then until every task can know of it."""
         last_s = max((KINDS[d.kind].over_s(d) for d in self.scenario.disturbances), default=0.0)
         slowness = math.prod(max(1.0, d.figures.get("factor") or 1.0) for d in self.scenario.disturbances)
         # What a task was computing when it died comes to nothing at its end, which several slow faults put off.
         self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S * slowness)
-        if self.cluster.world.silence.is_expected:  # whoever waits for what was lost gives up
+        if self.cluster.world.silence.is_expected:  # who waits for a lost message gives up
             self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
         restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
         if restarts_s:  # of crashes whose moment was not known before
@@ -97,7 +97,7 @@ class ScenarioRun:
         return sha.hexdigest()[:16]
 
     def ground(self) -> Ground:
-        """What this run, if nothing disturbed it, tells whoever wants to disturb it."""
+        """What this run shows, if nothing disturbed it: where a disturbance can be put."""
         spans = self.cluster.trace.spans
         moments = sorted({float(t) for t in (*spans.start, *spans.end) if 0.0 < t < self.end_s})
         roles = self.workload.roles(self.scenario)
@@ -107,7 +107,7 @@ class ScenarioRun:
 
 
 def run(scenario: Scenario) -> ScenarioRun:
-    """Run a scenario; what it ends with is looked at later.
+    """Run a scenario; its end is examined later.
 
     Example:
         >>> run(Scenario("mains", {"naps": 2, "nap_s": 0.5}, workers=2)).end_s

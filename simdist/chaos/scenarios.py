@@ -1,7 +1,7 @@
 """A scenario: everything that one run of a campaign depends on, as data that fits on a few lines of JSON.
 
 A scenario names a workload (`simdist.chaos.workloads`) and its options, a cluster and its figures, what disturbs it
-(`simdist.chaos.kinds`), and where somebody looks at numbers on the way. The same scenario gives the same run in every process.
+(`simdist.chaos.kinds`), and where numbers are read on the way. The same scenario gives the same run in every process.
 
 Invariant: `Scenario.from_json(scenario.to_json()) == scenario`. Figures that have their default are left out of the text.
 """
@@ -59,7 +59,7 @@ class Chips:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One thing that goes wrong.
+    """One disturbance of a scenario: a kind, a task and figures.
 
     Args:
         kind: its name in `simdist.chaos.kinds`.
@@ -89,7 +89,7 @@ class Scenario:
         wires, chips: network and devices.
         numerics: the cluster's word: "off" for timing only.
         disturbances: what goes wrong.
-        reads: at which of the places where the workload offers a look somebody looks at numbers.
+        reads: the numbers of the workload's observation points at which numbers are read.
         seed: the cluster's.
 
     Example:

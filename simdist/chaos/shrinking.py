@@ -1,4 +1,4 @@
-"""The smallest scenario that still breaks an invariant, by greedy search: whatever can be left out is left out."""
+"""Shrinking: the smallest scenario that still breaks an invariant, by greedy search."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who was silent when: pauses and lost ways, rebuilt from nothing but the trace.
+"""Silences: pauses and partitions of a run, from the trace alone.
 
-An instant "pause" or "partition" says when it begins, and as a fact when it ends. The pause of a task ends with its life, too.
+An instant "pause" or "partition" says when it begins, and as a fact when it ends. The pause of a task also ends with its incarnation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Cut", "Silences", "Still"]
 
 @dataclass(frozen=True)
 class Still:
-    """A time in which a task stood still, the longest where several overlap."""
+    """A time in which a task was paused, the longest where several overlap."""
 
     task: str
     from_s: float
@@ -46,7 +46,7 @@ class Silences:
         >>> trace = Trace()
         >>> trace.instant("worker:0", "pause", "pause of worker:0", 1.0, until=3.0)
         >>> trace.instant("worker:0", "pause", "pause of worker:0", 2.0, until=4.0)
-        >>> Silences(trace, Lives(trace)).stills
+        >>> Silences(trace, Incarnations(trace)).stills
         [Still(task='worker:0', from_s=1.0, until_s=4.0)]
     """
 
@@ -71,20 +71,20 @@ class Silences:
 
     @property
     def begun(self) -> bool:
-        """Whether anybody ever fell silent."""
+        """Whether any task ever fell silent."""
         return bool(self.stills or self.cuts)
 
     @property
     def last_for_ever(self) -> bool:
-        """Whether anybody never was heard again."""
+        """Whether any task never was heard again."""
         return any(one.until_s == inf for one in (*self.stills, *self.cuts))
 
     def stood_still(self, task: str, from_s: float, until_s: float) -> bool:
-        """Whether the task stood still at some time between two moments."""
+        """Whether the task was paused at some time between two moments."""
         return any(still.task == task and still.from_s < until_s and still.until_s > from_s for still in self.stills)
 
     def is_heard(self, source: str, target: str, at_s: float) -> bool:
-        """Whether a word that one task sends at a moment gets to another."""
+        """Whether a message that one task sends at a moment reaches another."""
         still = any(one.task == source and one.from_s <= at_s < one.until_s for one in self.stills)
         return not still and not any((cut.source, cut.target) == (source, target) and cut.from_s <= at_s < cut.until_s for cut in self.cuts)
 

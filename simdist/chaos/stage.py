@@ -18,7 +18,7 @@ __all__ = ["Note", "Stage", "this_task"]
 
 @dataclass(frozen=True)
 class Note:
-    """Something that a workload saw: "starts", "ends" and "fails" of a main, "scheduled", "raised", and the like."""
+    """An event that a workload noted: "starts", "ends" and "fails" of a main, "scheduled", "raised", and the like."""
 
     what: str
     task: str
@@ -27,7 +27,7 @@ class Note:
 
 
 class Stage:
-    """What a workload gets, and what it leaves.
+    """The cluster of a workload, and the notes and values that it leaves.
 
     Attributes:
         notes: what it saw, in order.
@@ -53,7 +53,7 @@ class Stage:
         self.notes.append(Note(what, task, self.cluster.now, fact))
 
     def observe(self, read: Callable[[], Any]) -> None:
-        """A place where somebody may look at numbers: `read` is called if the scenario says so."""
+        """An observation point: `read` is called if the scenario says so."""
         self.observations += 1
         if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
             self._observe(read)
@@ -67,7 +67,7 @@ class Stage:
         return read()
 
     def keep(self, name: str, read: Callable[[], Any]) -> None:
-        """Look at a number for good; with timing only there is none."""
+        """Read a number and keep it; with timing only there is none."""
         self.observations += 1
         if self.scenario.has_numbers:
             self.values[name] = np.array(self._observe(read))

@@ -1,4 +1,4 @@
-"""Who exists in a cluster, and where: the spec, the resolvers that find it, the roles of its tasks."""
+"""The cluster on paper: its spec, the resolvers that find it, and the roles of its tasks."""
 
 from simdist.cluster.resolver import (
     ClusterResolver,

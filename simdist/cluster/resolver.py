@@ -1,4 +1,4 @@
-"""Resolvers: where a task learns the cluster it belongs to, and which of its tasks it is.
+"""Resolvers: objects that find a cluster, and the task that this program is.
 
 A strategy does not care who described the cluster: a spec written by hand, the environment, or several sources
 put together. It asks a resolver for `cluster_spec()`, `task_type`, `task_id` and `master()` (the address to talk to).
@@ -212,7 +212,7 @@ def checked_type(task_type: object) -> str | None:
     if not isinstance(task_type, str):
         raise TypeError(f'task_type must be text such as "worker"; got {task_type!r}.')
     if ":" in task_type:
-        raise InvalidArgumentError(f'task_type is the job alone, such as "worker", with task_id beside it; got {task_type!r}.')
+        raise InvalidArgumentError(f'task_type is the job alone, such as "worker", without task_id; got {task_type!r}.')
     return task_type
 
 

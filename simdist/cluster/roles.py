@@ -1,4 +1,4 @@
-"""Who a task is in its cluster: whether it is the chief, who leads, how many work.
+"""The roles of tasks: which task is the chief, which one leads, and how many work.
 
 Four jobs have a role: ``chief`` (at most one task; it coordinates, and works too where training is synchronous),
 ``worker``, ``ps`` (keeps variables) and ``evaluator`` (watches checkpoints, beside the cluster, so it may be
@@ -29,7 +29,7 @@ TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 
 
 def is_chief(spec: SpecLike, task_type: str | None = None, task_id: int | None = None) -> bool:
-    """Whether a task does what only one may do, such as saving: the chief, or worker 0 where there is no chief.
+    """Whether a task does the work of a single task, such as saving: the chief, or worker 0 where there is no chief.
 
     An evaluator is the chief of its own little cluster of one.
 
@@ -92,7 +92,7 @@ def worker_count(spec: SpecLike, task_type: str | None) -> int:
 
 
 def id_in_cluster(spec: SpecLike, task_type: str | None, task_id: int | None) -> int:
-    """The place of a task among those that train together: the chief is 0, workers follow.
+    """The number of a task among those that train together: the chief is 0, workers follow.
 
     Raises:
         InvalidArgumentError: if tasks of this type do not train, or do not exist.

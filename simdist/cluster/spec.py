@@ -1,4 +1,4 @@
-"""Which jobs a cluster has, and at which address each of their tasks listens.
+"""The cluster spec: the jobs of a cluster, and the addresses of their tasks.
 
 A *job* is a group of tasks with the same role (``worker``, ``ps``, ``chief``, ``evaluator``), a *task* is one
 member of it, named by its index. Indices usually run from 0 without holes (a *dense* job); a job may also be

@@ -1,4 +1,4 @@
-"""The environment variable ``TF_CONFIG``: how a task is told its cluster and its own place in it.
+"""The environment variable ``TF_CONFIG``: it describes the cluster and the task's own job and index.
 
 The variable holds a JSON object with the keys ``cluster`` (job -> tasks), ``task`` (``type`` and ``index``) and,
 seldom, ``rpc_layer``, ``environment`` and ``session_master``. All of them may be missing; a process without the
@@ -130,7 +130,7 @@ class TFConfigClusterResolver(ClusterResolver):
         if config.session_master is not None:
             return config.session_master
         address = super().master(task_type, task_id, rpc_layer)
-        # A cluster of one task is a local process: there is nobody to talk to.
+        # A cluster of one task is a local process: it has no peer.
         return "" if sum(map(config.cluster.num_tasks, config.cluster.jobs)) <= 1 else address
 
 
@@ -167,7 +167,7 @@ def _json_object(text: str) -> Mapping[str, Any]:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of a key that stands twice nobody could say which of its values is meant."""
+    """A JSON object; a key that stands twice is refused, because it has two values."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -1,4 +1,4 @@
-"""Collectives: how ranks bring their data together, one file for each algorithm.
+"""Collectives: algorithms by which ranks combine or distribute their data, one file for each.
 
     base.py                what a schedule is, and what an algorithm
     checking.py            the rules that every schedule keeps
@@ -7,7 +7,7 @@
     ring.py ...            all-reduce: ring, recursive doubling, Rabenseifner, binomial, double tree, hierarchical copy,
                            reduction to one; folding.py for numbers of ranks that are no power of two
     reduce_scatter.py ...  the other collectives: reduce-scatter, all-gather, broadcast, all-to-all
-    choose.py              which algorithm an all-reduce takes if nobody says
+    choose.py              the default algorithm of an all-reduce
     bus_bandwidth.py       how well the network was used
     packing.py             many small tensors in a few collectives
     compression.py ...     fewer bytes: fp16, top-k, 1-bit, PowerSGD

@@ -1,6 +1,6 @@
-"""All-gather: each rank has a part, and in the end everybody has all of them.
+"""All-gather: each rank has a part, and in the end every rank has all parts.
 
-The data of a schedule is the *result*: chunk r is the part of rank r, which nobody else has in the beginning, and the
+The data of a schedule is the *result*: chunk r is the part of rank r, which no other rank has in the beginning, and the
 bytes of a closed form are those of the result.
 
 Ring: n - 1 steps; each rank passes on what it got in the step before. Recursive doubling: partners swap all that they have, so

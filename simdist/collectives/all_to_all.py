@@ -1,13 +1,13 @@
-"""All-to-all: each rank has something for each other one.
+"""All-to-all: each rank has a part for each other rank.
 
-The data of a schedule is everything that is exchanged, n x n chunks: chunk ``s * n + t`` goes from rank s to rank t. In the
+The data of a schedule is everything that is sent, n x n chunks: chunk ``s * n + t`` goes from rank s to rank t. In the
 beginning rank s has its row, in the end rank t has its column too; the bytes of a closed form are those of the whole table,
 n times what one rank has.
 
 n - 1 rounds: in round k each rank sends to the one k places after it, so that each port has one message in and one out.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005
-(pairwise exchange).
+(pairwise all-to-all).
 
 Taught in lesson 03.
 """

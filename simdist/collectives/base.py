@@ -1,7 +1,7 @@
-"""The idea of a collective: who sends which part of the data to whom, step by step.
+"""The schedule of a collective: which rank sends which chunks to which other rank, step by step.
 
 A collective is a *schedule* of transfers. The network times the transfers, the numbers are computed in exactly the order
-that the schedule says, and a closed form says how long it takes where nobody is in the way. One file for each algorithm
+that the schedule says, and a closed form says how long it takes on an idle network. One file for each algorithm
 makes a schedule for any number of ranks and gives that closed form; nothing here knows a clock, a network or a strategy.
 
 The data of a rank (S bytes) is cut into equal *chunks*. A transfer carries some chunks of its source, as they were when its
@@ -24,7 +24,7 @@ __all__ = ["Algorithm", "Schedule", "Transfer"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Some chunks on their way.
+    """One transfer: chunks that one rank sends to another in one step.
 
     Args:
         step: when, counted from 0.
@@ -61,7 +61,7 @@ class Schedule:
 
     @cached_property
     def num_steps(self) -> int:
-        """Steps, one after the other."""
+        """The number of steps."""
         return 1 + max((transfer.step for transfer in self.transfers), default=-1)
 
     def bytes_sent(self, size_bytes: float) -> float:
@@ -71,7 +71,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One way to do one collective.
+    """One algorithm of one collective.
 
     Args:
         kind: as in `Schedule`.

@@ -1,6 +1,6 @@
-"""Broadcast: what rank 0 has, everybody gets.
+"""Broadcast: every rank gets the data of rank 0.
 
-A binomial tree: whoever has the data sends it on, so that the number of those who have it doubles in each step. Rank 0
+A binomial tree: every rank that has the data sends it on, so that the number of these ranks doubles in each step. Rank 0
 sends to the rank in the middle first, and to its neighbour last.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.

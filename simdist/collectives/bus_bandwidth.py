@@ -1,4 +1,4 @@
-"""Bus bandwidth: how well a collective used the network, comparable from one number of ranks to another.
+"""Bus bandwidth: how well a collective used the network, comparable between numbers of ranks.
 
 Size over time, the *algorithm bandwidth*, falls with the number of ranks even where every link is busy all the time,
 because the data crosses more links. Multiplied by the share of the data that the best algorithm sends and receives at each

@@ -1,4 +1,4 @@
-"""The rules that every schedule keeps, for whoever writes one of their own.
+"""Checks of a schedule: the rules that every schedule keeps, also one of your own.
 
 Transfers come in the order of their steps. A rank sends to another one, chunks that exist, each once; and within a step it
 receives no chunk twice: which of two came first would depend on the network, and so would the bits of the result.

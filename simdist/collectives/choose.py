@@ -1,4 +1,4 @@
-"""Which algorithm an all-reduce takes if nobody says: the one that is predicted to end first.
+"""The default algorithm of an all-reduce: the one that is predicted to end first.
 
 The candidates are those that a library for the kind of device has:
 
@@ -116,7 +116,7 @@ def predicted_seconds(
     intra_host_latency_s: float | None = None,
     intra_host_bandwidth_bytes_per_s: float | None = None,
 ) -> float:
-    """How long an algorithm takes if the network has nothing else to do; arguments as in `choose`.
+    """The duration of an algorithm on an idle network; arguments as in `choose`.
 
     With one rank on each host, or all ranks on one, this is the closed form. Otherwise it is the sum over the steps of
     the longest message of each. That is exact where all hosts do the same, and an estimate elsewhere: ranks that need not

@@ -1,12 +1,12 @@
-"""Compression: send less of a gradient than there is, and remember what was not sent.
+"""Compression of gradients: a message is smaller than its gradient, and the rest is added to the next one.
 
 A compressor makes a *message* of a gradient, and an approximate gradient of a message. With *error feedback* what a message
-left out, the *residual*, is added to the next gradient: nothing is lost, it only arrives later. Whoever holds the state
+left out, the *residual*, is added to the next gradient: nothing is lost, it only arrives later. The replica that holds the state
 passes it from step to step; all functions are pure and can be traced, compiled and vmapped.
 
 Which collective carries the messages depends on whether they can be added: those of `NoCompression`, `Fp16` and PowerSGD
 (`power_sgd.py`) can, so an all-reduce carries them. Those of `TopK` and `OneBit` cannot, because the workers choose
-different elements or scales: an all-gather brings them to everybody, who decompresses and adds them. Its bytes grow with
+different elements or scales: an all-gather brings them to all replicas, which decompress and add them. Its bytes grow with
 the number of workers.
 
 Invariant of the compressors with error feedback: everything sent so far + the residual = the sum of all gradients so far, up
@@ -36,7 +36,7 @@ INDEX_BYTES = 4
 
 @runtime_checkable
 class Compressor(Protocol):
-    """What all compressors can do. Messages and states are arrays, or tuples of arrays.
+    """The protocol of all compressors. Messages and states are arrays, or tuples of arrays.
 
     Attributes:
         collective: "all_reduce" if messages can be added, otherwise "all_gather".
@@ -45,7 +45,7 @@ class Compressor(Protocol):
     collective: ClassVar[str]
 
     def initial_state(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
-        """The state before the first gradient of this shape."""
+        """The state before the first gradient of this shape (p...)."""
         ...
 
     def compress(self, gradient: jax.Array, state: Any) -> tuple[Any, Any]:
@@ -53,7 +53,7 @@ class Compressor(Protocol):
         ...
 
     def decompress(self, message: Any, shape: Shape, dtype: DTypeLike = np.float32) -> jax.Array:
-        """The gradient that a message stands for."""
+        """The gradient (p...) that a message stands for."""
         ...
 
     def bytes_on_wire(self, shape: Shape, dtype: DTypeLike = np.float32) -> int:
@@ -119,7 +119,7 @@ class TopK:
     magnitude the earlier ones are sent.
 
     Args:
-        fraction: of the elements that are sent; k is rounded up.
+        fraction: k / p, the part of the p elements of a gradient that is sent; k is rounded up.
 
     Raises:
         InvalidArgumentError: a fraction that is not above 0, or is above 1.

@@ -1,4 +1,4 @@
-"""The numbers of a collective: the same transfers, with arrays instead of seconds.
+"""The numbers of a collective: its transfers on arrays.
 
 There are two ways, and they give the same bits. `run_schedule` moves numpy arrays about, transfer by transfer, as a cluster
 would: the reference, and what a picture shows step by step. `combined` gives the one array that an all-reduce ends with, in
@@ -45,15 +45,15 @@ def boundaries(size: int, num_chunks: int) -> list[int]:
 
 
 def run_schedule(schedule: Schedule, buffers: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Run a collective on arrays.
+    """Run a collective on arrays, with numpy and step by step.
 
     Args:
         schedule: what to do.
-        buffers: the data of each rank, of one shape and dtype; they are not changed. What a rank does not have yet
-            (the others' chunks in an all-gather) may be anything.
+        buffers: r arrays (p...), the data of each of the r ranks, of one shape and dtype; they are not changed. The parts that a
+            rank does not have yet (the others' chunks in an all-gather) may have any values.
 
     Returns:
-        What each rank has in the end, in the shape of its data.
+        r arrays (p...): the data of each rank in the end.
 
     Raises:
         InvalidArgumentError: not one array for each rank, or arrays of different shapes.
@@ -117,14 +117,14 @@ def _check(schedule: Schedule, shapes: list[tuple[int, ...]]) -> tuple[int, ...]
 
 
 def combined(schedule: Schedule, arrays: Sequence[Any] | jax.Array | NDArray[Any]) -> jax.Array:
-    """The sum over the ranks, added in exactly the order of a schedule. It can be traced, compiled and vmapped.
+    """The sum over the ranks, in exactly the order of a schedule. It can be traced, compiled and vmapped.
 
     Args:
         schedule: of an all-reduce, reduce or reduce-scatter.
-        arrays: the data of each rank, of one shape and dtype; or one array, whose first axis is the rank.
+        arrays: r arrays (p...), the data of each rank, of one shape and dtype; or one array (r, p...).
 
     Returns:
-        The sum, in the shape of one rank's data: what all ranks have after an all-reduce, the root after a reduce; after a
+        The sum (p...), in the shape of one rank's data: what all ranks have after an all-reduce, the root after a reduce; after a
         reduce-scatter each rank has its chunk of it. The bits are those of `run_schedule`.
 
     Raises:
@@ -145,10 +145,10 @@ def combined_packs(schedule: Schedule, packs: Sequence[Sequence[jax.Array]]) -> 
 
     Args:
         schedule: of an all-reduce, reduce or reduce-scatter.
-        packs: for each rank its arrays, of the same shapes on all ranks.
+        packs: for each of the r ranks its arrays (p...), of the same shapes on all ranks.
 
     Returns:
-        The sums, array by array.
+        The sums (p...), array by array.
 
     Example:
         >>> from simdist.collectives.ring import RING

@@ -1,4 +1,4 @@
-"""The order of additions: which rank's data a schedule adds to which, found without any data.
+"""The order of additions of a schedule, found without any data.
 
 A schedule is run once with names in the place of numbers. What a rank holds of a chunk is then a *tree*: a leaf is a rank's
 own data, a node the sum of its two sides. Floating-point addition is commutative but not associative, so two ranks have the
@@ -100,7 +100,7 @@ def additions(schedule: Schedule) -> tuple[ChunkGroup, ...]:
     Example:
         >>> from simdist.collectives.ring import RING
         >>> additions(RING.schedule(3))
-        (Group(chunks=(0, 1, 2), leaves=((2, 0, 1), (0, 1, 0), (1, 2, 2)), program=(True, True, True, False, False)),)
+        (ChunkGroup(chunks=(0, 1, 2), leaves=((2, 0, 1), (0, 1, 0), (1, 2, 2)), program=(True, True, True, False, False)),)
     """
     if schedule.kind not in REDUCING:
         raise InvalidArgumentError(f"A schedule of kind {schedule.kind!r} adds nothing; give one of {', '.join(REDUCING)}.")
@@ -145,6 +145,6 @@ def _group(schedule: Schedule, trees: _Trees, roots: list[int], chunks: list[int
             twice = next(rank for rank in leaves if leaves.count(rank) > 1)
             raise InvalidArgumentError(
                 f"{schedule.algorithm} on {schedule.num_ranks} ranks adds rank {twice} twice in chunk {chunk}. "
-                "Let each rank's data reach a sum on one way only."
+                "Let the data of each rank reach a sum once only."
             )
     return ChunkGroup(tuple(chunks), tuple(zip(*(leaves for leaves, _ in listed), strict=True)), listed[0][1])

@@ -20,7 +20,7 @@ __all__ = ["group_by_size", "pack_gradients", "split_in_packs"]
 
 
 def group_by_size(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
-    """Which tensors go together, in the order in which they are given.
+    """Groups of tensors that are reduced together, in the given order.
 
     Args:
         sizes_bytes: bytes of each tensor.
@@ -52,11 +52,11 @@ def group_by_size(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[
 
 
 def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_per_pack: int = 0) -> list[list[int]]:
-    """Which gradients are reduced together: the last one first, and each pack of one dtype.
+    """Packs of gradients that are reduced together: the last gradient first, one dtype for each pack.
 
     Args:
-        sizes_bytes: bytes of each gradient, in the order of the variables. Leave sparse ones out: they are never packed.
-        dtypes: of each gradient.
+        sizes_bytes: bytes of each of n gradients, in the order of the variables. Leave sparse ones out: they are never packed.
+        dtypes: the dtype of each of the n gradients.
         bytes_per_pack: as in `group_by_size`; 0, the default: one pack for each dtype.
 
     Returns:
@@ -84,7 +84,7 @@ def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_p
 
 
 def split_in_packs(total_elements: int, num_packs: int) -> list[int]:
-    """How many elements each part has when everything, laid end to end, is cut in so many parts.
+    """The number of elements of each part when everything, laid end to end, is cut into so many parts.
 
     Args:
         total_elements: of all tensors together.

@@ -1,7 +1,7 @@
 """Rabenseifner's all-reduce: halve the data in each step until each rank has one part of the sum, then double it again.
 
 Partners first lie far apart: each sends the half that the other one is to be responsible for, and adds what it gets to the
-half that it keeps. After log2 n steps rank r holds the whole sum of chunk r. Then the same partners meet in the reverse
+half that it keeps. After log2 n steps rank r holds the whole sum of chunk r. Then the same partners send in the reverse
 order and swap what they have. So little data as in the ring, and 2 log2 n steps instead of 2 (n - 1). Where n is no power of
 two, the ranks left over are folded in (`folding.py`).
 

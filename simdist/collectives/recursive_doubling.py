@@ -1,6 +1,6 @@
 """Recursive doubling: in step k each rank swaps all its data with the one whose number differs in bit k.
 
-After log2 n steps everybody has added everything: the fewest steps that are possible. But each step carries all the data,
+After log2 n steps every rank has added all data: the fewest steps that are possible. But each step carries all the data,
 log2 n times in total: right for short messages, wrong for long ones. Where n is no power of two, the ranks left over are
 folded in (`folding.py`).
 

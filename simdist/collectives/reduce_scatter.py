@@ -1,4 +1,4 @@
-"""Reduce-scatter: everybody has all the data, and in the end each rank has the sum of one part.
+"""Reduce-scatter: every rank has all the data, and in the end each rank has the sum of one part.
 
 The first half of a ring all-reduce: a chunk travels once round the ring and grows at every rank. It starts one rank
 after the one that is to have it, so that it ends there: chunk r is that of rank r.

@@ -1,4 +1,4 @@
-"""Reduction to one: everybody sends to rank 0, which adds in the order of ranks and sends the sum back.
+"""Reduction to one: every rank sends to rank 0, which adds in the order of ranks and sends the sum back.
 
 What a parameter server does, and what is right when the values lie on devices of different kinds. The order of additions is
 that of a plain loop over the ranks. All data crosses the one port twice, so the time grows with n; the ring's does not.

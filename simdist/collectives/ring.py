@@ -1,4 +1,4 @@
-"""The ring: every rank talks to its two neighbours only, and all links are busy all the time.
+"""The ring: every rank sends only to its neighbour, and all links are busy all the time.
 
 In n - 1 steps each rank passes one chunk on to the next rank, which adds its own: then rank r holds the whole sum of chunk
 r + 1 (reduce-scatter). In n - 1 further steps the sums travel round once more (all-gather). Every rank sends

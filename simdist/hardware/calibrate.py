@@ -52,7 +52,7 @@ def calibrate(
     Raises:
         TypeError: if `repeats` or a size is no whole number.
         InvalidArgumentError: if one of them is less than 1.
-        FailedPreconditionError: if the work was too small to be told from the start of a program.
+        FailedPreconditionError: if the work was too small to be distinguished from the start of a program.
 
     Example:
         >>> import simdist as sd

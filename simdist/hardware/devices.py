@@ -2,7 +2,7 @@
 
 Computing takes ``max(flops / device.flops, bytes / device.memory_bandwidth) + device.launch_overhead`` seconds: a
 program is limited either by arithmetic or by moving data (the roofline model: Williams, Waterman and Patterson,
-Communications of the ACM 52(4), 2009). `Device.jitter` is a random factor on that time, drawn by whoever runs the
+Communications of the ACM 52(4), 2009). `Device.jitter` is a random factor on that time, drawn by the engine that runs the
 program; `Device.seconds` itself draws nothing.
 
 Invariants: every figure is in base units, frozen, and positive; the overhead may be 0. Not modelled: caches, clock

@@ -198,7 +198,7 @@ class Factors:
 
     Args:
         jitter: their distribution.
-        stream: where they come from; nobody else may draw from it.
+        stream: the random numbers; no other code may draw from it.
 
     Example:
         >>> factors = TwoPoint(2.0, 2.0, probability=0.5).factors(np.random.Generator(np.random.PCG64(0)))

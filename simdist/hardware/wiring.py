@@ -67,7 +67,7 @@ class Wiring:
 
     Example:
         >>> wiring = Wiring(Network(bandwidth=1e9, latency=1e-4).in_racks(1), ["worker:0", "worker:1"])
-        >>> wiring.way("worker:0", "worker:1")
+        >>> wiring.route("worker:0", "worker:1")
         ['worker:0/out', 'rack:0/up', 'rack:1/down', 'worker:1/in']
         >>> wiring.figures("worker:0", "worker:1")
         (0.0001, 1000000000.0)
@@ -126,7 +126,7 @@ class Wiring:
         return math.fsum(self.links[name].latency for name in route)
 
     def figures(self, source: str, target: str) -> tuple[float, float]:
-        """Latency in seconds and bandwidth in bytes/s from one place to another, where nobody is in the way."""
+        """Latency in seconds and bandwidth in bytes/s from one host or device to another, on idle links."""
         route = self.route(source, target)
         return self.latency_s(route), min((self.links[name].bandwidth for name in route), default=math.inf)
 

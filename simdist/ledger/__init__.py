@@ -1,1 +1,1 @@
-"""Late numbers: calls are written down in order, and computed when somebody reads a value."""
+"""The ledger: kernel calls are recorded in order, and computed when a value is read."""

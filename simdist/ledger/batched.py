@@ -1,12 +1,12 @@
-"""Waves: entries that do not wait for each other, as one batched call.
+"""The plan `vmap`: entries that do not depend on each other, as one batched call.
 
-An entry belongs to the first wave in which all its inputs are known. The entries of one wave that call the same kernel are
+An entry belongs to the first level at which all its inputs are known. The entries of one level that call the same kernel are
 stacked, each a *lane*, computed by one ``vmap`` of it, and cut apart again. For accelerators, where a thousand small kernels
-should be a few large ones; on a CPU replay is faster, because stacking copies. `sharded_waves.py` spreads the lanes over several
+should be a few large ones; on a CPU replay is faster, because stacking copies. `sharded.py` spreads the lanes over several
 devices.
 
 Numbers: class E2. A batched kernel may add in another order, so this plan is chosen by name only (``numerics="vmap"``), never
-by a stopwatch. Wave sizes are filled up to powers of two, so that few sizes are compiled.
+by a stopwatch. Batch sizes are filled up to powers of two, so that few sizes are compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Version = tuple[int, int]  # a register, and how often it had been written befor
 
 
 class Batches:
-    """Computes entries wave by wave, and keeps the batched kernels."""
+    """Computes entries level by level, and keeps the batched kernels."""
 
     def __init__(self) -> None:
         self._batched: dict[Kernel, LaneFunction] = {}
@@ -68,7 +68,7 @@ class Batches:
     # -- where the lanes lie: on the device that JAX uses by itself -----------------------------------------------
 
     def single(self, kernel: Kernel, arguments: list[Array]) -> Arrays:
-        """The results of an entry that is alone in its wave."""
+        """The results of an entry that is alone in its batch."""
         return kernel(*arguments)
 
     def lanes(self, count: int) -> int:
@@ -100,7 +100,7 @@ def _of_used(kernel: Kernel) -> LaneFunction:
 
 
 class _Lanes:
-    """The entries of a stretch, what they read and write, and what is known by now.
+    """The entries of a stretch, what they read and write, and the results that are known.
 
     Attributes:
         done: for each entry, whether its results are known.
@@ -116,7 +116,7 @@ class _Lanes:
         self._values: dict[Version, Arrays] = {}
 
     def calls(self) -> Iterator[tuple[int, list[int]]]:
-        """(branch, places of its entries) of each batched call, wave by wave."""
+        """(branch, indices of its entries) of each batched call, level by level."""
         for level in self._levels:
             yield from level.items()
 
@@ -126,7 +126,7 @@ class _Lanes:
         return [*read, *self.branches[self.entries[index][1]].arguments(self.entries[index][4])]
 
     def put(self, index: int, results: Arrays) -> None:
-        """Keep the results of an entry, and forget what nobody reads again."""
+        """Keep the results of an entry, and forget those that are not read again."""
         writes = self._writes[index]
         self._values.update(zip(writes, self.branches[self.entries[index][1]].site.split(results), strict=True))
         # From here on it is not computed again, so what it has read may go.
@@ -137,7 +137,7 @@ class _Lanes:
                 self._values.pop(version, None)
 
     def results(self) -> list[list[Arrays | None]]:
-        """For each entry that is done, its results, as far as anybody needs them."""
+        """For each entry that is done, its results, as far as they are needed."""
         return [list(map(self._values.get, writes)) for writes, done in zip(self._writes, self.done, strict=True) if done]
 
     def _value(self, version: Version) -> Arrays:
@@ -146,7 +146,7 @@ class _Lanes:
 
 
 def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:
-    """What each entry reads and writes, with registers told apart by their writers; and the waves: places by branch."""
+    """What each entry reads and writes, with registers distinguished by their writers; and the levels: indices by branch."""
     count: dict[int, int] = {}
     level_of: dict[Version, int] = {}
     reads: list[list[Version]] = []
@@ -168,6 +168,6 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
 
 
 def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter[Version]:
-    """How often each version is still to be read; the last one of a register once more, by whoever looks at it afterwards."""
+    """How often each version is still to be read; the last one of a register once more, by a read afterwards."""
     last = {register: (register, count) for made in writes for register, count in made}
     return Counter([*(version for read in reads for version in read), *last.values()])

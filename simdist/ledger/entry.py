@@ -1,4 +1,4 @@
-"""What the ledger writes down: calls of kernels that are still to be made.
+"""Entries of the ledger: calls of kernels that are not made yet.
 
 A *site* is a place of a program that calls a kernel: the kernel, the types of the bundles that go in, and how its results
 are grouped into bundles. An *entry* is one call at a site, as a plain tuple, because a run notes millions of them.
@@ -30,7 +30,7 @@ Leaf = TypeVar("Leaf")
 
 
 class Site:
-    """A place that calls a kernel. Made by `Ledger.site`.
+    """A point of a program that calls a kernel. Made by `Ledger.site`.
 
     Attributes:
         kernel: what is called.
@@ -65,7 +65,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """One kind of entry: a site, and the table whose rows it is fed.
+    """One kind of entry: a site, and the table that feeds its rows.
 
     Attributes:
         table: None where the batch is passed leaf by leaf, or there is none.

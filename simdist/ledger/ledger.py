@@ -1,14 +1,14 @@
-"""What must be computed, written down while the schedule runs ahead, and computed late.
+"""The ledger: it notes kernel calls while the schedule runs ahead, and computes them late.
 
 The schedule of a virtual cluster depends on shapes, not on values. So the simulator only notes entries ("kernel k of
-these registers and these rows of a batch gives those registers") and computes them when somebody looks at a value, or
+these registers and these rows of a batch gives those registers") and computes them when a value is read, or
 when the ledger is full.
 
 Invariants:
 
-- A look computes what it needs and no more, and changes no bit of what is computed later.
-- Whatever ends a computation early (Ctrl-C, an error, a full memory), another look gives the same bits (pending.py).
-- An entry whose results nobody can reach any more is not computed: what a crash discarded costs nothing.
+- A read computes what it needs and no more, and changes no bit of what is computed later.
+- Whatever ends a computation early (Ctrl-C, an error, a full memory), another read gives the same bits (pending.py).
+- An entry whose results cannot be reached any more is not computed: what a crash discarded costs nothing.
 - The plans (``eager``: at once; ``loop``: one call an entry; ``replay``: one scan for many entries) run the same
   kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` and ``shard_map`` nearly so (class E2).
 - With numerics "off" nothing is noted, and asking for a value is an error.
@@ -48,11 +48,11 @@ FULL_BYTES = 1 << 28
 
 
 class Ledger:
-    """Notes what must be computed, and computes it when it is needed.
+    """Notes kernel calls, and computes them when their results are needed.
 
     Args:
         numerics: "deferred" (late; call by call or by replay, whichever suits the length), "replay" or "loop" (late,
-            by that plan alone), "vmap" (late, in batched waves: class E2), "shard_map" (the same, a wave's entries side by side
+            by that plan alone), "vmap" (late, in batches: class E2), "shard_map" (the same, a batch's entries side by side
             on several JAX devices: class E2), "eager" (at once: the reference), or "off" (timing only).
         jax_devices: of "shard_map", each once; None: all of this process.
 
@@ -87,17 +87,17 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """What is pending."""
+        """The pending entries."""
         return self.pending.entries
 
     @property
     def computed(self) -> int:
-        """How many entries have been computed."""
+        """The number of entries that have been computed."""
         return self.pending.computed
 
     @property
     def compilations(self) -> int:
-        """How many scans were compiled."""
+        """The number of scans that were compiled."""
         return self.plans.machine.compilations
 
     # -- noting ---------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Ledger:
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
         bundle.register = register
-        bundle.file = file  # last: whoever finds a file finds a register
+        bundle.file = file  # last: who finds a file finds a register
 
     def _branch(self, site: Site, table: ColumnTable | None, batch: StepBatch | None) -> int:
         fed = site.fed
@@ -200,7 +200,7 @@ class Ledger:
     # -- computing ------------------------------------------------------------------------------------------------
 
     def arrays(self, bundle: Bundle) -> Arrays:
-        """The numbers of a bundle, computed now if nobody has asked before.
+        """The arrays of a bundle, computed now unless they are known.
 
         Raises:
             FailedPreconditionError: the cluster computes no numbers.
@@ -239,10 +239,10 @@ class Ledger:
             self._compute(self.pending.bring_forward(needed_for(self.entries, registers)))
 
     def flush(self, at_once: bool = True) -> None:
-        """Compute everything that somebody can still reach.
+        """Compute everything that can still be reached.
 
         Args:
-            at_once: whether a Ctrl-C that somebody else takes note of may not put off the rest.
+            at_once: whether a Ctrl-C that other code takes note of may not put off the rest.
         """
         with self._alone():
             self.plans.land()
@@ -252,7 +252,7 @@ class Ledger:
             self._compute(len(self.entries), at_once)
 
     def _make_room(self) -> None:
-        """Flush a full ledger. Whoever notes a call has to get its outputs: what goes wrong here comes again for whoever looks."""
+        """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""
         try:
             self.flush(at_once=False)
         except KeyboardInterrupt:
@@ -270,7 +270,7 @@ class Ledger:
         """Compute the first entries; a Ctrl-C waits until what has been computed counts."""
         end, noted = self.computed + count, False
         while self.computed < end and (at_once or not noted):
-            # A look may happen while somebody else is tracing (Keras builds a model symbolically): the numbers are made outside of it.
+            # A read may happen during another trace (Keras builds a model symbolically): the numbers are computed outside of it.
             with delayed_interrupts() as interrupts, jax.ensure_compile_time_eval():
                 self.plans.run(end - self.computed, interrupts, wait=at_once)
                 noted = bool(interrupts)

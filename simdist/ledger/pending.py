@@ -1,14 +1,14 @@
-"""The queue of calls that are still to be made, and what holds at every moment of computing them.
+"""The queue of pending entries, and its invariants while they are computed.
 
 Invariant: the registers hold what the entries that have left the queue gave, and the queue, computed in order, gives all the
-rest. Whatever ends a computation early (Ctrl-C, a full memory, an error of a kernel) costs time at most: the next look goes
+rest. Whatever ends a computation early (Ctrl-C, a full memory, an error of a kernel) costs time at most: the next read goes
 on from here. Two rules keep it:
 
 - An entry leaves the queue after its results are in their registers. It may be computed again instead, because no entry
   writes a register that it reads.
-- Where entries have overwritten what others of them read (a scan, waves), none can be computed again. So nothing is written
+- Where entries have overwritten what others of them read (a scan, batches), none can be computed again. So nothing is written
   before there is something to show, and then all results are put in their places, and their entries taken out, in one go.
-- A scan for which nobody waits goes on while the schedule does (a *flight*): its results are promises until it has landed. What
+- A scan for which no caller waits goes on while the schedule does (a *flight*): its results are promises until it has landed. What
   stood in the registers before is kept so long; if the scan fails, that comes back, and the entries stand in the queue again.
 
 What may live in this file: the order of entries. Not: how they are computed (plans.py), nor when (ledger.py).
@@ -35,7 +35,7 @@ __all__ = ["Pending"]
 
 @dataclass(frozen=True)
 class Flight:
-    """A scan that goes on: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
+    """A scan in progress: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
 
     entries: list[Entry]
     stacks: Sequence[tuple[jax.Array, ...]]
@@ -93,7 +93,7 @@ class Pending:
         self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *changes])
 
     def land(self) -> list[Entry]:
-        """Wait for the scan that goes on.
+        """Wait for the scan in progress.
 
         Returns:
             The entries that stand in the queue again, because it has failed; none if it has not.
@@ -115,7 +115,7 @@ class Pending:
 
         Args:
             done: for each of them; closed under "needs".
-            results: for each that is done, its results, bundle by bundle; None where nobody needs them any more.
+            results: for each that is done, its results, bundle by bundle; None where they are not needed any more.
         """
         first, rest, copies = separate(self.entries[: len(done)], done, self._rename)
         self._copy(copies)
@@ -129,7 +129,7 @@ class Pending:
 
     @property
     def moved(self) -> set[int]:
-        """The registers that moved entries got instead of their own: nobody outside of the queue knows them."""
+        """The registers that moved entries got instead of their own: only the queue knows them."""
         return {bundle.register for bundle in self._renamed}
 
     def forget(self) -> None:
@@ -147,6 +147,6 @@ class Pending:
 
     def _rename(self, register: int) -> int:
         file = self.files[register >> INDEX_BITS]
-        # Held until nothing is pending, so that nobody else gets it.
+        # Held until nothing is pending, so that no other bundle gets it.
         self._renamed.append(Bundle(file.avals, None, file, file.new()))
         return self._renamed[-1].register

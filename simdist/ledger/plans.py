@@ -1,4 +1,4 @@
-"""The plans by which entries are computed: one call after the other, many in one scan, or wave by wave.
+"""The plans by which entries are computed: one call after the other, many in one scan, or in batches.
 
 XLA does not promise that a computation has the same last bits inside a scan as on its own. Almost all kernels do (they are
 compiled without fused multiply-add); a few reductions are vectorised in another order. So a kernel is tried before it is
@@ -72,7 +72,7 @@ class ComputePlans:
         Args:
             count: how many.
             noted: asks for a stop, as soon as there is something in it.
-            wait: whether somebody needs the numbers now; a scan may go on otherwise.
+            wait: whether the numbers are needed now; a scan may go on otherwise.
         """
         entries = self.pending.entries[:count]
         if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):

@@ -1,6 +1,6 @@
-"""Where the numbers of the ledger live: one file of registers for each type of bundle.
+"""Register files: the arrays of the ledger, one file of registers for each type of bundle.
 
-A bundle gets a register of its type when it is noted down, and keeps it until nobody holds the bundle any more: Python's
+A bundle gets a register of its type when it is noted down, and keeps it until the last reference to the bundle is gone: Python's
 reference counts are the liveness analysis. An entry that is noted later may then write to the same register; entries run
 in the order of their notes, so an earlier reader has read it by then.
 
@@ -35,7 +35,7 @@ class RegisterFile:
     """All registers of one type of bundle.
 
     Attributes:
-        free: registers that nobody holds; pending entries may still use them.
+        free: registers without a bundle; pending entries may still use them.
         unread: the ledger's list of entries one of whose results died unread.
         size: registers that were ever given out.
         loose: numbers that are not in the stack.
@@ -67,7 +67,7 @@ class RegisterFile:
 
     @property
     def capacity(self) -> int:
-        """Registers of the stack: few different numbers, and at least one that nobody reads."""
+        """The number of registers of the stack: few different numbers, and at least one register that is never read."""
         return max(4, 1 << self.size.bit_length())
 
     def copied(self) -> tuple[jax.Array, ...]:
@@ -91,7 +91,7 @@ class RegisterFile:
         return [partial(setattr, self, "stack", stack), partial(setattr, self, "loose", loose)]
 
     def prune(self) -> None:
-        """Forget the numbers of registers that nobody holds; only while no entry is pending."""
+        """Forget the numbers of registers without a bundle; only while no entry is pending."""
         if len(self.loose) > 2 * (self.size - len(self.free)) + 64:
             for register in self.free:
                 self.loose.pop(register, None)

@@ -4,7 +4,7 @@ The machine runs ``lax.scan`` over the entries of a stretch: pick the entry's ke
 registers from their stacks, write its output registers.
 
 Why the writes stand outside the switch: a branch that returned whole stacks would make XLA copy them at every step.
-Outputs that a branch does not have go to the last register of their type, which nobody reads.
+Outputs that a branch does not have go to the last register of their type, which is never read.
 
 Everything that fixes the compiled code (branches, sizes of the stacks, length of a chunk) only ever grows, so nothing is
 recompiled from stretch to stretch; `Machine.compilations` counts.
@@ -30,7 +30,7 @@ __all__ = ["Machine"]
 
 # Entries in one call of the compiled scan; the last chunk is filled up with entries that do nothing.
 CHUNK = 256
-# Chunks that are given out without waiting for the first of them, where somebody waits for the numbers: so long does Ctrl-C wait.
+# Chunks that are given out without waiting for the first of them, where a caller waits for the numbers: so long does Ctrl-C wait.
 AHEAD = 8
 INDEX_MASK = (1 << INDEX_BITS) - 1
 # Of each register file, one array [capacity, ...] for each leaf of its type.
@@ -82,7 +82,7 @@ class Machine:
                 instructions = layout.encode(entries[done : done + CHUNK], files)  # while the chunk is being computed
             if wait and done % (AHEAD * CHUNK) == 0:
                 jax.block_until_ready(stacks)
-        # What fails later than it is called fails here, and not in somebody's hands.
+        # A computation that fails after its call fails here, and not at its first reader.
         return (jax.block_until_ready(stacks) if wait else stacks), done
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:

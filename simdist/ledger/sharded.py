@@ -1,11 +1,11 @@
-"""Waves whose lanes are spread over several JAX devices: the replicas of a synchronous step really run side by side.
+"""The plan `shard_map`: a batch's lanes on several JAX devices, so that the replicas of a synchronous step really run in parallel.
 
 The devices make up a mesh of one axis. What a lane needs is sent to the lane's device, one call of a jitted ``shard_map`` computes
 all lanes, each device its own (several, where there are more lanes than devices), and the results are brought to the first device.
-That is home: an entry that is alone in its wave (an all-reduce, an update) is computed there. Lanes that nobody needs repeat
+An entry that is alone in its batch (an all-reduce, an update) is computed on the first device. Lanes that are not needed repeat
 the last one, so that each device has equally many, and few sizes are compiled.
 
-Numbers: class E2, as of all waves. Equal devices give equal bits in any process (class E0).
+Numbers: class E2, as of all batches. Equal devices give equal bits in any process (class E0).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def mesh_devices(devices: Sequence[JaxDevice] | None) -> tuple[JaxDevice, ...]:
     strange = [device for device in devices if not is_jax_device(device)]
     if strange or not devices:
         given = f"{strange[0]!r} is no JAX device" if strange else "An empty list of JAX devices was given"
-        raise InvalidArgumentError(f"{given}, but the lanes of a wave are computed on some. {HOW_TO}")
+        raise InvalidArgumentError(f"{given}, but the lanes of a batch are computed on some. {HOW_TO}")
     names = [f"{device.platform}:{device.id}" for device in devices]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -85,7 +85,7 @@ def mesh_devices(devices: Sequence[JaxDevice] | None) -> tuple[JaxDevice, ...]:
 
 
 class ShardedBatches(Batches):
-    """Computes entries wave by wave, the lanes of a wave side by side on several devices.
+    """Computes entries level by level, the lanes of a batch in parallel on several devices.
 
     Args:
         devices: as `mesh_devices` gives them.
@@ -98,7 +98,7 @@ class ShardedBatches(Batches):
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
 
     def single(self, kernel: Kernel, arguments: list[Array]) -> Arrays:
-        # Somebody may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
+        # A user may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
         return kernel(*jax.device_put(arguments, self.first_device))
 
     def lanes(self, count: int) -> int:

@@ -1,4 +1,4 @@
-"""Which pending entries a look needs, and how the others wait.
+"""Slicing: which pending entries a read needs, and how the others wait.
 
 Entries run in the order of their notes, and registers are used again. So when some entries run before others that were
 noted earlier, the two parts must not disturb each other: a register that a later part still needs, and that the part
@@ -28,7 +28,7 @@ def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]
 
 
 def without_dead(entries: list[Entry], held: Iterable[int]) -> list[Entry]:
-    """The entries that the registers which somebody holds depend on: what a crash discarded is left out."""
+    """The entries on which the registers depend that are still held: what a crash discarded is left out."""
     needed = needed_for(entries, held)
     return [entry for entry, wanted in zip(entries, needed, strict=True) if wanted]
 

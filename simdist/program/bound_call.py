@@ -25,7 +25,7 @@ CallKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class ReplicaLocalSpec:
-    """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
+    """The mark of a replica-local argument, with the rows of all replicas together."""
 
     global_rows: int | None = None
 
@@ -105,7 +105,7 @@ def fits(program: Program, call: BoundCall) -> bool:
 
 
 def fits_at_once(program: Program, call: BoundCall) -> bool:
-    """Whether the program fits the next batches, where that can be told without running any code of a user's pipeline; else False."""
+    """Whether the program fits the next batches, if this is known without running code of a user's pipeline; else False."""
     signatures = program.signatures
     if len(signatures) == 1:
         ((iterator, signature),) = signatures

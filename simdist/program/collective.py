@@ -1,10 +1,10 @@
-"""Where replicas meet: a marker that JAX can differentiate.
+"""Collectives in a traced step: a marker that JAX can differentiate.
 
 A collective (all-reduce, all-gather, ...) stands in the jaxpr of a step like the other markers, but it is linear in what it
 is given, so it may stand inside a differentiated function: synchronised batch normalisation does. The derivative of a sum
 over replicas is a sum over replicas.
 
-What is exchanged together is one operation: `operands` of one replica, and `outputs` as each replica gets them.
+What is sent together is one operation: `operands` of one replica, and `outputs` as each replica gets them.
 
     all_reduce      k arrays -> their k sums over the replicas
     all_gather      k arrays -> n x k arrays, those of replica 0 first
@@ -53,7 +53,7 @@ class GradientOptions(Protocol):
 
 @dataclass(frozen=True)
 class Collective:
-    """What is exchanged, and how.
+    """A collective of a traced step: its kind, its operands and its options.
 
     Args:
         kind: one of the four above.
@@ -75,11 +75,11 @@ class Collective:
 
     @cached_property
     def size_bytes(self) -> int:
-        """What each replica gives."""
+        """The bytes that each replica contributes."""
         return num_bytes(self.operands)
 
     def agrees_with(self, other: Collective) -> bool:
-        """Whether two replicas can meet in these: the same kind, and the same shapes where they are added."""
+        """Whether two replicas can take part in one collective: the same kind, and the same shapes where they are added."""
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
         if not same or len(self.operands) != len(other.operands):
             return False
@@ -108,7 +108,7 @@ def bind_collective(collective: Collective, operands: Sequence[jax.Array]) -> li
 
 
 def require_outside_of_inner_programs(jaxpr: jex_core.Jaxpr) -> None:
-    """Exchanges must stand in the step itself: those inside a loop, a branch or a compiled function cannot be cut out of it.
+    """Collectives must stand in the step itself: those inside a loop, a branch or a compiled function cannot be cut out of it.
 
     Raises:
         FailedPreconditionError: one stands inside.
@@ -117,7 +117,7 @@ def require_outside_of_inner_programs(jaxpr: jex_core.Jaxpr) -> None:
         for inner in inner_jaxprs(eqn):
             if any(other.primitive is _collective for other in inner.eqns):
                 raise FailedPreconditionError(
-                    f"Replicas meet (all_reduce, all_gather, merge_call or an aggregated assignment) inside a jax {eqn.primitive.name}. "
+                    f"A collective (all_reduce, all_gather, merge_call or an aggregated assignment) is inside a jax {eqn.primitive.name}. "
                     "Take the collective out of it: reduce or gather what it returns, or write the loop in Python. A function under "
                     "@sd.function may be called inside a step."
                 )

@@ -1,4 +1,4 @@
-"""From a traced step to a program: the jaxpr is cut at its markers.
+"""Cutting: a traced step becomes a program where its jaxpr is cut at the markers.
 
 Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, collectives) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
@@ -99,7 +99,7 @@ class _Cutter:
             stage = max((self.stage.get(v, 0) + (v in self.producer) for v in operands), default=0)
             marker = self._marker(eqn)
             if marker is None:
-                # Replicas meet in the order that they wrote down, whatever else each of them does.
+                # Collectives run in the order in which they were traced, whatever else each replica does.
                 stage = last_collective = max(stage, last_collective)
             elif isinstance(marker, ReadMarker):
                 stage = updated.get(id(marker.variable), 0)
@@ -112,13 +112,13 @@ class _Cutter:
                 self.stage[var] = stage
 
     def _marker(self, eqn: JaxprEqn) -> Marker | None:
-        """What a marker stands for; None for a collective, which says so itself."""
+        """The operation of a marker; None for a collective, which has its own."""
         return None if eqn.primitive.name == COLLECTIVE else self.markers[eqn.params["number"]]
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
     def _compute(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Operation]:
-        """The kernel of a stage, if it has anything to compute that somebody uses."""
+        """The kernel of a stage, if any of its results is used."""
         wanted = self._wanted(stage, by_stage)
         if not wanted:
             return []
@@ -129,7 +129,7 @@ class _Cutter:
         return [Compute(kernel, tuple(map(self._register, inputs)), tuple(map(self._register, wanted)))]
 
     def _wanted(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Var]:
-        """What this stage's equations make for markers, for later stages and for the result, in order of equations."""
+        """The results of this stage that markers, later stages or the result use, in order of equations."""
         used: set[Var] = set()
         for eqns in by_stage.values():
             used.update(v for eqn in eqns for v in variables_in(eqn.invars))

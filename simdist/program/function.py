@@ -172,12 +172,12 @@ def function(fn: None = None, *, seconds: float | None = None) -> Callable[[Call
 def function(
     fn: Callable[..., Tree] | None = None, *, seconds: float | None = None
 ) -> StepFunction | Callable[[Callable[..., Tree]], StepFunction]:
-    """Make a step of a function: traced once for each signature, run wherever its strategy says.
+    """Make a step of a function: it is traced once for each signature, and runs under its strategy.
 
     Args:
         fn: takes iterators, arrays and fixed values; may read and update variables, take batches by ``next(iterator)``, and
             return a structure of arrays.
-        seconds: how long the computation of one step takes on a task's device (updates on servers apart), where that was
+        seconds: the duration of the computation of one step on a task's device (without updates on servers), if it was
             measured or cannot be known from the program; default: from its operations and the device's figures.
 
     Returns:

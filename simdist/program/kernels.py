@@ -1,4 +1,4 @@
-"""Compiled computations, one for each structure: the same step written in ten mains is one kernel.
+"""Kernels: compiled computations, one for each structure. The same step, written in ten mains, is one kernel.
 
 A kernel is a jaxpr, found again by its text and its constants (what a step closes over is an input). All plans of the ledger
 run the same kernels, which is why their bits agree (class E1). The process keeps the kernels that were used last, from one
@@ -26,7 +26,7 @@ KEPT_KERNELS = 128
 
 
 def compiler_options(backend: str | None = None) -> dict[str, str]:
-    """How every kernel is compiled: on CPUs without fusion and without fused multiply-add.
+    """The compiler options of every kernel: on CPUs without fusion and without fused multiply-add.
 
     Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction, depends on what stands
     around them; a reduction that is fused with what feeds it adds in another order. So with them one kernel would have

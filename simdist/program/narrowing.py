@@ -1,7 +1,7 @@
-"""Numbers at the edge: the dtypes that JAX keeps, and what does not fit into them.
+"""Narrowing: dtypes at the edge become those that JAX keeps, and a value that does not fit is refused.
 
 Unless x64 is on, 64-bit numbers become 32-bit ones, silently where they fit: an id, a count, a mean. A number that would become
-another one is an error, because nobody would find it later: hashed ids that collide, a loss that is infinite.
+another one is an error, because it would be hard to find later: hashed ids that collide, a loss that is infinite.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def require_numbers(dtype_name: str, what: str) -> None:
     if dtype_name.startswith(NO_NUMBERS):
         text = "strings" if dtype_name.startswith(("str", "bytes")) else dtype_name
         raise InvalidArgumentError(
-            f"{what} holds {text}, and a step computes with numbers. Look words up before the step, dataset.map(lambda ...: lookup(...)), "
+            f"{what} holds {text}, and a step computes with numbers. Make numbers of them first, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
         )
 
@@ -66,7 +66,7 @@ def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> ja
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InvalidArgumentError(f"{what} was given what is no array ({error}). Give rows of equal length.") from None
+        raise InvalidArgumentError(f"{what} was given a value that is no array ({error}). Give rows of equal length.") from None
     if array.dtype.name.startswith(NO_NUMBERS):
         raise InvalidArgumentError(f"{what} was given values of dtype {array.dtype.name}. Give numbers of at most 64 bits, or booleans.")
     wanted = kept_dtype(array.dtype if dtype is None else dtype)
@@ -115,7 +115,7 @@ def _drops_imaginary(array: HostArray, dtype: DType) -> bool:
 
 
 def _lost(array: HostArray, found: HostArray) -> tuple[int, ...] | None:
-    """Where the first number is that has become another one."""
+    """The position of the first number that would change, or None."""
     if array.dtype.kind in "iub" and found.dtype.kind in "iu":
         limits = np.iinfo(found.dtype)
         # Two looks at the whole are faster than a comparison of each; most arrays fit.

@@ -1,7 +1,7 @@
-"""The operations of a program, and the handles that stand for things of upper floors.
+"""The operations of a program, and the handles by which it refers to objects of upper layers.
 
 A program is a short list of coarse operations in one static single assignment form: registers are integers, each
-written once. The tracer (same floor) writes programs; a task runtime runs them. Both know variables and iterators only
+written once. The tracer (same layer) writes programs; a task runtime runs them. Both know variables and iterators only
 as handles.
 """
 
@@ -45,7 +45,7 @@ Register = int
 
 
 class Reference:
-    """One variable among others: equal to itself alone, whatever their values are; for keys of dicts and members of sets."""
+    """The identity of one variable, whatever its value; for keys of dicts and members of sets."""
 
     def __init__(self, variable: VariableHandle) -> None:
         self._variable = variable
@@ -88,7 +88,7 @@ class ReplicaTrace(Protocol):
 
 
 class VariableHandle:
-    """What a program knows of a variable. Where its value lives is the business of whoever stores it.
+    """The form in which a program refers to a variable. Where its value lives is the business of those who store it.
 
     Attributes:
         name: for people.
@@ -104,11 +104,11 @@ class VariableHandle:
         return Aval(self.shape, self.dtype)
 
     def ref(self) -> Reference:
-        """What stands for this variable where it is compared with others: ``==`` compares values."""
+        """The reference of this variable: ``==`` of variables compares values."""
         return Reference(self)
 
     def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
-        """What a replica's assignment or increment becomes where several replicas make it at the same time."""
+        """The value of an assignment or an increment that several replicas make at the same time."""
         return operand
 
 
@@ -178,7 +178,7 @@ class Update:
 
 @dataclass(frozen=True)
 class TracedCollective:
-    """Exchange one or more arrays with the other replicas."""
+    """A collective: one or more arrays are combined with those of the other replicas."""
 
     collective: Collective
     operands: tuple[Register, ...]
@@ -218,7 +218,7 @@ class Program:
         constants: registers that hold arrays from tracing time.
         avals: shape and dtype of every register.
         seconds: how long its computation takes, where the user has declared it.
-        collectives: what its replica meets the others for, in order.
+        collectives: those in which its replica takes part, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """

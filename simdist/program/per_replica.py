@@ -1,7 +1,7 @@
 """`PerReplica`: one value for each replica.
 
-Outside of a step all values are there. While a step is traced, it is traced from the place of one replica, which knows its
-own value; whoever asks there for the values of all makes the replicas exchange them.
+Outside of a step all values are known. A step is traced for one replica, which knows only its replica-local
+value; code that asks there for the values of all adds an all-gather to the step.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PerReplica:
 
 
 class ReplicaLocal(PerReplica):
-    """A value of each replica while a step is traced: only that of the replica whose place is traced is known."""
+    """A replica-local value while a step is traced: only that of the traced replica is known."""
 
     def __init__(self, tracer: Tracer, local_value: Tree) -> None:
         self.tracer = tracer
@@ -84,14 +84,14 @@ class ReplicaLocal(PerReplica):
 
 
 class ReplicaLocalResult:
-    """What one replica returned from a step, where the others returned theirs."""
+    """The result of one replica, where the results of the others may differ."""
 
     def __init__(self, value: Tree) -> None:
         self.value = value
 
 
 def per_replica(values: Sequence[Tree]) -> Tree:
-    """What a step returns, from what it returned at each replica.
+    """The result of a step, from the results of its replicas.
 
     What the step returned across the replicas is the same everywhere, and that of the first is taken. What `run` returned is a
     `PerReplica`; where all replicas returned one and the same object that is no array, it is that object.
@@ -127,7 +127,7 @@ def of_replica(structure: Tree, position: int) -> Tree:
 
 
 def spread(structure: Tree) -> Tree:
-    """What `run` returns while a step is traced: arrays are this replica's own; what is no array is the same for all."""
+    """The result of `run` while a step is traced: arrays are replica-local; other values are the same for all."""
     tracer = active_tracer()
     assert tracer is not None
     if tracer.num_replicas == 1:

@@ -1,11 +1,11 @@
-"""The programs of replicas that take one step together: traced once for all that are alike.
+"""Replica programs: the programs of replicas that take one step together, one for each kind of replica.
 
 Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
-shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
-is gets a program for each. Traces of one step must meet in the same collectives: what each gives to a gather is worked out by
-tracing again with what the others were found to give.
+shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that reads its rank
+gets a program for each replica. Traces of one step must have the same collectives: the operands of a gather are found by
+tracing again with the operands of the other replicas.
 
-Invariant: the programs of one edition agree in all their collectives.
+Invariant: the programs of one call have the same collectives, in the same order.
 
 Source of the term: Darema et al., A Single-Program-Multiple-Data computational model for EPEX/FORTRAN, 1988.
 """
@@ -50,7 +50,7 @@ class ReplicaPrograms:
             calls: of the replicas that are driven here, in the order of their ranks.
 
         Raises:
-            InvalidArgumentError: the replicas would not meet.
+            InvalidArgumentError: the replicas have different collectives.
             StopIteration: an iterator has not enough elements left.
         """
         known = self._known.get(tuple([call.key for call in calls]), list)
@@ -65,7 +65,7 @@ class ReplicaPrograms:
         return programs
 
     def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
-        """Trace until every replica knows what the others give."""
+        """Trace until the operands of all replicas are known in all collectives."""
         known_operands: list[list[tuple[Aval, ...]]] = []
         shared: list[bool] = []
         for _ in range(MOST_ROUNDS):
@@ -116,7 +116,7 @@ class ReplicaPrograms:
         return programs
 
     def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
-        """What each replica gives to each collective; of those that are traced elsewhere, it is taken to be the same."""
+        """The operands of each replica in each collective; those of replicas that are traced elsewhere are taken to be the same."""
         common = min(len(program.collectives) for program in programs)
         found: list[list[tuple[Aval, ...]]] = []
         for number in range(common):

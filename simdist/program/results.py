@@ -16,7 +16,7 @@ ResultLeaf = tuple[bool, TreeStructure | None, list[tuple[Tree] | None]]
 
 
 class Results:
-    """What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing."""
+    """The results of a step, leaf by leaf: arrays come from the program, all else is as it was at tracing."""
 
     def __init__(self) -> None:
         self.leaves: list[ResultLeaf] = []
@@ -32,7 +32,7 @@ class Results:
         return arrays
 
     def put_back(self, arrays: list[Array]) -> list[Tree]:
-        """The leaves, with these arrays; what is of one replica is a `ReplicaLocalResult`."""
+        """The leaves, with these arrays; a replica-local leaf is a `ReplicaLocalResult`."""
         remaining = iter(arrays)
         leaves: list[Tree] = []
         for own, structure, parts in self.leaves:

@@ -14,7 +14,7 @@ __all__ = ["TracedIterator", "given"]
 
 
 class TracedIterator:
-    """Stands for an iterator argument while a step is traced.
+    """The stand-in for an iterator argument while a step is traced.
 
     Args:
         distributed: whether each replica takes a part of each element.
@@ -49,7 +49,7 @@ class TracedIterator:
 
 
 def given(tracer: Tracer, value: Tree, local_spec: ReplicaLocalSpec | None) -> Tree:
-    """An argument as the step's code sees it."""
+    """An argument in the form in which the step's code gets it."""
     if local_spec is None or tracer.num_replicas == 1:
         return value
     if local_spec.global_rows is not None and is_array(value) and value.ndim:

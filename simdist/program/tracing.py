@@ -1,11 +1,11 @@
-"""Tracing: running a step's Python once, and writing down what it would do.
+"""Tracing: the Python of a step runs once, and its effects are noted as markers.
 
 While a step is traced, everything that touches the outside (take a batch, read a variable, update it, combine replicas)
 binds one marker primitive in the outermost trace, wherever in the step it happens: inside `jax.grad`, a scan or a Keras
 layer. The traced jaxpr therefore holds pure equations and markers; `simdist.program.cutting` cuts it at the markers.
 
 Invariants: operands of a marker are values of the outermost trace (an assignment from inside a `cond` or `scan` body is
-an error that says so); a marker's place among the markers is its place in time.
+an error that says so); the order of the markers is their order in time.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Tracer:
         batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
         rank: the replica whose place is taken; what it traces holds for all of its kind unless it asks for `rank`.
         num_replicas: how many take the step together.
-        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by exchange and rank.
+        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by collective and rank.
         options: what the strategy wants of the collective of gradients.
 
     Attributes:
-        collectives: what the replica meets the others for, in order.
+        collectives: those in which the replica takes part, in order.
         asked_rank: whether the step asked which replica it is.
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
@@ -144,7 +144,7 @@ class Tracer:
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
     def read(self, variable: VariableHandle) -> jax.Array:
-        """The value of a variable at this place of the step."""
+        """The value of a variable at this point of the step."""
         for overlay in reversed(self.overlays):
             if variable.ref() in overlay.values:
                 return overlay.values[variable.ref()]
@@ -154,7 +154,7 @@ class Tracer:
         return value
 
     def update(self, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
-        """Change variables; inside `value_and_grad` the change is carried out to the step."""
+        """Update variables; inside `value_and_grad` the update becomes part of the step."""
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
@@ -184,12 +184,12 @@ class Tracer:
 
     @property
     def rank(self) -> int:
-        """Which replica this is. Whoever asks gets a trace for this replica alone."""
+        """The rank of this replica. A step that reads it is traced for each replica by itself."""
         self.asked_rank = self.is_rank_dependent = True
         return self._rank
 
     def differs(self, constant: object) -> bool:
-        """Whether a constant that this replica hands to code across the replicas may be another one elsewhere."""
+        """Whether a constant that this replica hands to code across the replicas may have another value at another replica."""
         if not self.is_rank_dependent:
             return False
         number = len(self.reported_constants)
@@ -197,7 +197,7 @@ class Tracer:
         return number >= len(self.shared) or not self.shared[number]
 
     def existing_variable(self, variable: VariableHandle) -> VariableHandle | None:
-        """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
+        """The variable that an earlier trace of the step created at this point; None: this is the first one."""
         number, self._num_created = self._num_created, self._num_created + 1
         if number == len(self.created_variables):
             self.created_variables.append(variable)
@@ -227,7 +227,7 @@ class Tracer:
     def collective(
         self, kind: str, values: Sequence[ArrayLike], options: CollectiveOptions | None = None, label: str = "", averaged: bool = False
     ) -> list[jax.Array] | list[list[jax.Array]]:
-        """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
+        """Add a collective to the step (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" r lists of them, one for each replica.
@@ -267,7 +267,7 @@ class Tracer:
 
 
 class Overlay:
-    """Values that stand in for variables, and the assignments that were held back."""
+    """Values that replace those of variables, and the assignments that were held back."""
 
     def __init__(self, values: dict[Reference, jax.Array]) -> None:
         self.values = values

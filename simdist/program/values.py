@@ -1,10 +1,10 @@
-"""Values that are computed late: bundles of arrays, some of which do not exist yet.
+"""Late values: bundles of arrays, of which some are not computed yet.
 
 A *bundle* is a fixed tuple of arrays that come into being together: the variables that one update changes on one
 server, the gradients that one step sends to one server, the values that one step returns. The schedule passes bundles
 around long before their numbers are known; arrays are immutable, so a snapshot is a reference.
 
-A bundle that the ledger has taken up has a *register*, which is its own for as long as anybody holds the bundle.
+A bundle that the ledger has taken up has a *register*, which it keeps as long as there is a reference to the bundle.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Registers(Protocol):
 
 
 class Bundle:
-    """Arrays that come into being together; `arrays` is None until somebody needed them.
+    """Arrays that are computed together; `arrays` is None until they are needed.
 
     Attributes:
         avals: their shapes and dtypes.

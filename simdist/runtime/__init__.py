@@ -1,4 +1,4 @@
-"""The seam between strategies and what they run on, and the simulated cluster behind it."""
+"""The runtime: the wall between strategies and engines, and the engines behind it."""
 
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.simulated.run import SimulatedRun

@@ -2,7 +2,7 @@
 
 Above it are strategies, coordinator and trainer, which know no clock, no network and no fiber. Behind it are engines, which know no
 strategy. A driver (the notebook, or a launched main) reaches tasks through an `Engine`; a program on a task reads, computes, updates
-and meets other replicas through a `TaskRuntime`; and nothing else passes.
+and takes part in collectives through a `TaskRuntime`. Nothing else passes.
 
 An operation of a linked program starts itself: the method of `TaskRuntime` returns its result, or `PENDING`, and calls `step.go(result)`
 later. Only code of users may block.
@@ -28,7 +28,7 @@ __all__ = ["PENDING", "Engine", "Later", "Pending", "Promise", "StepInProgress",
 
 
 class Pending(Enum):
-    """What an operation returns that has begun, and will call `step.go` when it is done."""
+    """The result of an operation that has begun and is not done; it calls `step.go` later."""
 
     PENDING = "pending"
 
@@ -51,15 +51,15 @@ class StepInProgress(Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """The operation that was pending has failed, and the step with it."""
+        """End the step with the error of the operation that was pending."""
         ...
 
 
 class TaskRuntime(Protocol):
-    """What a program can ask of the task that runs it.
+    """The task's half of the wall: the operations that a program can run on its task.
 
     Attributes:
-        step: the step that runs now; whoever returned `PENDING` calls its `go` or `fail`, once.
+        step: the step that runs now; an operation that returned `PENDING` calls its `go` or `fail`, once.
     """
 
     step: StepInProgress
@@ -81,7 +81,7 @@ class TaskRuntime(Protocol):
         ...
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
-        """Exchange arrays with the other replicas of the step; done when this replica has what it gets."""
+        """Run a collective with the other replicas of the step; done when this replica has its result."""
         ...
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
@@ -89,11 +89,11 @@ class TaskRuntime(Protocol):
         ...
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
-        """Stop with `InvalidArgumentError` when a value is not finite."""
+        """Raise `InvalidArgumentError` in the step when a value is not finite."""
         ...
 
     def step_done(self) -> None:
-        """One step of the program is over."""
+        """Note that one step of the program is over."""
         ...
 
 
@@ -101,7 +101,7 @@ class TaskRuntime(Protocol):
 
 
 class Promise(Protocol):
-    """Something that happens once, and that a driver can wait for."""
+    """An event that happens once, and for which a driver can wait."""
 
     @property
     def is_open(self) -> bool: ...
@@ -110,7 +110,7 @@ class Promise(Protocol):
 
 
 class Engine(Protocol):
-    """What strategies and coordinator run on: tasks with devices, their variables, and ways to give them work.
+    """The driver's half of the wall: tasks with devices and variables, and methods that give them work.
 
     Attributes:
         seed: of all random streams.
@@ -142,15 +142,15 @@ class Engine(Protocol):
         ...
 
     def steps_of(self, task: str) -> int:
-        """Steps that a task has taken, in all its incarnations."""
+        """The number of steps that a task has taken, in all its incarnations."""
         ...
 
     def add_device(self, device: str) -> None:
-        """A device of a task (``worker:0/gpu:1``) that is like the task's own, if it is not there yet."""
+        """Add a device to a task (``worker:0/gpu:1``), a copy of the task's own, unless it exists already."""
         ...
 
     def memory(self, device: str) -> MemoryAccount:
-        """Who holds the memory of a device."""
+        """The memory of a device: bytes by owner."""
         ...
 
     def path_figures(self, source: str, target: str) -> tuple[float, float]:
@@ -158,7 +158,7 @@ class Engine(Protocol):
         ...
 
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
-        """Block until bytes have come from one device to another.
+        """Copy bytes from one device to another; block until they have arrived.
 
         Raises:
             UnavailableError: one of the two died on the way.
@@ -166,21 +166,21 @@ class Engine(Protocol):
         ...
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
-        """Watch tasks; tell each change of what the chief believes of them, the first of all that they are up."""
+        """Watch tasks; call `changed` with each change of the chief's belief, first of all that they are up."""
         ...
 
     def is_believed_up(self, task: str) -> bool:
-        """What the chief believes of a task that somebody watches."""
+        """The chief's belief about a task that is watched: whether it is up."""
         ...
 
     def notice(self, member: Member, reason: str) -> None:
-        """Those who train with a member have learned of its death."""
+        """Note that the peers of a member have detected its death."""
         ...
 
     # -- variables
 
     def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
-        """The arrays of groups now, computed in one go; takes no time.
+        """The present arrays of groups, computed together; takes no time.
 
         Raises:
             UnavailableError: a task that held one of them has died.
@@ -192,13 +192,13 @@ class Engine(Protocol):
         ...
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
-        """The numbers of results, computed now if nobody has asked before."""
+        """The arrays of results, computed now unless they are known."""
         ...
 
     # -- work
 
     def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkerPool:
-        """Let tasks take closures, now and after each restart; code of users runs there in the scope of this strategy."""
+        """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy."""
         ...
 
     def replica_group(self, communication: Communication) -> ReplicaGroup:
@@ -206,7 +206,7 @@ class Engine(Protocol):
         ...
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> ReplicaGroup:
-        """The group in which the main of a task meets the mains of the others."""
+        """The worker group that joins the main of a task with the mains of the other tasks."""
         ...
 
     def launch(
@@ -222,7 +222,7 @@ class Engine(Protocol):
     # -- waiting
 
     def promise(self) -> Promise:
-        """Something to wait for."""
+        """A new promise, for which the driver can wait."""
         ...
 
     def require_usable(self, what: str) -> None:
@@ -234,7 +234,7 @@ class Engine(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Block the caller for so many seconds of the engine's time."""
+        """Block the caller for some seconds of the engine's time."""
         ...
 
     def close(self) -> None:

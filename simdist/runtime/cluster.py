@@ -1,4 +1,4 @@
-"""`Cluster`: a whole training cluster in this process, and `Server`, a task's place in it.
+"""`Cluster`: a whole training cluster in this process.
 
 Taught in lesson 00.
 """
@@ -50,7 +50,7 @@ class _ResolverOfCluster(SimpleClusterResolver):
 
 
 class Cluster:
-    """Tasks, a network and a clock, all simulated and deterministic; what they compute is real. Or the tasks alone, without time.
+    """A cluster: tasks, a network and a clock, simulated and deterministic, with real numbers. Or the tasks alone, without time.
 
     Args:
         spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
@@ -63,14 +63,14 @@ class Cluster:
             numbers, class E2), "shard_map" (late, what the replicas of a step compute side by side on several JAX devices;
             class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
-        engine: what carries it out. "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything
-            happens at once, in the caller's place, with the same bits; no time, faults, traces of work, backup workers or launched
-            mains, and no hardware. Of the network only the figures count, by which strategies choose how to exchange.
+        engine: "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything happens at
+            once, inside the call, with the same bits; no time, faults, traces of work, backup workers or launched
+            mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that there is not,
+        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that does not exist,
             or JAX devices that cannot work together.
-        FailedPreconditionError: hardware, numerics or JAX devices that the engine could not honour.
+        FailedPreconditionError: hardware, numerics or JAX devices that the engine does not support.
         TypeError: a seed that is no whole number, or hardware or a network of another type.
 
     Example:
@@ -78,7 +78,7 @@ class Cluster:
         ...     print(cluster.tasks)
         ['chief:0', 'worker:0', 'worker:1', 'worker:2', 'ps:0', 'ps:1']
 
-        The same program runs without time, to see what it computes:
+        The same program runs without time:
 
         >>> import simdist as sd
         >>> cluster = Cluster({"worker": 3}, engine="in_process")
@@ -135,7 +135,7 @@ class Cluster:
 
     @property
     def world(self) -> World:
-        """What is behind the wall: the simulated machines; for those who watch them or break them.
+        """The simulated machines behind the wall, for code that observes or breaks them.
 
         Raises:
             FailedPreconditionError: the engine has none.
@@ -146,7 +146,7 @@ class Cluster:
 
     @property
     def faults(self) -> Faults:
-        """What breaks, and when.
+        """The fault plan of this cluster.
 
         Raises:
             FailedPreconditionError: nothing can break where everything happens at once.
@@ -167,7 +167,7 @@ class Cluster:
 
     @property
     def trace(self) -> Trace:
-        """What has happened so far."""
+        """The event log up to now."""
         return self.engine.trace
 
     def fresh(self, seed: int | None = None) -> Cluster:
@@ -189,7 +189,7 @@ class Cluster:
         )
 
     def directory(self, name: str) -> str:
-        """A directory of this cluster's disk; it is gone when the cluster is closed.
+        """A directory on this cluster's disk; it is deleted when the cluster is closed.
 
         Args:
             name: a relative path, such as "backup" or "logs/worker-0".
@@ -213,7 +213,7 @@ class Cluster:
         return str(path)
 
     def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> LaunchedRun:
-        """Start a main on every task of a job, as one would start it on every machine.
+        """Start a main on every task of a job, as on machines of a real cluster.
 
         Args:
             main: runs once for each task, with TF_CONFIG set for it; may block.
@@ -282,7 +282,7 @@ def _require_no_effect(numerics: str, **figures: Any) -> None:
 
 
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:
-    """The hardware, where it is meant for jobs that there are; every cluster has a chief."""
+    """The hardware, if each of its jobs exists in the cluster; every cluster has a chief."""
     if isinstance(hardware, Mapping):
         jobs = [*spec.jobs, *(["chief"] if "chief" not in spec else [])]
         for job in hardware:

@@ -1,7 +1,7 @@
-"""What the engine asks of Python's garbage collector: not to look through the heap of JAX and Keras again and again.
+"""Settings of Python's garbage collector: it does not search the heap of JAX and Keras again and again.
 
 A full pass over that heap costs a tenth of a second. So the first cluster of a process takes it out of collection, before there is
-anything of a cluster: a cluster that nobody holds is collected. Whoever does not want that says so, before or afterwards:
+anything of a cluster: a cluster without references is collected. Whoever does not want that says so, before or afterwards:
 ``sd.spare_the_collector(False)``.
 
 Invariants: what the user has frozen, disabled or set by hand stays as it is; what is undone leaves nothing behind.

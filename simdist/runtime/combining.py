@@ -1,4 +1,4 @@
-"""The numbers of a collective between replicas: which kernel makes what each of them gets.
+"""The numbers of a collective: the kernel that computes the result of each replica.
 
 Sums are added in the order of the collective's schedule, all arrays of one dtype in one piece, as they travel.
 """
@@ -23,7 +23,7 @@ __all__ = ["Combination", "Combinations", "disagreement"]
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """How the results of a collective are made.
+    """The kernel of a collective, and what each replica gets of its results.
 
     Attributes:
         schedule: in whose order sums are added; None where nothing is added.
@@ -47,10 +47,10 @@ class Combinations:
         self._known: dict[tuple[Any, ...], Combination] = {}
 
     def of(self, collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
-        """How the results of a collective are made.
+        """The combination of a collective.
 
         Args:
-            collective: what the replicas meet for.
+            collective: the one that is combined.
             schedule: in whose order sums are added.
             given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
@@ -101,14 +101,14 @@ def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def disagreement(device: str, collective: Collective, other_device: str, other: Collective, number: int) -> InvalidArgumentError:
-    """Two replicas came to exchange `number` of their group with what cannot be combined."""
+    """The error for two replicas whose operands of collective `number` cannot be combined."""
     return InvalidArgumentError(
         f"{device} came to {collective}, but {other_device} to {other}, as collective {number} of their group. {_remedy(collective, other)}"
     )
 
 
 def _remedy(one: Collective, other: Collective) -> str:
-    """What to do about two collectives that do not agree."""
+    """What the user can do about two collectives that do not agree."""
     if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
         return (
             "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "

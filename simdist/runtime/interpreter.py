@@ -1,7 +1,7 @@
-"""Running a linked program on a task: one operation after the other, through the wall.
+"""The interpreter: it runs a linked program on a task, one operation after the other, through the wall.
 
 An operation that takes time returns `PENDING`; the step goes on when its engine calls `go`. A step is no fiber: it holds its slots and
-the place where it stands.
+the index of its next operation.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Step:
 
     Args:
         linked: the program with its places.
-        task: what it meets there.
+        task: the runtime of the task.
         iterators: the iterator arguments of the call, in order.
         arguments: the array arguments of the call, leaf by leaf.
-        ended: is told of the end of each step, with its result or an error; True: take another one.
+        ended: is called at the end of each step, with its result or an error; True: take another step.
 
     Attributes:
         result: the bundle of the results of the step that has ended last.
@@ -69,7 +69,7 @@ class Step:
         task.step = self
 
     def go(self, result: Any = None) -> None:
-        """Begin, or go on with the result of the operation that was pending: until the next one is pending, or to the end."""
+        """Begin, or continue with the result of the pending operation: until the next one is pending, or to the end."""
         operations = self.linked.operations
         end = len(operations)
         while not self.over:
@@ -105,13 +105,13 @@ class Step:
                 self.over = True
 
     def fail(self, error: BaseException) -> None:
-        """The step has failed."""
+        """End the step with an error."""
         if not self.over:
             self.over, self.error = True, error
             self.ended(self)
 
     def stop(self) -> None:
-        """The step ends here, and nobody is told."""
+        """End the step without calling `ended`."""
         self.over = True
 
     def _begin(self) -> None:

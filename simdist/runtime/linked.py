@@ -1,7 +1,7 @@
-"""The operations of a linked program: what a task does, step by step, with the places filled in.
+"""The operations of a linked program: a program that is bound to groups and slots.
 
 Registers travel in *slots*; a slot holds one bundle. Groups are numbers (`simdist.variables.state.Group.number`). An operation says
-nothing about time: what it costs is worked out by the engine that carries it out.
+nothing about time: the engine that runs it knows its price.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Slot = int
 
 @dataclass(frozen=True, eq=False)
 class ReadGroups:
-    """Ask for versions of groups: (group, slot that it goes to, bytes of the cells that are really wanted) of each."""
+    """Read versions of groups: (group, slot that it goes to, bytes of the cells that are used) of each."""
 
     groups: tuple[tuple[int, Slot, int], ...]
 
@@ -88,7 +88,7 @@ class RunKernel:
 
 @dataclass(frozen=True, eq=False)
 class LinkedCollective:
-    """Exchange the bundle of a slot with the other replicas; what comes out goes to another slot."""
+    """A collective over the bundle of a slot; its result goes to another slot."""
 
     collective: Collective
     operands: Slot
@@ -124,7 +124,7 @@ class ApplyAll:
 
 @dataclass(frozen=True, eq=False)
 class CheckFinite:
-    """Look at a value; stop when it is not finite."""
+    """Stop the step when a value is not finite."""
 
     slot: Slot
     message: str
@@ -135,7 +135,7 @@ LinkedOperation = ReadGroups | TakeBatch | MakeKey | RunKernel | LinkedCollectiv
 
 @dataclass(frozen=True, eq=False)
 class LinkedProgram:
-    """A program with its places.
+    """A program that is bound to the groups of its variables.
 
     Attributes:
         version: of the layout that it was linked against.

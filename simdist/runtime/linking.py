@@ -1,11 +1,11 @@
-"""Linking: a program meets the places where its variables live.
+"""Linking: a program is bound to the tasks and groups where its variables live.
 
 A program speaks of variables and registers. A linked program speaks of groups and bundles: which groups a read asks
 for, how shards are joined before a kernel and its results are cut for the servers after it, and what each server must
 compute to apply an update. All of that is done once, when a program runs for the first time under a strategy, so that
 one more step costs a few references.
 
-Registers travel in *slots*; a slot holds one bundle. Whoever consumes registers (a later kernel, an update on one
+Registers travel in *slots*; a slot holds one bundle. A consumer of registers (a later kernel, an update on one
 server, the result) gets them as one bundle, made by the kernel that produced them, or by a kernel that only packs.
 """
 
@@ -186,7 +186,7 @@ class _Linker:
         self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
 
     def _collective(self, op: TracedCollective) -> None:
-        """What comes out of a collective is one bundle, as it came."""
+        """The result of a collective is one bundle, and stays one."""
         operands = self._pack([(register, None) for register in op.operands])
         slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
         self.operations.append(LinkedCollective(op.collective, operands, slot))

@@ -1,4 +1,4 @@
-"""Who is up, as the chief believes: a state machine without clock and network.
+"""Membership: which tasks are up, in the belief of the chief. A state machine without clock and network.
 
 Facts go in (a heartbeat arrived, a connection was reset, time has passed), decisions come out. Beliefs move like this:
 
@@ -20,7 +20,7 @@ __all__ = ["Belief", "Decision", "Membership"]
 
 @dataclass
 class Belief:
-    """What is believed of one task."""
+    """The belief about one task."""
 
     incarnation: int
     up: bool
@@ -38,7 +38,7 @@ class Decision:
 
 
 class Membership:
-    """Beliefs about tasks.
+    """The beliefs about all tasks.
 
     Args:
         timeout_s: seconds of silence after which a task is believed to be down.
@@ -56,7 +56,7 @@ class Membership:
         self.beliefs: dict[str, Belief] = {}
 
     def heartbeat(self, task: str, incarnation: int, now_s: float) -> list[Decision]:
-        """A sign of life has arrived."""
+        """A heartbeat has arrived."""
         belief = self.beliefs.get(task)
         if belief is not None and incarnation < belief.incarnation:
             return []
@@ -76,7 +76,7 @@ class Membership:
         return [Decision("down", task, belief.incarnation, "connection reset")]
 
     def time_passed(self, now_s: float) -> list[Decision]:
-        """It is `now_s`: who has been silent for too long?"""
+        """Note that it is `now_s`: a task that was silent for too long is down."""
         decisions: list[Decision] = []
         for task, belief in self.beliefs.items():
             if belief.up and now_s - belief.heard_s > self.timeout_s:

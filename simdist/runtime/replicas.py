@@ -1,4 +1,4 @@
-"""Replicas that take steps together: who they are, and how a strategy wants them to talk to each other.
+"""Replicas that take steps together: their members, and how a strategy plans their collectives.
 
 Taught in lesson 03.
 """
@@ -19,7 +19,7 @@ __all__ = ["Communication", "Member", "Process", "ReplicaGroup", "CollectivePlan
 
 
 class Process(Protocol):
-    """One incarnation of a task, as whoever depends on it remembers it."""
+    """One incarnation of a task, as another task that depends on it remembers it."""
 
     @property
     def alive(self) -> bool: ...
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True)
 class CollectivePlan:
-    """How some replicas carry out a collective.
+    """How some replicas carry out a collective: devices, algorithm and options.
 
     Args:
         algorithm: its name, for people.
@@ -65,7 +65,7 @@ class CollectivePlan:
 
 
 class Communication(Protocol):
-    """What a strategy says about collectives.
+    """The strategy's half of collectives: which algorithm they take.
 
     Attributes:
         timeout_s: how long the first to come waits for the last; None for ever.
@@ -76,7 +76,7 @@ class Communication(Protocol):
     backup_workers: int
 
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
-        """How the replicas at these places do it."""
+        """The collective plan of the replicas with these local ranks."""
         ...
 
 
@@ -84,13 +84,13 @@ class ReplicaGroup(Protocol):
     """Replicas that take steps together, those of one driver or of several launched mains."""
 
     def believes_in(self, member: Member) -> bool:
-        """Whether the driver believes that a member is there: it has not died, and was not silent for too long."""
+        """Whether the driver believes that a member is alive: it has not died, and was not silent for too long."""
         ...
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
-        """Take one step; block until it is over for all replicas that are driven here. What it changes counts then, and not before.
+        """Take one step; block until it is over for all replicas that are driven here. Its changes become valid at the end.
 
         Args:
             members: all replicas, by rank.

@@ -1,4 +1,4 @@
-"""`Server`: a task's place in its cluster, for programs that start one on every machine."""
+"""`Server`: the server of one task, for programs that start one on every machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Server"]
 
 
 class Server:
-    """What a worker or parameter server starts before it waits for work.
+    """The server that a worker or a parameter server starts before it waits for work.
 
-    In a simulated cluster every task serves from the beginning; `join` keeps a launched main alive, as it does elsewhere.
+    In a simulated cluster every task serves from the beginning; `join` keeps a launched main alive, as on a real cluster.
 
     Args:
-        spec: the cluster, as a `ClusterSpec` or what makes one.
+        spec: the cluster, as a `ClusterSpec` or its arguments.
         job_name: needed where there are several jobs.
         task_index: needed where the job has several tasks.
 

@@ -1,4 +1,4 @@
-"""`sleep`: virtual seconds pass for whoever calls, in a notebook cell, a main or a closure.
+"""`sleep`: virtual seconds pass for the caller, in a notebook cell, a main or a closure.
 
 Taught in lesson 00.
 """

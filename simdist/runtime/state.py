@@ -1,10 +1,10 @@
-"""The versions of all groups of a cluster: what the variables hold now, and which devices have it.
+"""The versions of all groups of a cluster: the values of the variables, and the devices that hold them.
 
-A group is a number here, the place of its state in each of the lists. Whoever reads a group gets a reference to its present version;
-an update makes the next one. A death takes the copies of one task; the last one takes the version with it.
+A group is a number here, the index of its state in each of the lists. A read of a group gets a reference to its present version;
+an update makes the next one. A crash loses the copies of one task; with the last copy the version is lost.
 
-Groups may be joined while steps are on their way that were linked before: what these read of an old group is taken out of the new one,
-and what they change is put back into it.
+Groups may be joined while steps run that were linked before: their reads of an old group are taken out of the new one, and their
+updates are put back into it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GroupStates:
     Args:
         parts: gives the arrays of a bundle.
         call: calls a kernel of bundles that makes one bundle of this type.
-        hold: is told of bytes that a device holds from now on: (place, name, bytes).
+        hold: is called with the bytes that a device holds from now on: (device, name, bytes).
 
     Attributes:
         bundles: the present version of each group; None for those that are lost or forgotten.
@@ -84,11 +84,11 @@ class GroupStates:
         return bundle
 
     def version(self, number: int) -> int:
-        """How often a group was changed."""
+        """The number of changes of a group."""
         return self.version(self.joined[number][0]) if number in self.joined else self.versions[number]
 
     def put(self, number: int, bundle: Bundle) -> int:
-        """Make this the present version of a group; the number of the version is returned."""
+        """Make this the present version of a group; return its number."""
         if number in self.joined:
             return self._put_back(number, bundle)
         self.bundles[number] = bundle
@@ -129,7 +129,7 @@ class GroupStates:
         self.groups[number].lie_at(devices)
 
     def lose(self, task: str) -> None:
-        """A task has died, and its copies with it."""
+        """Drop the copies of a task that has died."""
         for number, devices in enumerate(self.devices):
             left = tuple([device for device in devices if task_of(device) != task])
             if left and len(left) < len(devices):

@@ -1,4 +1,4 @@
-"""The versions that one step of several replicas makes of variables: they count when the step is over for all, or not at all."""
+"""The versions of variables that one step of several replicas makes: all of them become valid at its end, or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StepVersions"]
 
 
 class StepVersions:
-    """The versions that a step makes of each group, one after the other, until they count.
+    """The versions that a step makes of each group, in order, before they are valid.
 
     Args:
         states: what counts.
@@ -29,14 +29,14 @@ class StepVersions:
         return self.states.present(group) if updates == 0 else self.new_versions[group][updates - 1]
 
     def known(self, group: int, updates: int) -> bool:
-        """Whether another replica, whose copy is the same, has made so many updates already."""
+        """Whether another replica with the same copy has made this version already."""
         return group in self.new_versions and len(self.new_versions[group]) >= updates
 
     def add(self, group: int, version: Bundle) -> None:
         self.new_versions.setdefault(group, []).append(version)
 
     def commit(self) -> None:
-        """The step is over: its last versions become the present ones, all of them or, where Ctrl-C comes first, none."""
+        """Make the last versions of the step the present ones: all of them or, where Ctrl-C comes first, none."""
         changes: list[Callable[[], None]] = []
         bundles, versions = self.states.bundles, self.states.versions
         for group, new_versions in self.new_versions.items():

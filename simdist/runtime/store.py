@@ -1,4 +1,4 @@
-"""Looking at variables, and changing them, from outside of any step.
+"""The store: reads and assignments of variables from outside of a step.
 
 A look takes no virtual time and is recorded as an observation; an assignment from the notebook happens at once. Both see exactly
 the version that the schedule has reached.
@@ -22,11 +22,11 @@ __all__ = ["Store"]
 
 
 class Store:
-    """The variables of one strategy, seen from outside.
+    """The variables of one strategy, for code outside of a step.
 
     Args:
         engine: keeps the values.
-        observed: called at each look, with the name of what was looked at.
+        observed: called at each read from outside, with the name of the variable.
         strategy: whose variables they are.
     """
 
@@ -60,7 +60,7 @@ class Store:
         return total / len(arrays) if placement.combine == "mean" else total
 
     def compute(self, variables: Sequence[Any]) -> None:
-        """Compute the present values of several variables in one go, before somebody looks at one after the other."""
+        """Compute the present values of several variables in one go, before they are read one after the other."""
         if self.engine.numerics != "off":
             self._read([cell for variable in variables for cell in variable.placement.cells])
 
@@ -88,7 +88,7 @@ class Store:
                 self._change(rule, cell, _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync) if summed else part)
 
     def _require_own(self, variable: Any) -> None:
-        """No replica of another strategy may look or assign."""
+        """Refuse a read or an assignment by a replica of another strategy."""
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
 
@@ -106,7 +106,7 @@ class Store:
 
 
 def _share(value: Any, replica: int, num_replicas: int) -> Any:
-    """What a replica holds of a value that is the sum of all: an equal part, of whole numbers with the rest at the first."""
+    """The share that a replica holds of a value that is the sum of all: an equal part; for whole numbers the first has the rest."""
     if np.issubdtype(np.dtype(value.dtype), np.integer):
         part = value // num_replicas
         return part + value % num_replicas if replica == 0 else part

@@ -1,4 +1,4 @@
-"""What an update changes: which cells of each owner, in which groups, and by which kernel where the rule is a plain one.
+"""The cells that an update changes: by owner and group, with the kernel of a plain assignment.
 
 An optimizer brings rules of its own (`simdist.variables.optimizer`).
 """
@@ -18,7 +18,7 @@ __all__ = ["assigning", "cells_by_owner", "join_groups"]
 
 
 def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
-    """The cells that an update by one replica changes, with the number of their variable; by task, its own ones apart."""
+    """The cells that an update by one replica changes, with the number of their variable; by task, replica-local ones apart."""
     cells: dict[Owner, list[tuple[int, Cell]]] = {}
     for number, variable in enumerate(op.variables):
         for cell in variable_of(variable).placement.changed_by(replica):

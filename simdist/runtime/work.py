@@ -1,4 +1,4 @@
-"""Work for tasks: steps and functions that a coordinator gives to workers, mains that are launched, and what comes back.
+"""Work for tasks: the protocols of steps, functions and mains, and of their results.
 
 Taught in lesson 01.
 """
@@ -17,7 +17,7 @@ __all__ = ["Handle", "LaunchedRun", "StepResult", "Worker", "WorkerPool", "Worke
 
 
 class Worker(Protocol):
-    """A task as the code that runs on it knows it.
+    """A worker, as the code that runs on it sees it.
 
     Attributes:
         name: of the task.
@@ -59,18 +59,18 @@ class WorkerStep(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step gives: a bundle, and the program that says how to put it back together."""
+    """The result of a step: a bundle, and the program that says how to put it back together."""
 
     linked: LinkedProgram
     bundle: Bundle
 
 
 class Handle(Protocol):
-    """What was asked of a task, and what comes of it."""
+    """The handle of some work on a task, and of its result."""
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed; None where it did not, or has not ended."""
+        """The error with which it failed; None if it did not, or has not ended."""
         ...
 
     @property
@@ -87,19 +87,19 @@ class Handle(Protocol):
         ...
 
     def accept(self) -> None:
-        """The reply counts: apply the updates of the chief's variables that travelled with it. They wait until then."""
+        """Accept the reply: apply the updates of the chief's variables that travelled with it."""
         ...
 
 
 class WorkerPool(Protocol):
-    """Workers that take the closures of one coordinator."""
+    """The workers that run the closures of one coordinator."""
 
     def call(self, task: str, step: WorkerStep, number: int) -> Handle:
-        """Let a worker take a step, as closure `number`."""
+        """Run a step on a worker, as closure `number`."""
         ...
 
     def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Handle:
-        """Let a worker call a plain function in its process, as closure `number`."""
+        """Run a plain function in a worker's process, as closure `number`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Who limits whom: levels and bottlenecks after some flows came or went, mended where they changed.
+"""Levels and bottlenecks of links, repaired after flows started or ended.
 
 Rates are max-min fair exactly when every flow has a bottleneck: a full link on which no flow is faster. With levels
 (`links.py`) that means: (1) a link with own flows gives each of them an equal part of what its guests leave, and no
@@ -124,13 +124,13 @@ class Balance:
         self.mark(bottleneck)
 
     def rest(self, link: Link) -> None:
-        """The link limits nobody any more."""
+        """Note that the link limits no flow any more."""
         link.level = link.served = 0.0
         link.ceiling = link.due_s = inf
         link.queue.clear()
 
     def narrow(self, link: Link) -> None:
-        """A link without books got more flows than it had room for, or less capacity: tell those who limit its flows."""
+        """Notify the limits of a link's flows that it has more flows than its allowance counts, or less capacity."""
         granted = make_room(link)
         for flow in link.flows:
             bottleneck = flow.bottleneck
@@ -142,7 +142,7 @@ class Balance:
     # -- levels ---------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Make all levels fair again. `changed` then holds every link whose next end may be another."""
+        """Make all levels fair again. Afterwards `changed` holds every link whose next end may differ."""
         changed = self.changed
         limit = self.patience + 30 * len(changed)
         for link in changed:  # which grows meanwhile

@@ -1,4 +1,4 @@
-"""A task's disk in virtual time: writing takes time, and what was not made durable can be lost in a crash.
+"""A task's disk in virtual time: writes take time, and a crash can lose what was not made durable.
 
 The rules are those of a journalling file system that orders nothing by itself:
 
@@ -102,7 +102,7 @@ class Disk:
             self._rename_all({**self._files, path: _File(bytes(data))})
 
     def read(self, path: str) -> bytes:
-        """What is in a file.
+        """The content of a file.
 
         Raises:
             NotFoundError: there is no such file.
@@ -111,7 +111,7 @@ class Disk:
         return self._file(path).content
 
     def fsync(self, path: str) -> None:
-        """Make what is in a file durable.
+        """Make the content of a file durable.
 
         Raises:
             NotFoundError: there is no such file.
@@ -176,7 +176,7 @@ class Disk:
         self.free_s = self.clock.now
 
     def _torn(self, file: _File) -> bytes:
-        """What is left of a file: its durable content, or that and a prefix of what has been added or changed since."""
+        """The rest of a file after a crash: its durable content, or that and a prefix of later changes."""
         if file.content == file.durable:
             return file.content
         if file.content.startswith(file.durable):
@@ -189,7 +189,7 @@ class Disk:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _take(self, seconds: float) -> None:
-        """Wait until the disk has done what it was given before, and this."""
+        """Wait until the disk has done the earlier work, and this."""
         start = max(self.clock.now, self.free_s)
         self.free_s = start + seconds
         self.clock.sleep(self.free_s - self.clock.now)

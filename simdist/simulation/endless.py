@@ -1,4 +1,4 @@
-"""Waits that cannot end, and what is said of them: the clock refuses them, each with the reason and a remedy.
+"""Errors for waits that cannot end, each with its reason and a remedy.
 
 Taught in lesson 01.
 """
@@ -15,12 +15,12 @@ __all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait"
 
 
 def no_time_to_wait(seconds: float) -> InvalidArgumentError:
-    """A delay that is negative, not a number, or without an end."""
+    """The error for a delay that is negative, not a number, or infinite."""
     return InvalidArgumentError(f"{seconds!r} is no time to wait: give virtual seconds from 0 to less than {END_S:g}.")
 
 
 def no_time_to_compute(lane: str, seconds: float) -> InvalidArgumentError:
-    """A duration that is negative, not a number, or without an end."""
+    """The error for a duration that is negative, not a number, or infinite."""
     return InvalidArgumentError(
         f"{lane} was to compute for {seconds!r} s; expected 0 to less than {END_S:g}. Look at the figures and the jitter of its device, "
         "at seconds= of the step, and at the factors of faults.slow."
@@ -28,7 +28,7 @@ def no_time_to_compute(lane: str, seconds: float) -> InvalidArgumentError:
 
 
 def beyond_the_end(what: str, now_s: float, due_s: float) -> DeadlineExceededError:
-    """The next event is due at a time that the clock does not reach."""
+    """The error for an event that is due after the end of the clock."""
     return DeadlineExceededError(
         f"Waiting for {what or 'an event'} at {now_s:.6f} s, the next thing to happen is due at {due_s:g} s, and this clock ends at "
         f"{END_S:g} s. Look for a bandwidth, a device or a factor that makes something take for ever."
@@ -36,7 +36,7 @@ def beyond_the_end(what: str, now_s: float, due_s: float) -> DeadlineExceededErr
 
 
 def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
-    """Events happen, and time does not move on."""
+    """The error for events that happen while time does not move on."""
     return DeadlineExceededError(
         f"{events} events happened at {now_s:.9f} s without virtual time moving on, while waiting "
         f"for {what or 'an event'}. Two parts of the program wake each other for ever: give one of them a delay."
@@ -44,7 +44,7 @@ def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
 
 
 def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
-    """Nothing is to happen any more."""
+    """The error for a wait when no event is pending."""
     waiting = [
         f"{waiter.lane} {'waits' if waiter.held is None else 'is paused, and waits'} for {words(waiter.waits_for) or 'an event'}"
         for waiter in waiters

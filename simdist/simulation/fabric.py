@@ -1,9 +1,9 @@
-"""The fabric of a cluster: the links of its wiring, made once, and the route between any two places.
+"""The fabric of a cluster: its links, made once, and the route between any two devices.
 
-Which links there are, and which of them a message crosses, is said by `simdist.hardware.wiring.Wiring`.
+`simdist.hardware.wiring.Wiring` says which links exist and which of them a message crosses.
 
 Invariants: the order of links is that of the hosts and devices given, a route's latency is the sum of the latencies of its
-links, and a route from a place to itself is empty. Flows, and so all that changes with time, belong to
+links, and a route from a device to itself is empty. Flows, and so all that changes with time, belong to
 `simdist.simulation.network.SharedLinks`.
 
 Not simulated: links that break (faults stop messages elsewhere), devices that reach the network past their host.
@@ -23,7 +23,7 @@ __all__ = ["Fabric", "Route"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way of a message: the links that its bytes share with others, and how long the first byte travels.
+    """A route: the links whose bandwidth a message shares, and the latency of its first byte.
 
     Args:
         links: in the order of travel; none from a place to itself.
@@ -61,7 +61,7 @@ class Fabric:
             self._links[link.name] = Link(link.name, link.bandwidth)
 
     def route(self, source: str, target: str) -> Route:
-        """The way from one place to another; the same object each time.
+        """The route from one device to another; the same object each time.
 
         Args:
             source: a host or device.

@@ -1,11 +1,11 @@
-"""Fibers, and the gates that they wait at.
+"""Fibers, and the gates for which they wait.
 
-A *fiber* is a function on a greenlet that can stop in the middle and go on later. A *gate* is what it stops at: something
+A *fiber* is a function on a greenlet that can stop in the middle and go on later. It stops at a *gate*: an event
 that will happen once, with a value or an error. `simdist.simulation.kernel` decides who runs when.
 
 Invariants:
 
-- A gate opens once; whoever waits there goes on at the same moment of virtual time.
+- A gate opens once; every fiber that waits there goes on at the same moment of virtual time.
 - A dead fiber has no effect any more: every blocking call that it still makes raises `TaskKilled` again.
 
 What may live in this file: greenlets and what wakes them. Not: the clock, tasks, messages.
@@ -25,7 +25,7 @@ __all__ = ["Fiber", "Gate", "Rest", "TaskKilled", "VirtualClock", "Waiter", "cur
 
 
 class VirtualClock(Protocol):
-    """What fibers know of their clock."""
+    """The clock, as fibers see it."""
 
     fibers: list[Fiber]
 
@@ -38,7 +38,7 @@ class VirtualClock(Protocol):
 
 
 class Waiter(Protocol):
-    """Whom an error names that says who waits for what: a fiber, or a step that needs none.
+    """The waiter that an error names: a fiber, or a step without one.
 
     Attributes:
         lane: whose it is.
@@ -58,7 +58,7 @@ class Waiter(Protocol):
 
 
 def words(text: str | Callable[[], str]) -> str:
-    """What somebody waits for, where it was not worth finding the words before anybody asks."""
+    """What a fiber waits for, as a text that is made only when it is asked for."""
     return text if isinstance(text, str) else text()
 
 
@@ -67,9 +67,9 @@ class TaskKilled(BaseException):
 
 
 class Gate:
-    """Something that happens once, and that a fiber (or the driver) can wait for. Made by `Clock.gate`.
+    """An event that happens once, and for which a fiber (or the driver) can wait. Made by `Clock.gate`.
 
-    It has the attributes that SimPy's events have where somebody waits for them, so that both can be waited for.
+    It has those attributes of SimPy's events that a wait uses, so that a fiber can wait for both.
 
     Attributes:
         callbacks: called with the gate when it opens; None once it is open.
@@ -89,7 +89,7 @@ class Gate:
         return self.callbacks is None
 
     def open(self, value: Any = None) -> None:
-        """Let whoever waits go on, with this value; a gate that is open stays as it is."""
+        """Open the gate with this value: the fibers that wait go on; a gate that is open stays as it is."""
         callbacks = self.callbacks
         if callbacks is None:
             return
@@ -107,7 +107,7 @@ class Gate:
         return self.clock.wait(self, what)
 
     def fail(self, error: BaseException) -> None:
-        """Let whoever waits go on with an error."""
+        """Open the gate with an error, which is raised in the fibers that wait."""
         if self.callbacks is not None:
             self._ok = False
             self.open(error)
@@ -184,7 +184,7 @@ class Fiber:
                 raise TaskKilled(f"{self.lane} is dead")
             self.result = result
         except BaseException as error:
-            # SystemExit and the like end the fiber, not the process: whoever waits for it decides.
+            # SystemExit and the like end the fiber, not the process: the fiber that waits for it decides.
             self.error = error
         if self.abandoned:
             return
@@ -198,7 +198,7 @@ class Fiber:
 
     @property
     def killed(self) -> bool:
-        """Whether it was ended from outside, perhaps before its first line; what its code still made of that has no effect."""
+        """Whether it was ended from outside, perhaps before its first line; later effects of its code do not count."""
         return self.dead
 
     @property
@@ -207,7 +207,7 @@ class Fiber:
 
 
 class Running:
-    """Which fiber runs now; None in a notebook cell or script (the driver), and in the loop itself."""
+    """The fiber that runs now; None in a notebook cell or script (the driver), and in the loop itself."""
 
     # An attribute of an object, because one of a class or module costs several times as much to set.
     __slots__ = ("fiber",)

@@ -1,18 +1,18 @@
-"""Virtual time: functions that block, and the loop that wakes them.
+"""The clock: virtual time, functions that block in it, and the event loop that wakes them.
 
 Every task runs ordinary Python functions. A blocking call hands the clock a gate and gives up the processor until that
 gate opens; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy environment. Code in
 a notebook cell is no fiber: there, a blocking call runs the environment until its gate opens.
 
-Time, the queue of what is to come and the order of events of one moment (time, priority, sequence) are SimPy's. Most of
-what happens here is one call of one function, and such an entry holds the function and its argument in the place of
+Time, the queue of events and the order of events of one moment (time, priority, sequence) are SimPy's. Most
+events are one call of one function, and such an entry holds the function and its argument instead of
 SimPy's event object; the loop knows both kinds.
 
 Invariants:
 
 - Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it. Nothing is
   due at a time that is not a number, or after `END_S`.
-- A wait that nothing can end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
+- A wait that cannot end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
   work and does not count as something that could end a wait.
 - Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
 - A fiber that ends in any way opens its `finished`, with a result or an error: `TaskKilled` where it was killed, before its
@@ -85,7 +85,7 @@ class Clock:
         return self.env._now  # SimPy's property costs as much as the rest
 
     def gate(self) -> Gate:
-        """Something to wait for."""
+        """A new gate, for which fibers can wait."""
         return Gate(self)
 
     def after(self, delay_s: float, function: Callable[[Any], Any], argument: Any = None) -> None:
@@ -99,7 +99,7 @@ class Clock:
         heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
 
     def after_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
-        """Like `after`, but nobody who waits can count on it: it does not keep a run alive."""
+        """Like `after`, but the call ends no wait: it does not keep a run alive."""
         self.after(delay_s, self._fire_daemon, function)
         self.daemons += 1
 
@@ -108,7 +108,7 @@ class Clock:
         function()
 
     def idle_s(self) -> float:
-        """Seconds in which nothing at all is to happen; 0 where nothing is to come."""
+        """Seconds until the next event; 0 if no event is pending."""
         return self._queue[0][0] - self.env._now if self._queue else 0.0
 
     # -- blocking -------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Clock:
             self.after(seconds, gate.open)
             self.wait(gate, "the end of a sleep")
             return
-        # The most frequent wait of all needs no gate: what wakes the fiber is told apart by its identity.
+        # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
@@ -191,7 +191,7 @@ class Clock:
         raise TaskKilled(f"{fiber.lane} is dead")
 
     def _abandon(self, fiber: Fiber) -> None:
-        """This fiber's code does not run again; for whoever waits, it was killed."""
+        """This fiber's code does not run again; fibers that wait for it see it killed."""
         fiber.abandoned = True
         fiber.error = TaskKilled(f"{fiber.lane} is dead")
         self.fibers.remove(fiber)
@@ -210,7 +210,7 @@ class Clock:
             )
 
     def require_open(self, what: str) -> None:
-        """Refuse what needs virtual time to go on.
+        """Refuse a call that needs virtual time to go on.
 
         Raises:
             FailedPreconditionError: the clock has been closed.
@@ -318,7 +318,7 @@ class Clock:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Run code that may look, but not wait, whoever runs now: a blocking call inside is refused."""
+        """Run code that may read, but not wait, in any fiber: a blocking call inside is refused."""
         fiber, driving = running.fiber, self._driving
         running.fiber, self._driving = None, True
         try:
@@ -327,7 +327,7 @@ class Clock:
             running.fiber, self._driving = fiber, driving
 
     def close(self) -> None:
-        """End all fibers, in the order in which they started; nothing happens on this clock any more."""
+        """End all fibers, in the order in which they started; no event happens on this clock any more."""
         self._closed = True
         for fiber in list(self.fibers):
             self.kill(fiber)
@@ -380,7 +380,7 @@ class Clock:
 
 
 def _fire(event: Any) -> None:
-    """What SimPy's own loop does with an event."""
+    """Process an event, as SimPy's own loop does."""
     callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)

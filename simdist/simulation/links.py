@@ -1,4 +1,4 @@
-"""Links and flows, and the books that a link keeps about flows that something else limits.
+"""Links and flows, and a link's books about flows that another link limits.
 
 Every flow has one *bottleneck*: the link that gives it its rate. The flows that a link limits are its *own* flows and
 share one rate, the link's *level*; all others on it are its *guests*. Own flows form a processor-sharing queue: with
@@ -7,7 +7,7 @@ whatever the level does in between. So a change of level touches the link, not i
 
 A link with own flows keeps *books*: how many guests it has from which bottleneck, and what they take together. A link
 without own flows needs none as long as no guest is faster than its *allowance*, the capacity divided by the number of
-flows that it has room for; each bottleneck knows the smallest allowance on the ways of its own flows, its *ceiling*.
+flows that it has room for; each bottleneck knows the smallest allowance on the routes of its own flows, its *ceiling*.
 
 Invariants, between two settlements:
 
@@ -47,7 +47,7 @@ RESTART_BYTES = 2.0**36
 
 
 class Flow:
-    """Bytes on their way over some links."""
+    """The bytes of a message on their way over some links."""
 
     __slots__ = ("argument", "bottleneck", "done", "ends_at", "links", "num_bytes", "remaining", "sequence")
 
@@ -182,7 +182,7 @@ def close_books(link: Link) -> None:
 
 
 def guest_comes(link: Link, bottleneck: Link) -> None:
-    """One more flow on `link` is limited by `bottleneck`."""
+    """Note one more flow on `link` that is limited by `bottleneck`."""
     count = link.guests.get(bottleneck, 0) + 1
     link.guests[bottleneck] = bottleneck.followers[link] = count
     link.guest_rate += bottleneck.level
@@ -192,7 +192,7 @@ def guest_comes(link: Link, bottleneck: Link) -> None:
 
 
 def guest_leaves(link: Link, bottleneck: Link) -> None:
-    """One flow less on `link` is limited by `bottleneck`."""
+    """Note one flow less on `link` that is limited by `bottleneck`."""
     count = link.guests[bottleneck] - 1
     if count:
         link.guests[bottleneck] = bottleneck.followers[link] = count
@@ -206,7 +206,7 @@ def guest_leaves(link: Link, bottleneck: Link) -> None:
 
 
 def recount(link: Link) -> None:
-    """Add up what the guests take; after as many changes as there are guests, so that it costs little and never drifts."""
+    """Add up the rates of the guests; after as many changes as there are guests, so that it costs little and never drifts."""
     total = fastest = 0.0
     for bottleneck, count in link.guests.items():
         level = bottleneck.level

@@ -4,8 +4,8 @@ A message is a *flow* over the links of its route. A link shares its capacity ma
 without taking from one that has less. Contention at a parameter server's port therefore appears by itself.
 
 Between two changes all rates are constant, so flows need no events of their own on the way: each link that limits flows
-(`links.py`) asks the clock for one call, at the moment when the first of its flows ends. Whatever comes and goes in one
-moment is settled together, when everything else of that moment has happened, because no byte moves in no time
+(`links.py`) asks the clock for one call, at the moment when the first of its flows ends. All changes of one
+moment are settled together, after all other events of that moment, because no byte moves in no time
 (`balance.py`): a step that starts a thousand messages shares the links once. A flow that has all its links for itself
 needs none of that and starts at once.
 
@@ -73,12 +73,12 @@ class SharedLinks:
 
     @property
     def refills(self) -> int:
-        """How often rates had to be computed from nothing."""
+        """The number of times that rates had to be computed from nothing."""
         return self._balance.refills
 
     @property
     def moves(self) -> int:
-        """How many flows got another bottleneck on their way."""
+        """The number of flows that changed their bottleneck."""
         return self._balance.moves
 
     def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[Any], object], argument: Any = None) -> Flow:
@@ -161,7 +161,7 @@ class SharedLinks:
             self._settle_soon()
 
     def remaining_bytes(self, flow: Flow) -> float:
-        """What a flow still has to carry at this moment."""
+        """The bytes that a flow still has to carry at this moment."""
         link = flow.bottleneck
         if link is None:
             return flow.remaining

@@ -1,1 +1,1 @@
-"""Where variables lie and where steps run: one file for each strategy."""
+"""Strategies: where variables are placed and where steps run, one file for each."""

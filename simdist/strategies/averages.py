@@ -1,4 +1,4 @@
-"""Losses of a part of the batch, scaled so that the replicas' sum is that of the whole batch.
+"""Averages of losses over the global batch: each replica scales its part, so that the sum over the replicas is right.
 
 Taught in lesson 02.
 """
@@ -24,8 +24,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     its data from elsewhere, the other replicas are taken to have as many examples as this one.
 
     Args:
-        per_example_loss: array with one axis or more, the first over examples.
-        sample_weight: weight of each example; default 1.
+        per_example_loss: array (b, ...) with one axis or more, the first over the b examples of this replica.
+        sample_weight: array (b, ...), the weight of each example; default 1.
         global_batch_size: examples of all replicas together.
 
     Returns:
@@ -53,7 +53,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Any:
-    """A loss that every replica has alike, divided by their number, so that it counts once.
+    """A loss that is equal on all replicas, divided by their number, so that it counts once.
 
     Raises:
         FailedPreconditionError: called across the replicas.

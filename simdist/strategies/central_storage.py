@@ -1,7 +1,7 @@
-"""`CentralStorageStrategy`: variables lie on one device of a machine, and every device computes a part of the batch.
+"""`CentralStorageStrategy`: variables are on one device of a machine, and every device computes a part of the batch.
 
 A step fetches the variables to each device that computes; their gradients are added on the device that holds the variables,
-which updates them once. Against mirroring, that saves memory on the devices and pays with traffic to the one.
+which updates them once. Compared with mirroring, this needs less memory on the devices and more traffic to the one.
 
 Taught in lesson 02.
 """
@@ -24,9 +24,9 @@ class CentralStorageStrategy(SynchronousStrategy):
     """Synchronous training on several devices of one machine, with variables on one of them.
 
     Args:
-        compute_devices: how many, or their names; None: one CPU.
-        parameter_device: which device holds the variables; default the machine's processor, "cpu:0".
-        cluster: whose first worker the machine is; None: a laptop.
+        compute_devices: their number, or their names; None: one CPU.
+        parameter_device: the device that holds the variables; default the machine's processor, "cpu:0".
+        cluster: its first worker is the machine; None: a laptop.
 
     Raises:
         InvalidArgumentError: no device, or one that is named twice.

@@ -1,4 +1,4 @@
-"""How the replicas of a strategy talk to each other: what users may say about it, and what follows.
+"""Communication of the replicas of a strategy: the options of users, and the collective plans that follow.
 
 Taught in lesson 03.
 """
@@ -24,7 +24,7 @@ __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunic
 
 
 class CommunicationImplementation(Enum):
-    """Which library carries out collectives.
+    """The library that carries out collectives.
 
     AUTO chooses by size, topology and kind of device; RING is always a ring; NCCL chooses between the ring and the double tree.
     """
@@ -36,7 +36,7 @@ class CommunicationImplementation(Enum):
 
 @dataclass(frozen=True)
 class CommunicationOptions:
-    """What a user wants of the collectives of a strategy.
+    """A user's options for the collectives of a strategy.
 
     Args:
         bytes_per_pack: gradients travel in packs, the last layer's first; a new one begins after one with more bytes than this.
@@ -44,11 +44,11 @@ class CommunicationOptions:
         timeout_seconds: how long the first replica at a collective waits for the last; None for ever.
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
-        num_packs: into how many equal parts gradients are cut, whatever their layers; default 1.
-        compression: what makes gradients smaller on their way (`simdist.collectives.compression`); default none.
+        num_packs: the number of equal parts into which gradients are cut, whatever their layers; default 1.
+        compression: a compressor of gradients (`simdist.collectives.compression`); default none.
 
     Raises:
-        InvalidArgumentError: a negative pack or time-out, an unknown word, or several ways for gradients to travel.
+        InvalidArgumentError: a negative pack or time-out, an unknown word, or more than one of the packs and compression.
         TypeError: a number of another type.
 
     Example:
@@ -122,7 +122,7 @@ class CommunicationOptions:
 
 
 class GroupCommunication:
-    """What the replicas of one strategy know about each other's links; see `simdist.runtime.base.Communication`.
+    """The collective plans of one strategy, from its links; see `simdist.runtime.base.Communication`.
 
     Args:
         engine: where they are.
@@ -140,7 +140,7 @@ class GroupCommunication:
         self._plans: dict[Any, CollectivePlan] = {}
 
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
-        """Which algorithm; the same for equal collectives."""
+        """The plan of a collective; the same for equal collectives."""
         equivalent_devices = self.equivalent_devices(devices)
         key = (collective.kind, collective.size_bytes, equivalent_devices, collective.options)
         if key not in self._plans:
@@ -149,7 +149,7 @@ class GroupCommunication:
         return plan if equivalent_devices == devices else replace(plan, devices=devices, equivalent_devices=plan.devices)
 
     def equivalent_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
-        """Places for which everything takes equally long: on one switch with equal ports, any other tasks will do."""
+        """Devices with equal durations: on one switch with equal ports, any other tasks will do."""
         network = self.engine.network
         even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.reducer_device is None
         return tuple(list(self.engine.task_names)[: len(devices)]) if even and not any("/" in device for device in devices) else devices
@@ -173,7 +173,7 @@ class GroupCommunication:
         return self.chosen(collective.size_bytes, devices, options)
 
     def chosen(self, size_bytes: int, devices: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
-        """The all-reduce that is predicted to be the fastest for these places."""
+        """The all-reduce that is predicted to be the fastest for these devices."""
         hosts: dict[str, list[str]] = {}
         for device in devices:
             hosts.setdefault(device.partition("/")[0], []).append(device)
@@ -198,7 +198,7 @@ USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "
 
 
 def reducer_plan(devices: tuple[str, ...], reducer_device: str) -> CollectivePlan:
-    """All send to a device that is none of theirs, which adds in the order of their ranks and keeps the sum."""
+    """The plan in which all send to another device, which adds in the order of their ranks and keeps the sum."""
     n = len(devices)
     travel = Schedule("reduce", "reduction to one", n + 1, 1, tuple(Transfer(0, rank, n, (0,), True) for rank in range(n)))
     return CollectivePlan("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, (*devices, reducer_device))

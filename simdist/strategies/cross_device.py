@@ -1,4 +1,4 @@
-"""Cross-device operations: the ways to reduce among the devices of one machine that tf.distribute has names for.
+"""Cross-device operations: the reductions among the devices of one machine that tf.distribute has names for.
 
 TensorFlow's NCCL has no kernels for CPUs, and its hierarchical copy adds wrongly on three devices; here all of them work on
 every device and any number of them.
@@ -18,7 +18,7 @@ __all__ = ["CrossDeviceOps", "HierarchicalCopyAllReduce", "NcclAllReduce", "Redu
 
 
 class CrossDeviceOps:
-    """A way to reduce; the base of all."""
+    """The base class of cross-device operations."""
 
     algorithm: str | None = None
     implementation = CommunicationImplementation.AUTO
@@ -26,7 +26,7 @@ class CrossDeviceOps:
 
     @staticmethod
     def options_of(operations: Any) -> CommunicationOptions:
-        """What a strategy with these operations wants of its collectives.
+        """The communication options of a strategy with these operations.
 
         Raises:
             InvalidArgumentError: it is something else.

@@ -1,4 +1,4 @@
-"""Names of devices, as people write them: "gpu:1", "/GPU:1", "/job:worker/task:0/device:GPU:1", a number of them, or JAX devices."""
+"""Device names as users write them: "gpu:1", "/GPU:1", "/job:worker/task:0/device:GPU:1", a number of them, or JAX devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StrategyExtended`: what a strategy offers to authors of libraries, beside what its users need."""
+"""`StrategyExtended`: methods of a strategy for authors of libraries."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class StrategyExtended:
     should_save_summary = should_checkpoint
 
     def variable_created_in_scope(self, variable: Any) -> bool:
-        """Whether this strategy made a variable."""
+        """Whether this strategy created a variable."""
         own = getattr(variable, "simdist_variable", variable)
         return getattr(getattr(own, "placement", None), "store", None) is self.strategy.store
 
     @contextmanager
     def colocate_vars_with(self, variable: Any) -> Iterator[None]:
-        """Variables that are made inside lie where another one does.
+        """Place the variables that are created inside with another one.
 
         Raises:
             FailedPreconditionError: called outside the strategy's scope.
@@ -66,8 +66,8 @@ class StrategyExtended:
             )
         if not self.variable_created_in_scope(variable):
             raise InvalidArgumentError(
-                f"{getattr(variable, 'name', variable)!r} was not made by this strategy, so nothing can lie beside it here. Make it "
-                "inside the scope."
+                f"{getattr(variable, 'name', variable)!r} was not created by this strategy, so no variable can be colocated with "
+                "it here. Create it inside the scope."
             )
         before, self.strategy.colocated_with = self.strategy.colocated_with, as_variable(variable)
         try:
@@ -78,7 +78,7 @@ class StrategyExtended:
     def update(
         self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True
     ) -> Any:
-        """Call ``fn(variable, *args)`` where each copy of a variable lies; a `PerReplica` argument is unpacked.
+        """Call ``fn(variable, *args)`` for each copy of a variable; a `PerReplica` argument is unpacked.
 
         Args:
             variable: whose copies change.
@@ -94,7 +94,7 @@ class StrategyExtended:
         return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)
 
     def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
-        """The combined value; every place has it."""
+        """The combined value; every device has it."""
         return self.strategy.reduce(reduce_op, value, axis=None)
 
     def batch_reduce_to(self, reduce_op: Any, pairs: Sequence[tuple[Any, Any]], options: Any = None) -> list[Any]:

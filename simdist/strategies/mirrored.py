@@ -21,12 +21,12 @@ class MirroredStrategy(SynchronousStrategy):
     """Synchronous training on several devices of one machine.
 
     Args:
-        devices: how many, their names ("gpu:0"), or JAX devices (``jax.devices()``); None: one. Where several JAX devices are given
-            and no cluster, the replicas really run on them, side by side (``numerics="shard_map"``, class E2); not under `sd.debug`.
-        cross_device_ops: how they reduce: `NcclAllReduce`, `HierarchicalCopyAllReduce`, `ReductionToOneDevice`; None chooses by
+        devices: their number, their names ("gpu:0"), or JAX devices (``jax.devices()``); None: one. Where several JAX devices are given
+            and no cluster, the replicas really run on them in parallel (``numerics="shard_map"``, class E2); not under `sd.debug`.
+        cross_device_ops: the reduction: `NcclAllReduce`, `HierarchicalCopyAllReduce`, `ReductionToOneDevice`; None chooses by
             size and links.
-        cluster: whose first worker the machine is, with its hardware and network; None: a laptop. Its `numerics` and `jax_devices`
-            say where numbers are computed.
+        cluster: its first worker is the machine, with its hardware and network; None: a laptop. Its `numerics` and `jax_devices`
+            decide where numbers are computed.
 
     Raises:
         InvalidArgumentError: no device, one that is given twice, names among JAX devices, or JAX devices of several platforms.

@@ -1,4 +1,4 @@
-"""`OneDeviceStrategy`: everything on one device. What all other strategies are compared with.
+"""`OneDeviceStrategy`: everything on one device, as the reference for all other strategies.
 
 Taught in lesson 02.
 """

@@ -1,6 +1,6 @@
-"""What code does with the replicas of a strategy: run a function on each, and combine what they have.
+"""Operations on the replicas of a strategy: run a function on each, and combine their values.
 
-Inside a step one replica's place is taken; a collective brings in the others. Outside, all values are there.
+Inside a step only the values of one replica are known, and a collective combines them with the others. Outside, all values are known.
 
 Taught in lesson 02.
 """
@@ -35,7 +35,7 @@ class ReplicaOperations:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas compute one step together."""
+        """The number of replicas that compute one step together."""
         return 1
 
     # -- running --------------------------------------------------------------------------------------------------
@@ -44,13 +44,13 @@ class ReplicaOperations:
         """Run a function for every replica.
 
         Args:
-            fn: what each replica does.
+            fn: the function that each replica calls.
             args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
             kwargs: further arguments, likewise.
-            options: only None: what tf.distribute's RunOptions are about does not exist here.
+            options: only None: the RunOptions of tf.distribute do not exist here.
 
         Returns:
-            What the replicas returned: `PerReplica` values, or with one replica the value itself.
+            The results of the r replicas: `PerReplica` values, each of r values, or with one replica the value itself.
 
         Raises:
             TypeError: `fn` is not a function.
@@ -72,7 +72,7 @@ class ReplicaOperations:
         return spread(result) if active_tracer() is not None else result
 
     def require_own_run(self, variable: Any) -> None:
-        """A variable of this strategy is used; raise if that happens in a replica of another one.
+        """Raise if a variable of this strategy is used in a replica of another one.
 
         Raises:
             FailedPreconditionError: it does.
@@ -85,7 +85,7 @@ class ReplicaOperations:
             )
 
     def _own(self, arguments: Any) -> Any:
-        """What one replica gets of these arguments."""
+        """The arguments of one replica."""
         tracer = active_tracer()
 
         def of_this_replica(leaf: Any) -> Any:
@@ -100,11 +100,11 @@ class ReplicaOperations:
         return fn()
 
     def observe(self, read: Callable[[], Any]) -> Any:
-        """What a look at variables gives, all of it at once: where workers have values of their own, in one collective."""
+        """Read variables, all of them at once: where workers have replica-local values, in one collective."""
         return read()
 
     def local_rank_of(self, rank: int) -> int:
-        """The place of a replica among those that this program drives."""
+        """The local rank of a replica: its number among those that this program drives."""
         return rank
 
     def reduce(self, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None) -> Any:
@@ -112,7 +112,7 @@ class ReplicaOperations:
 
         Args:
             reduce_op: SUM or MEAN, or its name in any case.
-            value: what `run` returned, or a structure of such values.
+            value: a result of `run` (r values of one shape), or a structure of them.
             axis: None keeps the shape of one replica's value; an axis, or several, are also reduced over. A mean over an axis
                 weighs every element equally, whichever replica has it.
 
@@ -160,7 +160,7 @@ class ReplicaOperations:
         return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, device) for leaf in leaves]) for device in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
-        """A variable gives the value that each replica has, its own or a copy."""
+        """The value of a variable at each replica, replica-local or a copy."""
         variable = getattr(value, "simdist_variable", value)
         placement = getattr(variable, "placement", None)
         if placement is None or placement.store is not self.store:

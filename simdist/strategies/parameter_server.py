@@ -1,9 +1,9 @@
-"""`ParameterServerStrategy`: variables on servers, steps on workers, each at its own pace.
+"""`ParameterServerStrategy`: asynchronous training, with variables on parameter servers and steps on workers.
 
-Variables are placed in turn on the parameter servers; large ones are split by a partitioner, and their shards placed in
-turn. A worker reads what a step needs, computes, and sends its updates, which the server applies as they come: workers do
-not wait for each other, so a gradient may be older than the variable that it changes. Metrics lie on the chief: what a
-closure adds to them travels with its reply, so a closure that dies halfway does not count.
+Variables are placed on the parameter servers round-robin. A partitioner splits large ones into shards, which are placed in the
+same way. A worker reads variables, computes, and sends updates; the server applies them in the order of their arrival. Workers do
+not wait for each other, so a gradient may be stale. Metrics are on the chief: the additions of a closure travel with its
+reply, so a closure that dies before its end does not count.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
 
@@ -43,6 +43,20 @@ class ParameterServerStrategy(Strategy):
 
     Raises:
         InvalidArgumentError: no worker, no ps, or a resolver that belongs to no `Cluster`.
+
+    Example:
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), sd.FixedShardsPartitioner(2))
+        >>> with strategy.scope():
+        ...     table = sd.Variable(np.zeros((4, 3)), name="table")
+        >>> [shard.device for shard in table.variables]
+        ['ps:0', 'ps:1']
+        >>> coordinator = sd.ClusterCoordinator(strategy)
+        >>> closures = [coordinator.schedule(sd.function(lambda: table.assign_add(np.ones((4, 3))))) for _ in range(3)]
+        >>> coordinator.join()
+        >>> table.numpy()[0].tolist()
+        [3.0, 3.0, 3.0]
     """
 
     def __init__(self, cluster_or_resolver: Any, variable_partitioner: Any = None) -> None:
@@ -67,7 +81,7 @@ class ParameterServerStrategy(Strategy):
         self._next_server = 0
         self.programs = program_cache()
         self.linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
-        self.coordinator: Any = None  # the one of this strategy, once somebody has made it
+        self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
     @property
     def default_device(self) -> str:

@@ -1,4 +1,4 @@
-"""Making one value of the replicas' values: sums, means, and joining end to end.
+"""Reductions: one value of the values of replicas, by a sum, a mean, or by concatenation.
 
 While a step is traced, a replica knows only its own value, and a collective does it; afterwards all values are there, and are
 added in the order of the replicas. Means over an axis weigh each replica by its length along that axis, so that an uneven
@@ -28,7 +28,19 @@ Axis = int | Sequence[int] | None
 
 
 class ReduceOp(Enum):
-    """How values of several replicas become one."""
+    """Reduction operations: how the values of several replicas become one.
+
+    Attributes:
+        SUM: their sum.
+        MEAN: their sum divided by the number of replicas (with `axis`, by the number of elements).
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> ids = strategy.run(lambda: 1.0 * sd.get_replica_context().replica_id_in_sync_group)
+        >>> float(strategy.reduce(sd.ReduceOp.SUM, ids, axis=None)), float(strategy.reduce(sd.ReduceOp.MEAN, ids, axis=None))
+        (1.0, 0.5)
+    """
 
     SUM = "sum"
     MEAN = "mean"
@@ -55,9 +67,9 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
     Args:
         op: SUM or MEAN.
-        value: a structure of `PerReplica`; a plain array counts as the same on each replica.
+        value: a structure of `PerReplica`, each of r values; a plain array counts as the same on each of the r replicas.
         axis: None: replica by replica; an axis or several: over these axes of each value, too.
-        num_replicas: members.
+        num_replicas: r.
     """
     return jax.tree_util.tree_map(lambda leaf: _reduced(op, leaf, axis, num_replicas), value, is_leaf=_is_per_replica)
 
@@ -96,20 +108,20 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     return total if op is ReduceOp.SUM else total / count
 
 
-def _all_reduced(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
+def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> Any:
     if axis is None:
-        total = tracer.collective("all_reduce", [own], averaged=op is ReduceOp.MEAN)[0]
+        total = tracer.collective("all_reduce", [local_value], averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
-    axes = _axes(own, axis)
-    part = jnp.sum(own, axis=axes)
+    axes = _axes(local_value, axis)
+    part = jnp.sum(local_value, axis=axes)
     if op is ReduceOp.SUM:
         return tracer.collective("all_reduce", [part])[0]
-    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(own, axes), part.dtype)])
+    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(local_value, axes), part.dtype)])
     return total / count
 
 
 def _summand(op: ReduceOp, value: Any) -> Any:
-    """What is added. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
+    """The summand of a replica. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
     whole = not jnp.issubdtype(value.dtype, jnp.inexact)
     return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) if whole and op is ReduceOp.MEAN else value
 

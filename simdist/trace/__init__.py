@@ -1,4 +1,4 @@
-"""The event log: recording what happened, and the views of it.
+"""The event log: records of a run, and the views of it.
 
 `Trace` is the log (event_log.py) with its views as methods (trace.py).
 """

@@ -3,7 +3,7 @@
 What is written goes into an unfinished file beside the target, which takes the target's place when all is there. Until
 then, and after any error, the old file stays as it was. A process that is killed outright leaves its unfinished file
 behind; the next write of the same target takes it away. It bears its writer's number, so two writers at once do not
-meet, and the last one to finish wins.
+mix, and the last one to finish wins.
 
 Taught in lesson 00.
 """

@@ -1,7 +1,7 @@
-"""The logs of a trace as columns: recording is cheap, and a record is built only when somebody looks at it.
+"""The logs of a trace as columns: recording is cheap, and a record is built only when it is read.
 
 A run records millions of spans. What hot code pays for is a line of fields at the end of a list (`SpanLog.pending`);
-a few thousand of them at a time, and whatever is left when somebody looks, are folded into flat arrays in which texts
+a few thousand of them at a time, and the rest at the next read, are folded into flat arrays in which texts
 are small integers (records.py, fact_columns.py).
 
 Invariants: nothing that is looked at depends on when rows were folded; columns that are handed out are copies, so

@@ -31,7 +31,7 @@ class EventLog:
 
     Attributes:
         totals: running sums by (lane, name); hot code may add to them itself.
-        gauges: functions that say how other sums stand; asked only when somebody looks, and no part of the digest.
+        gauges: functions that say how other sums stand; called only when a report is made, and no part of the digest.
 
     Example:
         >>> log = EventLog(seed=0)

@@ -1,4 +1,4 @@
-"""How old gradients were: staleness, counted in updates.
+"""Staleness of gradients, counted in updates.
 
 The staleness of an update is the number of updates that its server applied between the moment at which the worker read
 the variables and the moment at which the worker's own update was applied. With n workers that take turns it is at most

@@ -1,4 +1,4 @@
-"""How each category of the event log looks, in every picture of it: static, interactive and exported.
+"""The style of each category of the event log, in every picture: static, interactive and exported.
 
 Colours and levels are said once, here; the interactive timeline receives them with its data. A level decides what is
 seen when several things fall on one pixel: the greater one.

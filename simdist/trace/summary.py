@@ -1,4 +1,4 @@
-"""A run in numbers: who was busy for how long, what was sent, what had to wait, what failed and how it came back.
+"""The summary of a run: utilisation, bytes, waits, faults and recoveries.
 
 A lane is *busy* while at least one span of work covers the moment. Spans of the category ``closure`` do not count
 (a closure contains the work that is done for it, and waiting), nor do those of ``down``. A task is *utilised* while its
@@ -37,7 +37,7 @@ Columns = dict[str, np.ndarray]
 
 
 def summary(trace: EventLog) -> dict[str, Any]:
-    """What happened in a run, as plain data.
+    """The summary of a run, as plain data.
 
     Args:
         trace: the log of the run.

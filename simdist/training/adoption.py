@@ -104,7 +104,7 @@ class AdoptedVariable(keras.Variable):
         return value
 
     def assign_add(self, value: Any) -> Any:
-        """Add to the value, where it lives."""
+        """Add to the value, on the tasks that hold it."""
         scope = stateless_scope.get_stateless_scope()
         tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
         if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
@@ -113,12 +113,12 @@ class AdoptedVariable(keras.Variable):
         return None
 
     def assign_sub(self, value: Any) -> Any:
-        """Subtract from the value, where it lives."""
+        """Subtract from the value, on the tasks that hold it."""
         return self.assign_add(-jnp.asarray(value))
 
 
 def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:
-    """How a Keras variable behaves where there are several replicas.
+    """The synchronization and the aggregation of a Keras variable with several replicas.
 
     What is trained, and the optimizer's own, changes on all replicas alike. Metrics are summed when they are read. Other state
     of layers (moving averages) is each replica's own, and their mean when it is read, as in Keras on TensorFlow.
@@ -138,7 +138,7 @@ def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, Vari
 
 
 class StepScope(stateless_scope.StatelessScope):
-    """Open while a step is traced: a variable that no strategy adopted would be fixed into the program without a word.
+    """Open while a step is traced: a variable that no strategy adopted would silently become a constant of the program.
 
     It keeps what layers add to the loss, for `model.losses`.
     """
@@ -161,7 +161,7 @@ class StepScope(stateless_scope.StatelessScope):
 
 
 class _Adoption:
-    """What Keras takes for a distribution: asked for the layout of each new variable."""
+    """A Keras distribution that adopts: Keras asks it for the layout of each new variable."""
 
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
@@ -190,13 +190,13 @@ def _adopting(strategy: Any) -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
-def _adopt_for(variable: Any, own: Variable) -> None:
+def _adopt_for(variable: Any, adopted: Variable) -> None:
     """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
     variable.__dict__.pop("_value", None)
     variable.__class__ = AdoptedVariable
-    variable._strategy = own.placement.store.strategy
-    own.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
-    variable.simdist_variable = own
+    variable._strategy = adopted.placement.store.strategy
+    adopted.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
+    variable.simdist_variable = adopted
 
 
 def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:

@@ -20,7 +20,7 @@ __all__ = ["install"]
 
 
 def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]:
-    """Keras' `apply`, which leaves to strategies what a step does to their variables."""
+    """Keras' `apply`, but for variables of strategies, which apply the update themselves."""
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
         if not isinstance(stateless_scope.get_stateless_scope(), StepScope):

@@ -1,4 +1,4 @@
-"""What fit, evaluate and predict do not take: a method of Keras' loop that was overridden, options that nothing here follows.
+"""Arguments that fit, evaluate and predict refuse: overridden methods of Keras' loop, and options that have no effect here.
 
 Everything is refused before anything runs, with what to do instead.
 """
@@ -24,7 +24,7 @@ NOT_CALLED = {
 
 
 def require_inherited(model: Any, caller: str) -> None:
-    """Make sure that no method is overridden which this loop would not call.
+    """Refuse an overridden method that this loop would not call.
 
     Raises:
         FailedPreconditionError: one is.
@@ -38,7 +38,7 @@ def require_inherited(model: Any, caller: str) -> None:
 
 
 def require_no_strategy_inside(model: Any) -> None:
-    """A model that was made outside of every scope cannot have variables of a strategy.
+    """Refuse variables of a strategy in a model that was created outside of every scope.
 
     Raises:
         FailedPreconditionError: it has.
@@ -69,12 +69,12 @@ def require_compile_options(arguments: dict[str, Any]) -> None:
 
 
 def compile_arguments(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """What was given to ``compile``, by name."""
+    """The arguments of ``compile``, by name."""
     return inspect.signature(keras.Model.compile).bind(None, *args, **options).arguments
 
 
 def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0, **counts: Any) -> None:
-    """Check what is a number, or a word.
+    """Check arguments that are numbers or words.
 
     Args:
         verbose, epochs, initial_epoch: as given to fit.

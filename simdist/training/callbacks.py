@@ -1,4 +1,4 @@
-"""Callbacks of fit, evaluate and predict: who is called, and who cannot be.
+"""Callbacks of fit, evaluate and predict: which are called, and which are refused.
 
 A step under a strategy has no logs: its numbers are late, and under parameter servers it is part of a closure on a worker.
 So hooks of training batches are refused, and Keras' callbacks where they stand on such hooks. Epochs, evaluation and
@@ -52,7 +52,7 @@ def callback_list(callbacks: Any, model: Any, verbose: Any, *, epochs: int = 1, 
 
 
 def watch_for_nan(callbacks: CallbackList, steps_done: int, logs: dict[str, Any]) -> bool:
-    """Let `TerminateOnNaN` look at the loss of the epoch, since there is none of each batch; whether anybody watches."""
+    """Let `TerminateOnNaN` read the loss of the epoch, since there is none of each batch; returns whether there is one."""
     watching = [callback for callback in callbacks.callbacks if isinstance(callback, keras.callbacks.TerminateOnNaN)]
     for callback in watching:
         callback.on_batch_end(steps_done - 1, logs)
@@ -71,7 +71,7 @@ def _require_kind(callback: Any) -> None:
         raise InvalidArgumentError(f'{name} cannot save a model under a strategy. Use ModelCheckpoint(save_freq="epoch").')
     if isinstance(callback, found.SwapEMAWeights):
         raise InvalidArgumentError(
-            f"{name} looks for the averages in the optimizer, but under a strategy they lie beside the weights. Leave it out: with "
+            f"{name} looks for the averages in the optimizer, but under a strategy they are stored with the weights. Leave it out: with "
             "use_ema=True the weights are the averages after fit, or every ema_overwrite_frequency steps."
         )
     if isinstance(callback, found.ModelCheckpoint) and callback.save_freq != "epoch":

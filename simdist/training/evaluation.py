@@ -88,7 +88,7 @@ def predict(
 
 
 def metric_values(model: Any) -> dict[str, Any]:
-    """What the metrics show now; nothing where the cluster computes no numbers."""
+    """The present values of the metrics; none where the cluster computes no numbers."""
     strategy = model.simdist_strategy
     if strategy.engine.numerics == "off":
         return {}
@@ -97,7 +97,7 @@ def metric_values(model: Any) -> dict[str, Any]:
 
 
 class Validation:
-    """What `fit` evaluates at the end of epochs.
+    """The evaluation by `fit` at the end of epochs.
 
     Args:
         model: which is trained.
@@ -195,7 +195,7 @@ def _compiled(model: Any, name: str) -> Any:
 
 
 def _count(source: Any, steps: int | None) -> int | None:
-    """Steps that a progress bar shows."""
+    """The number of steps that a progress bar shows."""
     found = source.cardinality()
     return steps if found < 0 else found if steps is None else min(found, steps)
 
@@ -233,7 +233,7 @@ def _restore(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def _keep(variables: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> None:
-    """Assign what has changed."""
+    """Assign the values that have changed."""
     for variable, old, new in zip(variables, before, after, strict=True):
         if not np.array_equal(np.asarray(old), np.asarray(new)):
             variable.assign(new)

@@ -47,7 +47,7 @@ def of_global_batch(part: float) -> Iterator[None]:
 
 
 def needs_global_denominators(model: Any, y_pred: Any, sample_weight: Any) -> bool:
-    """Whether the replicas must meet to know the loss of these outputs.
+    """Whether the loss of these outputs needs an all-reduce of its denominators.
 
     Args:
         model: compiled.

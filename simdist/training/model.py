@@ -24,7 +24,7 @@ __all__ = ["Functional", "Model", "Sequential"]
 
 
 class _Distributed(keras.Model):
-    """What our models have beyond Keras'."""
+    """The methods that our models have beyond Keras'."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _in_scope(super().__new__(cls, *args, **kwargs))
@@ -34,7 +34,7 @@ class _Distributed(keras.Model):
 
         Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
         maximum) needs variables with another ``aggregation``. And replicas weigh their losses by rows, as fits a mean: a loss that
-        is a sum over the rows must say so, as a `keras.losses.Loss` with ``reduction="sum"``; of a function nobody can tell.
+        is a sum over the rows must say so, as a `keras.losses.Loss` with ``reduction="sum"``; a function does not show it.
 
         Raises:
             InvalidArgumentError: under a strategy, run_eagerly or jit_compile=False, or steps_per_execution that is no number.
@@ -175,7 +175,7 @@ class Model(_Distributed):
 
 
 class Functional(Model, KerasFunctional):
-    """What ``Model(inputs, outputs)`` makes."""
+    """The class of ``Model(inputs, outputs)``."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _in_scope(KerasFunctional.__new__(cls, *args, **kwargs))
@@ -188,10 +188,10 @@ class Sequential(_Distributed, keras.Sequential):
         return _in_scope(keras.Sequential.__new__(cls))
 
 
-def _in_scope(made: Any) -> Any:
+def _in_scope(model: Any) -> Any:
     """A new model, which belongs to the strategy in scope."""
-    object.__setattr__(made, "simdist_strategy", get_strategy() if has_strategy() else None)
-    return made
+    object.__setattr__(model, "simdist_strategy", get_strategy() if has_strategy() else None)
+    return model
 
 
 def _make_functional(cls: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the steps of an epoch are run: one after the other on the replicas, or as closures by a coordinator."""
+"""Runners of the steps of an epoch: one after the other on the replicas, or as closures by a coordinator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["CoordinatedSteps", "LocalSteps", "runner_of"]
 
 
 def runner_of(model: Any, source: Any, steps: int | None) -> LocalSteps | CoordinatedSteps:
-    """What runs the steps of this model's strategy.
+    """The runner for this model's strategy.
 
     Raises:
-        InvalidArgumentError: parameter servers, and nobody knows how many steps an epoch has.
+        InvalidArgumentError: parameter servers, and the number of steps of an epoch is not known.
     """
     if not isinstance(model.simdist_strategy, ParameterServerStrategy):
         return LocalSteps(model, source)
@@ -53,7 +53,7 @@ class LocalSteps:
         return cast(DistributedIterator, iter(distribute(self.source)))
 
     def epoch(self, steps: int | None, callbacks: Any) -> int:
-        """Run the steps of an epoch; gives how many there were."""
+        """Run the steps of an epoch; return their number."""
         if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
             self.iterator = self._fresh()
         done = 0
@@ -88,7 +88,7 @@ class CoordinatedSteps:
         self.step = train_step_of(model)
 
     def epoch(self, steps: int | None, callbacks: Any) -> int:
-        """Run the steps of an epoch; gives how many there were."""
+        """Run the steps of an epoch; return their number."""
         assert steps is not None
         per_closure = int(self.model.steps_per_execution)
         done = 0

@@ -1,4 +1,4 @@
-"""Models in files: written as Keras' own, read as ours.
+"""Saved models: files as Keras writes them, read as our classes.
 
 A file of ours names the classes of Keras, so that any Keras opens it without simdist. Where simdist.keras is loaded, those
 names lead to our classes instead: inside a scope they make a model of that strategy, outside an ordinary Keras model. The

@@ -1,4 +1,4 @@
-"""Where the examples of fit, evaluate and predict come from: arrays, datasets, or functions that make datasets.
+"""Sources of examples for fit, evaluate and predict: arrays, datasets, or functions that return datasets.
 
 Arrays become a `Dataset` of batches, by the rules of Keras. Evaluation and prediction are the chief's work: what was
 distributed is read as the one pipeline that it was made of, so that the metrics are those of the plain dataset.
@@ -25,12 +25,12 @@ ENDLESS = -1
 
 
 def is_dataset(x: Any) -> bool:
-    """Whether this gives batches by itself."""
+    """Whether an object gives batches by itself."""
     return isinstance(x, (Dataset, DatasetCreator, DistributedFromFunction, DistributedDataset))
 
 
 def training_source(model: Any, x: Any, y: Any, shuffle: Any, batch_size: int | None, steps: int | None, **weights: Any) -> Any:
-    """What `fit` reads.
+    """The dataset that `fit` reads.
 
     Args:
         model: which is to be trained.
@@ -54,7 +54,7 @@ def training_source(model: Any, x: Any, y: Any, shuffle: Any, batch_size: int | 
 
 
 def evaluation_source(caller: str, x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Dataset:
-    """What the chief reads to evaluate or predict: the plain dataset.
+    """The plain dataset that the chief reads to evaluate or predict.
 
     Args:
         caller: the name of the call, for messages.
@@ -76,7 +76,7 @@ def evaluation_source(caller: str, x: Any, y: Any, sample_weight: Any, batch_siz
 
 
 def count_steps(source: Any, steps_per_epoch: int | None) -> int | None:
-    """Steps of an epoch; None where only the end of the data can tell.
+    """The number of steps of an epoch; None where only the end of the data shows it.
 
     Raises:
         InvalidArgumentError: they must be given, or there are none.
@@ -94,7 +94,7 @@ def count_steps(source: Any, steps_per_epoch: int | None) -> int | None:
 
 
 def first_batch(caller: str, iterator: Any) -> Any:
-    """A look at the first batch, to build a model with.
+    """The first batch, to build a model with.
 
     Raises:
         InvalidArgumentError: there is none.
@@ -225,4 +225,4 @@ def _never_ends(shared: Any) -> bool:
 
 
 def _nothing(caller: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{caller} was given no data: there is not one row. Check the filter or the slice that it comes from.")
+    return InvalidArgumentError(f"{caller} was given no data: it has no row. Check its filter or its slice.")

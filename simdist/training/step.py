@@ -84,13 +84,13 @@ def train_step_of(model: Any) -> StepFunction:
 
 
 def forget_steps(model: Any) -> None:
-    """The model was compiled anew: what was traced for its loss, metrics and trainable layers holds no longer."""
+    """Delete the traced steps of a model that was compiled again."""
     for name in ("_simdist_train_step", "_simdist_test_step", "_simdist_predict_step", "_simdist_built"):
         model.__dict__.pop(name, None)
 
 
 def prepare_optimizer(model: Any) -> Optimizer:
-    """The model's optimizer, with its slots beside the trainable variables."""
+    """The model's optimizer, with slots for the trainable variables."""
     known = model.__dict__.get("_simdist_optimizer")
     if known is None or known.wrapped is not model.optimizer:
         known = model.__dict__["_simdist_optimizer"] = Optimizer(model.optimizer)
@@ -100,12 +100,12 @@ def prepare_optimizer(model: Any) -> Optimizer:
 
 
 def finish(model: Any) -> None:
-    """Give the variables the values that the optimizer has in mind for the end of training: moving averages, if it keeps them."""
+    """Give the variables the values that the optimizer keeps for the end of training: moving averages, if it has them."""
     model.optimizer.finalize_variable_values(model.trainable_variables)
 
 
 def _loss_of_no_rows(model: Any, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
-    """A replica without rows meets the others all the same; the mean over no rows would be no number."""
+    """A replica without rows takes part in all collectives; the mean over no rows would be no number."""
     nothing = sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred))
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1 or not needs_global_denominators(model, y_pred, sample_weight):

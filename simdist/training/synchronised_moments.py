@@ -2,7 +2,7 @@
 
 Keras computes moments for one device; on JAX it refuses to synchronise them. Where a step has several replicas, each
 contributes the sum and the sum of squares of its rows, and how many they are, so that uneven parts count row by row. The
-exchange is differentiated like everything else: the gradient of a sum over replicas is a sum over replicas.
+all-reduce is differentiated like everything else: the gradient of a sum over replicas is a sum over replicas.
 
 Source: Ioffe and Szegedy, Batch Normalization, 2015, equation for the mini-batch, here that of all replicas together.
 
@@ -42,7 +42,7 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     count = jnp.asarray(np.prod([x.shape[axis] for axis in axes]), values.dtype)
     total, number = tracer.collective("all_reduce", [jnp.sum(values, axes, keepdims=True), count], label="batch statistics")
     mean = total / number
-    # The second exchange is of deviations: the difference of two large squares would lose digits.
+    # The second all-reduce is of deviations: the difference of two large squares would lose digits.
     squares = tracer.collective("all_reduce", [jnp.sum(jnp.square(values - mean), axes, keepdims=True)], label="batch statistics")[0]
     variance = squares / number
     if not keepdims:

@@ -1,1 +1,1 @@
-"""Variables, where their pieces lie, and how optimizers change them there."""
+"""Variables: their cells, and the updates of optimizers on the tasks that hold them."""

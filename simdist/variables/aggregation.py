@@ -1,4 +1,4 @@
-"""What becomes of an assignment that several replicas make at the same time, and of a read of what each has for itself.
+"""Aggregation of a variable: assignments of several replicas in one step, and reads of replica-local values.
 
     synchronization   aggregation           in a replica                    across replicas
     ON_WRITE (AUTO)   NONE                  each changes its own copy       all copies change
@@ -34,7 +34,23 @@ __all__ = [
 
 
 class VariableAggregation(Enum):
-    """How the replicas' values become one when a variable is updated, or read."""
+    """Aggregation: how the values of the replicas become one when a variable is updated, or read.
+
+    Attributes:
+        NONE: not at all; each replica changes its own copy.
+        SUM: their sum.
+        MEAN: their mean.
+        ONLY_FIRST_REPLICA: the value of replica 0.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> with strategy.scope():
+        ...     total = sd.Variable(0.0, aggregation=sd.VariableAggregation.SUM)
+        >>> _ = strategy.run(lambda: total.assign_add(1.0 + sd.get_replica_context().replica_id_in_sync_group))
+        >>> float(total.numpy())
+        3.0
+    """
 
     NONE = "none"
     SUM = "sum"
@@ -43,7 +59,7 @@ class VariableAggregation(Enum):
 
 
 class VariableSynchronization(Enum):
-    """When the copies of a variable are brought together."""
+    """Synchronization: when the copies of a variable are aggregated."""
 
     AUTO = "auto"
     NONE = "none"
@@ -67,7 +83,7 @@ Word = TypeVar("Word", VariableAggregation, VariableSynchronization)
 
 
 def synchronization_of(word: VariableSynchronization | str) -> VariableSynchronization:
-    """When copies are brought together, from the word or the member that a user gave; AUTO is ON_WRITE.
+    """The synchronization for a word or a member; AUTO is ON_WRITE.
 
     Raises:
         InvalidArgumentError: NONE, or no such word.
@@ -79,7 +95,7 @@ def synchronization_of(word: VariableSynchronization | str) -> VariableSynchroni
 
 
 def aggregation_of(word: VariableAggregation | str) -> VariableAggregation:
-    """How values are combined, from the word or the member that a user gave.
+    """The aggregation for a word or a member.
 
     Raises:
         InvalidArgumentError: no such word.
@@ -96,7 +112,7 @@ def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
 
 
 def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
-    """The operand of an assignment or increment to a variable, once the replicas have agreed on it."""
+    """The operand of an assignment or increment to a variable, after aggregation over the replicas."""
     if variable.synchronization is VariableSynchronization.ON_READ:
         return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
     if not tracer.in_replica:
@@ -112,7 +128,7 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
 
 
 def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.Array) -> jax.Array:
-    """What a read across the replicas gives, where this replica has `own`."""
+    """The value of a read across the replicas, where this replica has `local_value`."""
     if variable.aggregation is VariableAggregation.NONE:
         raise no_combination(variable)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
@@ -135,7 +151,7 @@ def _shared(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.
 
 
 def increment_of_sum(variable: Aggregated) -> InvalidArgumentError:
-    """An increment across the replicas of a variable that is their sum could belong to any of them."""
+    """The error for an increment across the replicas of a variable that is their sum: it could belong to any of them."""
     return InvalidArgumentError(
         f"assign_add on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it inside "
         "strategy.run, or assign the whole value."
@@ -143,7 +159,7 @@ def increment_of_sum(variable: Aggregated) -> InvalidArgumentError:
 
 
 def no_combination(variable: Aggregated) -> InvalidArgumentError:
-    """Each replica has a value of its own, and nothing says how to make one of them."""
+    """The error for a read across the replicas without an aggregation."""
     return InvalidArgumentError(
         f"{variable.name} has synchronization ON_READ and aggregation NONE: each replica has a value of its own. Read it inside "
         "strategy.run, look at strategy.local_results(variable), or give it aggregation SUM, MEAN or ONLY_FIRST_REPLICA."

@@ -1,4 +1,4 @@
-"""What a variable does among other values: operators, comparisons, indexing, iteration.
+"""Arithmetic of variables: operators, comparisons, indexing, iteration.
 
 Each takes the present value and goes on with that: ``v + 1`` and ``v == w`` are arrays, element by element, as in TensorFlow. A variable
 is hashed by identity, so it may be a key of a dict or a member of a set; to look one up in a list, compare ``v.ref()``. What changes a
@@ -177,7 +177,7 @@ def _require_inside(name: str, shape: tuple[int, ...], index: tuple[IndexPart, .
         return np.zeros(part.shape, int)
 
     if any(isinstance(part, jax.core.Tracer) and part.dtype == bool for part in index):
-        return  # a mask that nobody knows yet; JAX says what can be done with it
+        return  # a mask that is not known yet; JAX says what can be done with it
     try:
         np.broadcast_to(False, shape)[tuple(map(known, index))]
     except IndexError as error:

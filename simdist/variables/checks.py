@@ -21,8 +21,8 @@ def check_numerics(value: Checked, message: str) -> Checked:
     """The value itself, if all of it is finite. In a step, an observation point: the numbers are computed up to here.
 
     Args:
-        value: array of any shape.
-        message: what it is, for the error.
+        value: array (p...) of any shape.
+        message: the name of the value, for the error.
 
     Raises:
         InvalidArgumentError: a NaN or an Inf; in a step, it is the closure's error.

@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients, compressed on its way; each replica remembers what it has not sent yet.
+"""The compressed sum of the replicas' gradients; each replica keeps the residual that it has not sent yet.
 
 Messages that can be added travel by an all-reduce, others by an all-gather (`simdist.collectives.compression`). PowerSGD
 needs two all-reduces, one for each factor. What a replica keeps from step to step is a variable of its own (ON_READ, never
@@ -47,15 +47,15 @@ class CompressedSum:
         self._states: dict[Reference, tuple[TreeStructure, list[Variable]]] = {}
 
     def sums(self, tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[Variable]) -> list[jax.Array]:
-        """What the replicas' compressed gradients add up to.
+        """The sums of the replicas' compressed gradients.
 
         Args:
             tracer: of the step.
-            gradients: of this replica, p arrays of the shapes of the variables.
-            variables: the p variables that they belong to.
+            gradients: of this replica, one (p...) for each variable.
+            variables: those of the gradients, of the same shapes (p...).
 
         Returns:
-            p sums over the r replicas, in the same order.
+            The sums over the r replicas, of the same shapes (p...).
         """
         states = [self._state(variable, tracer) for variable in variables]
         if isinstance(self.compressor, PowerSGD):
@@ -68,7 +68,7 @@ class CompressedSum:
         return sums
 
     def _state(self, variable: Variable, tracer: Tracer) -> State:
-        """What this replica remembers for a variable."""
+        """The state of this replica's compressor for a variable."""
         if variable.ref() not in self._states:
             with jax.ensure_compile_time_eval():
                 leaves, structure = jax.tree_util.tree_flatten(self.compressor.initial_state(variable.shape, variable.dtype))

@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients: packed, so that few large messages travel instead of many small ones, and compressed.
+"""The sum of the replicas' gradients: packed into few large messages, and compressed.
 
 Gradients are packed in reverse order, because those of the last layers are known first: their pack can travel while the
 others are still being computed.
@@ -26,7 +26,7 @@ __all__ = ["GradientPolicy", "policy_of", "summed_over_replicas"]
 
 @dataclass(frozen=True)
 class GradientPolicy:
-    """What becomes of the gradients of several replicas.
+    """How the gradients of several replicas are combined.
 
     Args:
         bytes_per_pack: a new pack begins after one that has more bytes than this; 0: one pack for each dtype.
@@ -51,10 +51,10 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array]) -> list
 
     Args:
         tracer: of the step; its options are the `GradientPolicy`.
-        gradients: of this replica, one array for each of p variables, in their order.
+        gradients: of this replica, one (p...) for each variable, in the order of the variables.
 
     Returns:
-        p sums over the r replicas, each of the shape of its gradient.
+        The sums over the r replicas, of the same shapes (p...).
     """
     policy = policy_of(tracer)
     if policy.local:

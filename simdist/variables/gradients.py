@@ -1,4 +1,4 @@
-"""`value_and_grad`: the tape. A function that reads variables as it likes, and its gradient with respect to some of them."""
+"""`value_and_grad`: the value and the gradients of a function that reads variables."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Value = TypeVar("Value")
 def value_and_grad(
     fn: Callable[P, Value], variables: Sequence[AnyVariable], has_aux: bool = False
 ) -> Callable[P, tuple[Value, list[jax.Array]]]:
-    """A function that gives the value of `fn` and its gradients.
+    """A function that returns the value of `fn` and its gradients with respect to some variables.
 
     Args:
-        fn: returns a scalar, or with `has_aux` a pair (scalar, anything); reads variables as it likes. What it assigns to
-            variables (moving averages, metrics) is carried out to the step.
-        variables: ours or Keras'; the gradients come in their order.
+        fn: returns a scalar, or with `has_aux` a pair (scalar, anything). It may read any variables. Its assignments to variables
+            (moving averages, metrics) become part of the step.
+        variables: `sd.Variable` or Keras variables, of shapes (p...); the gradients have their order and their shapes.
         has_aux: whether `fn` returns a pair; default False.
 
     Returns:
@@ -38,6 +38,16 @@ def value_and_grad(
     Raises:
         FailedPreconditionError: called outside a step.
         TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.OneDeviceStrategy()
+        >>> with strategy.scope():
+        ...     v = sd.Variable([1.0, 2.0])
+        >>> step = sd.function(lambda: sd.value_and_grad(lambda: (v.value**2).sum(), [v])())
+        >>> value, (gradient,) = strategy.run(step)
+        >>> float(value), gradient.tolist()
+        (5.0, [2.0, 4.0])
     """
     if not callable(fn):
         raise TypeError(f"value_and_grad takes a function that returns a scalar; got {type(fn).__name__}.")

@@ -1,4 +1,4 @@
-"""Copies of Keras optimizers for the cells of one task, and what each of an optimizer's variables is for.
+"""Copies of Keras optimizers for the cells of one task, and the role of each variable of an optimizer.
 
 Keras numbers an optimizer's variables, but the copies for two tasks have different variables under one number. What tells them
 apart is when they are made: Keras walks over the trained variables while it builds, so a slot that appears while it stands at
@@ -42,7 +42,7 @@ Made = TypeVar("Made")
 
 
 class Role(NamedTuple):
-    """What a variable of an optimizer is for.
+    """The role of a variable of an optimizer.
 
     Attributes:
         kind: "iteration", "learning_rate", "slot" (of one trained variable), "shared" (of all of them), or "unused".
@@ -56,7 +56,7 @@ class Role(NamedTuple):
 
 
 def apart(make: Callable[[], Made]) -> Made:
-    """Run with a Keras state of its own: no strategy adopts what is made, no name is used up."""
+    """Run with a Keras state of its own: no strategy adopts the variables, no name is used up."""
     before, state = active_context(), TaskContext()
     state.replace(before)
     try:
@@ -83,7 +83,7 @@ class _Walked(list[KerasVariable]):
         self.note(-1)
 
     def note(self, number: int) -> None:
-        """What is new was made at the last stop; the next is `number`."""
+        """New variables were created at the last stop; the next is `number`."""
         for variable in self.optimizer.variables:
             if id(variable) not in self.known:
                 self.known.add(id(variable))
@@ -93,7 +93,7 @@ class _Walked(list[KerasVariable]):
 
 
 def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> list[Role]:
-    """Build a Keras optimizer for variables, and say what each of its own is for, in their order."""
+    """Build a Keras optimizer for variables, and return the role of each of its own, in their order."""
     walked, core = _Walked(trained, optimizer), core_of(optimizer)
     optimizer.build(walked)
     walked.note(-1)

@@ -1,6 +1,6 @@
-"""Dynamic loss scaling: what Keras' `LossScaleOptimizer` does, where the variables live.
+"""Dynamic loss scaling: Keras' `LossScaleOptimizer`, on the tasks that hold the variables.
 
-Whether a step's gradients are finite is a matter of all of them, so whoever computed them decides: it takes the scale off, with the
+Whether a step's gradients are finite is a matter of all of them, so the task that computed them decides: it takes the scale off, with the
 very scale that it multiplied the loss by, and where one gradient is not finite it makes all of them so. Each task that holds
 variables then sees from its own part what has been decided: it takes the step or skips it, and moves its scale as all others do.
 
@@ -49,7 +49,7 @@ def unscaled(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
 
 
 def scaled_apply(copy: LossScaleOptimizer) -> Apply:
-    """What applies gradients that `unscaled` gave, to the cells that a built `LossScaleOptimizer` is a copy for."""
+    """The function that applies gradients of `unscaled` to the cells for which a built `LossScaleOptimizer` is a copy."""
     own = copy.variables[: len(copy.variables) - len(copy.inner_optimizer.variables)]
     counter_at, scale_at = (next(i for i, v in enumerate(own) if v is wanted) for wanted in (copy.step_counter, copy.dynamic_scale))
 

@@ -1,8 +1,7 @@
-"""Optimizers where the variables live.
+"""`Optimizer`: updates that are applied on the tasks that hold the variables.
 
-A step's update becomes one operation of the program for each task that holds variables (`simdist.variables.optimizer_rule`). What
-belongs to the whole gradient is done before that, by the worker, who has all of it: the sum over the replicas, the loss scale,
-clipping by norm.
+An update is one operation of the program for each task that holds variables (`simdist.variables.optimizer_rule`). The worker does
+before that what needs the whole gradient: the sum over the replicas, the loss scale, clipping by norm.
 """
 
 from __future__ import annotations
@@ -43,6 +42,16 @@ class Optimizer:
 
     Raises:
         TypeError: neither of the two.
+
+    Example:
+        >>> import optax
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> with strategy.scope():
+        ...     v, optimizer = sd.Variable(1.0), sd.Optimizer(optax.sgd(0.5))
+        >>> strategy.run(lambda: optimizer.apply_gradients([(1.0, v)]))  # each replica gives 1, so their sum is 2
+        >>> float(v.numpy())
+        0.0
     """
 
     def __init__(self, optimizer: KerasOptimizer | GradientTransformation) -> None:
@@ -50,11 +59,11 @@ class Optimizer:
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
         self._compressed: dict[Compressor, CompressedSum] = {}
-        # A Keras optimizer has one set of slots and one count of steps, whoever applies it.
+        # A Keras optimizer has one set of slots and one count of steps, for all callers.
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if is_keras_optimizer(optimizer) else []
 
     def build(self, variables: Iterable[AnyVariable]) -> None:
-        """Make the optimizer's slots now, beside the variables, and not in the first step.
+        """Create the optimizer's slots now, and not in the first step.
 
         A `LossScaleOptimizer` needs that in a step of one's own; so does a state that is to be loaded before training.
 
@@ -80,7 +89,7 @@ class Optimizer:
         Called by a replica, it first adds up the gradients of all replicas.
 
         Args:
-            grads_and_vars: pairs (gradient, variable); a gradient of None leaves its variable alone.
+            grads_and_vars: pairs (gradient, variable), both of one shape (p...); a gradient of None leaves its variable as it is.
             skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:
@@ -101,7 +110,7 @@ class Optimizer:
             tracer.update(self._rule(state_of), variables, self._clipped(gradients))
 
     def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
-        """The one for these variables: of a Keras optimizer the only one, for all that it was built with.
+        """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.
 
         Raises:
             InvalidArgumentError: a Keras optimizer was built for others.
@@ -139,14 +148,14 @@ class Optimizer:
 
     @property
     def iterations(self) -> KerasVariable | ArrayLike:
-        """How many updates were applied; each set of variables of an Optax transformation counts by itself."""
+        """The number of updates; each set of variables of an Optax transformation counts by itself."""
         if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
 
 
 def as_variable(variable: AnyVariable) -> Variable:
-    """Our variable behind a Keras variable, or the variable itself.
+    """The `sd.Variable` behind a Keras variable, or the variable itself.
 
     Raises:
         InvalidArgumentError: made outside a strategy's scope.
@@ -154,7 +163,7 @@ def as_variable(variable: AnyVariable) -> Variable:
     own = variable if isinstance(variable, Variable) else adopted(variable)
     if own is None:
         raise InvalidArgumentError(
-            f"The variable {_path_of(variable)!r} was made outside strategy.scope(), so no strategy knows where it lives. "
+            f"The variable {_path_of(variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "
             "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
         )
     return own

@@ -1,4 +1,4 @@
-"""How an update by an optimizer changes the cells of each task.
+"""The update rule of an optimizer: how it changes the cells of each task.
 
 An update is applied to each group of cells by itself, on the task that holds them, with the optimizer's slots, its count of
 steps and its learning rate beside the cells. That gives the unsharded result exactly when the update is element-wise, which
@@ -34,7 +34,7 @@ REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky",
 
 
 class OptimizerRule(UpdateRule):
-    """How an `Update` by an optimizer changes a group; one object for each set of variables.
+    """The rule by which an `Update` of an optimizer changes a group; one object for each set of variables.
 
     The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
     """
@@ -91,13 +91,13 @@ class OptimizerRule(UpdateRule):
         return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
 
     def build(self) -> None:
-        """Make the optimizer's state beside all variables, before a step asks for it."""
+        """Create the optimizer's state for all variables, before a step needs it."""
         store = self.variables[0].placement.store
         for owner in dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.cells):
             self.join(owner, self.variables, [], store.layout)
 
     def count(self) -> int | jax.Array:
-        """How many updates an Optax transformation has made.
+        """The number of updates of an Optax transformation.
 
         Raises:
             FailedPreconditionError: a step asks before there is a count.

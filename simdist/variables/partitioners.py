@@ -1,4 +1,4 @@
-"""Partitioners: into how many shards a variable is cut before it is spread over parameter servers.
+"""Partitioners: the number of shards of a variable on parameter servers.
 
 A partitioner is any callable ``(shape, dtype, axis=0) -> list[int]`` that says for every axis into how many parts it
 is cut. Three come with the package: a fixed number of shards, as many as a least size of a shard allows, and as many
@@ -40,7 +40,7 @@ DEFAULT_BYTES_PER_STRING = 16  # the length of text is not part of a dtype, so i
 
 
 class Partitioner(Protocol):
-    """Anything that says into how many parts each axis of a variable is cut."""
+    """The protocol of partitioners: the number of parts of each axis of a variable."""
 
     def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> Sequence[int]:
         """The number of parts of every axis.
@@ -165,7 +165,7 @@ class MaxSizePartitioner:
 
 
 def row_ranges(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
-    """Which rows each shard holds, by the 'div' rule: contiguous, the first shards get one row more.
+    """The rows of each shard, by the 'div' rule: contiguous, and the first shards get one row more.
 
     Args:
         num_rows: rows of the whole variable.

@@ -1,4 +1,4 @@
-"""Scatter: changing some rows of a variable, by their numbers.
+"""Scatter: changes of some rows of a variable, by their numbers.
 
 An increment of rows is an increment of the variable that is zero elsewhere, so the aggregation of the variable combines those of
 the replicas. What is no increment (a maximum, a product, another value) has no sum and no mean over replicas.
@@ -70,13 +70,13 @@ class Scatter:
         raise NotImplementedError
 
     def scatter_add(self, indices: ArrayLike, values: ArrayLike) -> None:
-        """Add to rows, where they live."""
+        """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
         self.assign_add(zeros.at[self._rows(indices)].add(self._operand(values)))
 
     def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
-        """Subtract from rows, where they live."""
+        """Subtract from rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
         self.assign_add(zeros.at[self._rows(indices)].add(-self._operand(values)))
@@ -86,11 +86,11 @@ class Scatter:
         self._replace("scatter_update", indices, lambda rows: rows.set(self._operand(values)))
 
     def scatter_max(self, indices: ArrayLike, values: ArrayLike) -> None:
-        """The larger of a row and the value."""
+        """Replace rows by the larger of the row and the value."""
         self._replace("scatter_max", indices, lambda rows: rows.max(self._operand(values)))
 
     def scatter_min(self, indices: ArrayLike, values: ArrayLike) -> None:
-        """The smaller of a row and the value."""
+        """Replace rows by the smaller of the row and the value."""
         self._replace("scatter_min", indices, lambda rows: rows.min(self._operand(values)))
 
     def scatter_mul(self, indices: ArrayLike, values: ArrayLike) -> None:

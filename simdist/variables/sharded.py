@@ -1,6 +1,6 @@
-"""`ShardedVariable`: a variable whose rows lie on several parameter servers.
+"""`ShardedVariable`: a variable whose rows are on several parameter servers.
 
-It is used like any other variable: reads join the shards, updates are cut for them. `variables` shows the shards.
+It is used like any other variable: a read joins the shards, and an update is split among them. `variables` shows the shards.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ __all__ = ["Shard", "ShardedVariable"]
 
 
 class Shard:
-    """One shard, to look at.
+    """One shard of a variable, for reading.
 
     Attributes:
+        name: that of the variable, with the number of the shard.
+        shape: (s, ...): the shard has s rows.
+        dtype: that of the variable.
         rows: first and one-past-last row of the whole variable.
         device: the task that holds it.
     """
@@ -38,7 +41,21 @@ class Shard:
 
 
 class ShardedVariable(Variable):
-    """A `Variable` that its strategy has split along its first axis. Not made directly: a partitioner decides."""
+    """A `Variable` that its strategy has split along its first axis. A partitioner makes it, and no user.
+
+    Example:
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+        >>> with strategy.scope():
+        ...     table = sd.Variable(np.arange(6.0).reshape(3, 2), name="table")
+        >>> table.variables
+        [Shard('table/part_0', rows=(0, 2), on='ps:0'), Shard('table/part_1', rows=(2, 3), on='ps:1')]
+        >>> table.variables[1].numpy().tolist()
+        [[4.0, 5.0]]
+        >>> table.shape
+        (3, 2)
+    """
 
     @property
     def variables(self) -> list[Shard]:
@@ -47,5 +64,5 @@ class ShardedVariable(Variable):
 
     @classmethod
     def of(cls, variable: Variable) -> None:
-        """Make a variable that was split one of this class."""
+        """Change the class of a variable that was split to this one."""
         variable.__class__ = cls

@@ -1,4 +1,4 @@
-"""An optimizer's state for the cells of one task, and the pure function that applies it.
+"""The slot optimizer: an optimizer's state for the cells of one task, and the pure function that applies it.
 
 A Keras optimizer is shadowed by one of the same configuration that is built on stand-ins of the cells; an Optax
 transformation is initialised on their values. Either way the state is a flat list of cells that lie beside the
@@ -27,12 +27,12 @@ __all__ = ["SlotOptimizer", "keras_slot_optimizer", "optax_slot_optimizer"]
 
 @dataclass
 class SlotOptimizer:
-    """State cells of one task, their first values, and what applies gradients.
+    """State cells of one task, their first values, and the function that applies gradients.
 
     Attributes:
-        apply: (p values, state, p gradients) -> (p new values, new state), all flat sequences of arrays; a Keras optimizer leaves
-            alone what has a gradient of None.
-        roles: what each cell is for; the owner of a slot is a number among the cells that were shadowed.
+        apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); a Keras optimizer keeps what has a
+            gradient of None.
+        roles: what each cell is for; the owner of a slot is a number among the cells that are optimized.
     """
 
     cells: list[Cell]
@@ -44,7 +44,7 @@ class SlotOptimizer:
 def keras_slot_optimizer(
     optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]], first_value: Callable[[Role], Array | None] = lambda role: None
 ) -> SlotOptimizer:
-    """SlotOptimizer a Keras optimizer for some cells.
+    """The slot optimizer of a Keras optimizer, for some cells.
 
     Args:
         optimizer: the user's.
@@ -72,14 +72,14 @@ def keras_slot_optimizer(
 
 
 def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = None) -> Cell:
-    """A cell of an optimizer's state that lies where the cell of a variable does; of the same rows, where it has its shape."""
+    """A cell of an optimizer's state, colocated with the cell of a variable; of the same rows, where it has its shape."""
     aval = aval_of(value)
     rows = of.rows if of is not None and of.aval.shape == aval.shape else None
     return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
 
 
 def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
-    """SlotOptimizer an Optax transformation for some cells; beside its own state lies a count of the updates."""
+    """The slot optimizer of an Optax transformation, for some cells; a count of the updates is added to its state."""
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
     leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
     leaves = [jnp.asarray(leaf) for leaf in leaves]

@@ -1,10 +1,10 @@
-"""The variables of a Keras optimizer, where its user sees them: those that lie beside the variables that it changes.
+"""The slots of a Keras optimizer, as its user sees them: variables that are colocated with those that it changes.
 
-The optimizer that a user holds takes no steps itself; its shadows do (`simdist.variables.slot_optimizer`). But its learning rate, its count
-of steps and its slots are bound to the shadows' cells, so that what the user reads, assigns, saves and loads is what training uses,
-wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
+The optimizer that a user holds takes no steps itself; its slot optimizers do (`simdist.variables.slot_optimizer`). But its learning rate,
+its count of steps and its slots are bound to the cells of the slot optimizers, so that what the user reads, assigns, saves and loads is
+what training uses, wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
 
-Invariant: a variable of the optimizer is bound when every cell of its trained variable has a shadow.
+Invariant: a variable of the optimizer is bound when every cell of its trained variable has a slot optimizer.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class OptimizerSlots:
         return built_roles(optimizer, [stand_in_for(own) if known is None else known for known, own in pairs])
 
     def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Array | None:
-        """What the user's optimizer had for a variable of a shadow; None if nothing.
+        """The value that the user's optimizer had for a variable of a slot optimizer; None if it had none.
 
         Args:
             role: whose owner is a number among the cells.
-            cells: that are shadowed, with the numbers of their variables.
+            cells: those that are optimized, with the numbers of their variables.
         """
         if role.kind in ("iteration", "learning_rate"):
             return next((_value_of(variable) for known, variable in self.holders if known == role), None)
@@ -85,7 +85,7 @@ class OptimizerSlots:
         return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
 
     def bind(self, slot_optimizers: Mapping[Owner, tuple[SlotOptimizer, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
-        """Let the user's optimizer show the cells of its shadows, as far as they are there."""
+        """Let the user's optimizer show the cells of its slot optimizers, as far as they exist."""
         of_cell: dict[tuple[int, int], Cell] = {}
         of_role: dict[Role, list[Cell]] = {}
         for slot_optimizer, optimized in slot_optimizers.values():
@@ -107,12 +107,12 @@ class OptimizerSlots:
 
 
 def _spread(trained: Placement, cells: Sequence[Cell]) -> str:
-    """How the cells of a slot make up its value."""
+    """The spread of a slot's cells: how they make up its value."""
     return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].rows is None else trained.spread
 
 
 def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
-    """Let a variable of the user's optimizer be what lies in these cells."""
+    """Let a variable of the user's optimizer show these cells."""
     own = adopted(holder)
     if own is None:
         own = unplaced(holder.path, tuple(holder.shape), placement)
@@ -125,7 +125,7 @@ def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
 
 
 def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variable:
-    """A variable of cells that are there already, which no strategy has to place."""
+    """A variable of existing cells, which no strategy has to place."""
     own = Variable.__new__(Variable)
     own.name, own.shape, own.dtype, own.trainable = name, shape, placement.cells[0].aval.dtype, False
     own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.ONLY_FIRST_REPLICA

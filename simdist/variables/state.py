@@ -1,11 +1,11 @@
-"""Where values live: cells in groups, on tasks.
+"""The state of variables: cells in groups, on tasks.
 
 A *cell* is one stored piece of a variable: the whole of it, or one shard. A *group* is the cells on one task that one
-update changes together, with the optimizer's slots beside them; an update makes one new version of all of it. Here groups are
+update changes together, with the optimizer's slots; an update makes one new version of the whole group. Here groups are
 identities; their versions are kept behind a protocol, `GroupVersions`, that engines implement.
 
 Invariants: a cell belongs to one group; a group belongs to one task; a group that was lost with its task has no version, and
-whoever reads it gets `UnavailableError`.
+a read of it raises `UnavailableError`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["Cell", "Group", "GroupVersions", "Layout", "Owner", "PlacementRecord
 
 
 def task_of(device: str) -> str:
-    """The task of a place: ``worker:0`` of ``worker:0/gpu:1``."""
+    """The task of a device: ``worker:0`` of ``worker:0/gpu:1``."""
     return device.partition("/")[0]
 
 
 @dataclass(frozen=True)
 class PlacementRecord:
-    """One line of a shard map: which rows of which variable lie on which task."""
+    """One line of a shard map: rows of a variable, and the task that holds them."""
 
     variable: str
     shape: tuple[int, ...]
@@ -46,11 +46,11 @@ class PlacementRecord:
 class Group:
     """Cells of one task, or of several that hold equal copies, which change together.
 
-    Only an identity: its versions, and the devices that hold them, are kept by whoever carries out updates (`GroupVersions`).
+    Only an identity: its versions, and the devices that hold them, are kept by the engine (`GroupVersions`).
 
     Attributes:
         number: which group it is, among all of a cluster.
-        task: where it lives; of several copies, where the first one does.
+        task: the task that holds it; of several copies, the task of the first one.
     """
 
     __slots__ = ("cells", "number", "task")
@@ -67,12 +67,12 @@ class Group:
         return tuple([cell.aval for cell in self.cells])
 
     def lie_at(self, devices: tuple[str, ...]) -> None:
-        """These devices hold the cells from now on."""
+        """Note that these devices hold the cells from now on."""
         for cell in self.cells:
             cell.devices = devices
 
     def lost_error(self) -> UnavailableError:
-        """What whoever needs this group is told after its task died."""
+        """The error for a read or an update of this group after its task died."""
         names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
         return UnavailableError(
             f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
@@ -81,18 +81,18 @@ class Group:
 
 
 class GroupVersions(Protocol):
-    """Keeps the versions of groups, and says which devices hold them. An engine has one, for all its strategies."""
+    """The versions of groups and the devices that hold them. An engine has one, for all its strategies."""
 
     def add(self, group: Group, arrays: Sequence[Array]) -> int:
-        """Take up a new group, on the devices of its cells, with its first version; returns its number."""
+        """Add a new group, on the devices of its cells, with its first version; return its number."""
         ...
 
     def join(self, group: Group, pieces: Sequence[tuple[int, int]]) -> int:
-        """Take up a new group made of pieces of others: for each cell the number of its old group, and its position there."""
+        """Add a new group made of pieces of others: for each cell the number of its old group, and its position there."""
         ...
 
     def forget(self, number: int) -> None:
-        """Nobody needs this group any more."""
+        """Delete a group."""
         ...
 
     def devices_of(self, number: int) -> tuple[str, ...]:
@@ -100,11 +100,11 @@ class GroupVersions(Protocol):
         ...
 
     def lie_at(self, number: int, devices: tuple[str, ...]) -> None:
-        """These devices hold the group from now on."""
+        """Note that these devices hold the group from now on."""
         ...
 
     def hold(self, device: str, name: str, size_bytes: int) -> None:
-        """A device holds so many bytes more; negative: fewer.
+        """Note that a device holds so many bytes more; negative: fewer.
 
         Raises:
             ResourceExhaustedError: it has not enough memory.
@@ -118,10 +118,10 @@ class Cell:
 
     Attributes:
         name: of the variable.
-        task: where it lives; of several copies, where the first one does.
+        task: the task that holds it; of several copies, the task of the first one.
         devices: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
             equal copies.
-        replica: whose own value it is, by the place of the replica among those that are driven here; None where it is no replica's own.
+        replica: the local rank of the replica whose value it is; None where it is not replica-local.
         rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
     """
@@ -159,7 +159,7 @@ Owner = tuple[str, int | None]
 
 
 def owner_of(cell: Cell) -> Owner:
-    """Who changes a cell."""
+    """The owner of a cell: the task or the replica that changes it."""
     return cell.task, cell.replica
 
 
@@ -203,13 +203,13 @@ class Layout:
                 self.versions.hold(device, cell.name, -cell.aval.size_bytes)
 
     def release_all(self) -> None:
-        """The process that made these variables has ended, and its memory with it."""
+        """Release all cells: the process that created these variables has ended."""
         for group in self.groups:
             self.release(group.cells)
             self.versions.forget(group.number)
 
     def join(self, cells: Sequence[Cell]) -> Group:
-        """Make one group of these cells, which lie on one task, and of those that are in groups with them already.
+        """Make one group of these cells, which are on one task, and of those that are in groups with them already.
 
         Args:
             cells: the first of the group, in their order, where it is new.
@@ -237,7 +237,7 @@ class Layout:
         return group
 
     def drop(self, cells: Sequence[Cell]) -> None:
-        """Forget cells that have groups of their own, and give their memory back."""
+        """Delete cells that have groups of their own, and release their memory."""
         alone = [cell for cell in cells if cell.group in self.groups and len(cell.group.cells) == 1]
         self.release(alone)
         for cell in alone:
@@ -246,7 +246,7 @@ class Layout:
         self.version += 1
 
     def take_back(self, first: int) -> None:
-        """Drop the groups from number `first` on: what they belong to could not be made."""
+        """Delete the groups from number `first` on: their owner could not be created."""
         for group in self.groups[first:]:
             self.release(group.cells)
             self.versions.forget(group.number)

@@ -1,8 +1,8 @@
-"""`Variable`: a value that a step may read and update, wherever its strategy put it.
+"""`Variable`: a value that a step can read and update, on the devices that its strategy chose.
 
 The same object serves a step that is being traced (reads and updates become operations of the program), a function that
-runs untraced, and a person at the notebook who wants to see a number. Looking at a value from the notebook takes no
-virtual time and changes nothing; assigning from there happens at once.
+runs untraced, and code of the notebook. A read from the notebook takes no virtual time and changes nothing; an assignment from
+there happens at once.
 
 Taught in lesson 00.
 """
@@ -85,11 +85,11 @@ class Placement:
 
     Attributes:
         cells: its shards in order of rows; or its copies.
-        spread: "shards" (the value is their concatenation), "copies" (all equal), or "replicas" (one each, own values).
+        spread: "shards" (s cells, the value is their concatenation), "copies" (all equal), or "replicas" (r cells, replica-local values).
         combine: for replicas, what a read from outside gives: "sum", "mean", "first" or "none" (an error).
-        store: what can assign and look: the strategy's store.
-        separate: gives each replica a copy of its own, that may differ from the others.
-        across: where replicas of other programs have values of their own, too: gives the combined value.
+        store: the store of the strategy, which reads and assigns.
+        separate: gives each replica a copy of its own, which may differ from the others.
+        across: gives the combined value where other drivers have replica-local values, too.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class Placement:
         self.across = across
 
     def read_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica reads, by its place among those that are driven here."""
+        """The cells that one replica reads, by its local rank."""
         if self.spread == "shards":
             return self.cells
         return [self.cells[replica if self.spread == "replicas" else 0]]
 
     def changed_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica changes: its own, and those that belong to no replica."""
+        """The cells that one replica changes: its own, and those that are not replica-local."""
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
@@ -123,10 +123,10 @@ class Variable(Scatter, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:
-        initial_value: array of any shape, or a function without arguments that returns one.
-        name: for people; default "Variable".
+        initial_value: array (p...) of any shape, or a function without arguments that returns one.
+        name: shown in the shard map and in errors; default "Variable".
         trainable: whether optimizers should change it; default True, and False with ON_READ.
-        synchronization: when copies are brought together; AUTO is ON_WRITE.
+        synchronization: when copies are aggregated; AUTO is ON_WRITE.
         aggregation: how replicas' values become one; default NONE.
         dtype: default: that of the value, floats as float32 and integers as int32.
 
@@ -182,7 +182,7 @@ class Variable(Scatter, Arithmetic):
         return self.placement.store.observe(self) if tracer is None else self.traced_value(tracer)
 
     def traced_value(self, tracer: Tracer) -> jax.Array:
-        """The value at this place of a step that is being traced."""
+        """The value at this point of a step that is being traced."""
         value = tracer.read(self)
         across = tracer.num_replicas > 1 and not tracer.in_replica
         return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
@@ -202,11 +202,11 @@ class Variable(Scatter, Arithmetic):
         self._update("assign", value)
 
     def assign_add(self, delta: ArrayLike) -> None:
-        """Add to the value, where it lives: increments of several workers are never lost."""
+        """Add to the value, on the tasks that hold it: increments of several workers are never lost."""
         self._update("add", delta)
 
     def assign_sub(self, delta: ArrayLike) -> None:
-        """Subtract from the value, where it lives."""
+        """Subtract from the value, on the tasks that hold it."""
         self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 
     def _update(self, rule: str, given: ArrayLike) -> None:
@@ -247,11 +247,11 @@ class Variable(Scatter, Arithmetic):
 
     @property
     def device(self) -> str:
-        """The task (or tasks, with commas between them) on which the value lies."""
+        """The task that holds the value (or tasks, with commas between them)."""
         return ",".join(dict.fromkeys(device for cell in self.placement.cells for device in cell.devices))
 
     def placements(self) -> list[PlacementRecord]:
-        """Where each piece lies; one record for each cell and each place that has a copy of it."""
+        """The placement of each piece: one record for each cell and each device that has a copy of it."""
         cells, sharded = self.placement.cells, self.placement.spread == "shards"
         numbered = enumerate(cells) if sharded else ((0, cell) for cell in cells)
         return [self._record(cell, shard, len(cells) if sharded else 1, device) for shard, cell in numbered for device in cell.devices]
@@ -286,10 +286,10 @@ _creators: list[Callable[[], Creator]] = []
 
 
 def creator() -> Creator:
-    """What places a new variable: the strategy in scope, found by the function that the strategies registered."""
+    """The function that places a new variable: the strategy in scope finds it."""
     return _creators[-1]()
 
 
 def register_creator(find: Callable[[], Creator]) -> None:
-    """Tell variables how to find the strategy that places them; called once, by the strategies."""
+    """Register the function that finds the strategy that places variables; called once, by the strategies."""
     _creators.append(find)

@@ -81,7 +81,7 @@ SHOWN: dict[str, tuple[Scenario, str]] = {
             "multi-worker",
             {**LOOP, "steps": 2},
             numerics="loop",
-            disturbances=(Disturbance("interrupt", "chief:0", figures={"look": 3, "call": 2}),),
+            disturbances=(Disturbance("interrupt", "chief:0", figures={"observation": 3, "call": 2}),),
         ),
         "same-bits-by-plan",
     ),

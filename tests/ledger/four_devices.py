@@ -57,14 +57,14 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 def watch(strategy: Any) -> list[tuple[int, list[int]]]:
     """For each batched call from now on: how many lanes, and on which devices its first result lies."""
     calls: list[tuple[int, list[int]]] = []
-    waves = strategy.cluster.world.ledger.plans.batches
-    cut = waves.cut
+    batches = strategy.cluster.world.ledger.plans.batches
+    cut = batches.cut
 
     def watched(results: Any, count: int) -> Any:
         calls.append((results[0].shape[0], sorted(shard.device.id for shard in results[0].addressable_shards)))
         return cut(results, count)
 
-    waves.cut = watched
+    batches.cut = watched
     return calls
 
 

@@ -92,7 +92,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Disturban
     """Short chunks and trials, and a way to disturb what is compiled; stories of one shape share what is compiled."""
     for module, name, value in [(replay, "CHUNK", 5), (plans, "TRIAL", 4), (plans, "REPLAY_FROM", 10)]:
         monkeypatch.setattr(module, name, value)
-    program, call, wave, compiled = Machine._program, Kernel.__call__, Batches._call, dict[Any, Any]()
+    program, call, batched_call, compiled = Machine._program, Kernel.__call__, Batches._call, dict[Any, Any]()
     current = [Disturbance(-1, signal_before)]
 
     def shared(machine: Machine, branches: Any, files: Any) -> Any:
@@ -103,7 +103,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Disturban
 
     monkeypatch.setattr(Machine, "_program", shared)
     monkeypatch.setattr(Kernel, "__call__", lambda kernel, *given: current[0].around(call.__get__(kernel))(*given))
-    monkeypatch.setattr(Batches, "_call", lambda waves, kernel, given: current[0].around(wave.__get__(waves))(kernel, given))
+    monkeypatch.setattr(Batches, "_call", lambda batches, kernel, given: current[0].around(batched_call.__get__(batches))(kernel, given))
 
     def start(number: int = -1, act: Any = signal_before) -> Disturbance:
         current[0] = Disturbance(number, act)
@@ -381,7 +381,7 @@ def told(numerics: str, steps: list[tuple[str, int]], disturb: Any, act: Any = N
 def test_any_story_with_any_interruptions_has_the_bits_of_an_undisturbed_one(numerics: str, steps: Any, kind: str, disturb: Any) -> None:
     expected = told(numerics, steps, disturb)
     found = told(numerics, steps, disturb, {**RAISED, **SIGNALS}[kind])
-    if numerics == "vmap":  # waves of other sizes: nearly the same bits
+    if numerics == "vmap":  # batches of other sizes: nearly the same bits
         np.testing.assert_allclose(np.frombuffer(b"".join(found), "f4"), np.frombuffer(b"".join(expected), "f4"), rtol=1e-5)
     else:
         assert found == expected

@@ -121,16 +121,16 @@ def test_kernel_that_uses_no_input_is_computed_by_every_plan(numerics: str) -> N
 
 
 @pytest.mark.parametrize("numerics", ["vmap", "shard_map"])
-def test_waves_keep_no_version_that_nobody_reads_again(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_keep_no_version_that_nobody_reads_again(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
     story, alive = Story(numerics), list[int]()
-    waves = story.ledger.plans.batches
-    single = waves.single
+    batches = story.ledger.plans.batches
+    single = batches.single
 
     def counted(*given: Any) -> Any:
         alive.append(len(jax.live_arrays()))
         return single(*given)
 
-    monkeypatch.setattr(waves, "single", counted)
+    monkeypatch.setattr(batches, "single", counted)
     for _ in range(60):
         story.step("mix", len(story.pairs) - 1, 0)
         del story.pairs[-2]

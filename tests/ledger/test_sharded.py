@@ -124,7 +124,7 @@ def test_devices_are_all_of_this_process_by_default() -> None:
 
 
 def test_results_of_lanes_come_home_in_order() -> None:
-    waves = ShardedBatches(mesh_devices(None))
+    batches = ShardedBatches(mesh_devices(None))
     columns: list[tuple[Any, ...]] = [tuple(np.full(2, lane, np.float32) for lane in range(4))]
-    lanes = waves.cut(waves.stacked(columns), 3)
+    lanes = batches.cut(batches.stacked(columns), 3)
     assert [np.asarray(result).tolist() for (result,) in lanes] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]

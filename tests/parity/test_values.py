@@ -275,7 +275,7 @@ def test_b066_colocation(strategy: Any) -> None:
     with pytest.raises(FailedPreconditionError, match="scope"), strategy.extended.colocate_vars_with(v):
         pass
     other = sd.MirroredStrategy(2)
-    with other.scope(), pytest.raises(InvalidArgumentError, match="not made by this strategy"), other.extended.colocate_vars_with(v):
+    with other.scope(), pytest.raises(InvalidArgumentError, match="not created by this strategy"), other.extended.colocate_vars_with(v):
         pass
 
 

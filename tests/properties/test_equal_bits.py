@@ -138,7 +138,7 @@ def test_every_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, opt
 
 
 @pytest.mark.parametrize(("layers", "optimizer"), [(linear, "sgd"), (mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
-def test_waves_give_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> None:
+def test_vmap_gives_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> None:
     digest, losses, weights = train("vmap", layers, OPTIMIZERS[optimizer])
     expected_digest, expected_losses, expected_weights = train("eager", layers, OPTIMIZERS[optimizer])
     assert digest == expected_digest

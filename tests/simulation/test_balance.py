@@ -61,7 +61,7 @@ def test_invariants_hold_after_every_settlement() -> None:
         assert broken == []
 
 
-@pytest.mark.parametrize("sabotaged", ["narrow", "_look_around", "_pull", "_set_level", "rest"])
+@pytest.mark.parametrize("sabotaged", ["narrow", "_find_ceiling", "_pull", "_set_level", "rest"])
 def test_invariants_break_without_one_of_the_rules(sabotaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Balance, sabotaged, lambda *_: None)
     found: list[str] = []

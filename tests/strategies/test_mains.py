@@ -307,7 +307,7 @@ def test_a_main_that_starts_again_when_the_others_have_returned_is_told_so() -> 
     cluster = sd.Cluster({"worker": 2})
     cluster.faults.crash("worker:1", at=0.5, restart_after=0.1)
     run = cluster.launch(main, restart="always")
-    with pytest.raises(sd.errors.UnavailableError, match=r"worker:1 has nobody to train with: the main of worker:0 returned"):
+    with pytest.raises(sd.errors.UnavailableError, match=r"worker:1 has no partner in its collectives: the main of worker:0 returned"):
         run.join()
     assert set(run.results) == {"worker:0"}
 

@@ -156,13 +156,13 @@ def complete(schedule: Schedule, held: np.ndarray, wanted: np.ndarray) -> np.nda
         [0, 0, 3, 6, 9]
     """
     if schedule.kind in SUMS:
-        terms = numbers(schedule, np.ones(held.shape[1:3]))  # more than the contributors where somebody was added twice
+        terms = numbers(schedule, np.ones(held.shape[1:3]))  # more than the contributors where one was added twice
         return held.all(-1) & np.equal(terms, schedule.num_ranks)
     return wanted & (held == held[-1]).all(-1) & _results(schedule, held[-1])
 
 
 def seconds_by_step(schedule: Schedule, size_bytes: float, latency_s: float, bandwidth_bytes_per_s: float) -> np.ndarray:
-    """When the last rank is done with each step, if nobody else uses the network.
+    """When the last rank is done with each step, on an idle network.
 
     A transfer begins when both its ends are done with the steps before; transfers of one step that share a source or a
     target share its port.

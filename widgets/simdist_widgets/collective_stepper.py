@@ -1,7 +1,7 @@
 """A collective, step by step: which rank sends which chunk to whom, and whose contributions every chunk then holds.
 
 Ranks are rows and chunks are columns; a chunk always stays in its column, so every transfer is an arrow along a column. The
-widget is made from a schedule alone: no cluster runs, and the seconds are those of a network where nobody is in the way.
+widget is made from a schedule alone: no cluster runs, and the seconds are those of an idle network.
 
 Taught in lesson 03.
 """

@@ -1,6 +1,6 @@
 """A step of a collective in one sentence, found from its transfers alone, whatever algorithm made them.
 
-Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that collective; one to many); what
+Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that swap; one to many); what
 fits none of them is counted.
 
 Taught in lesson 03.
@@ -139,7 +139,7 @@ def _who_to_whom(transfers: list[Transfer], num_ranks: int) -> str:
 
 
 def _where(pairs: set[tuple[int, int]], num_ranks: int) -> str:
-    """Where it goes, if everyone sends to somebody else: spelled out for a few, or by its distance; "" if neither is short."""
+    """Where it goes, if every rank sends to another one: spelled out for a few, or by its distance; "" if neither is short."""
     offsets = {target - source for source, target in pairs}
     if len(pairs) <= MOST_LISTED:
         return ": " + ", ".join(f"{source} to {target}" for source, target in sorted(pairs))

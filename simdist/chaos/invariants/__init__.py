@@ -1,4 +1,4 @@
-"""What must hold in every scenario. To add an invariant: an entry in one of the lists, or a file with a list of its own here."""
+"""Invariants of every scenario. To add one: an entry in one of the lists, or a file with a list of its own here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a scenario may end, and what has become of everything that was asked for."""
+"""Invariants of ends: how a scenario may end, and what its closures and mains give."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _excused(run: ScenarioRun, error: BaseException) -> bool:
 def _never_hangs(evidence: Evidence) -> Iterator[str]:
     for error in (evidence.run.error, evidence.run.quiet_error):
         if isinstance(error, DeadlineExceededError) and not _excused(evidence.run, error):
-            yield f"somebody who was to come back waits for ever: {error}"
+            yield f"a task that was to restart waits for ever: {error}"
 
 
 def _right_end(evidence: Evidence) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _no_closure_lost(evidence: Evidence) -> Iterator[str]:
         return
     pending = [number for number, (_, value) in enumerate(closures) if not value._result.ready.is_open]
     if pending:
-        yield f"closures {pending} have not ended though everybody joined"
+        yield f"closures {pending} have not ended though all were joined"
     failed = sum(letter == "r" and value._result.error is not None for letter, value in closures)
     raised = sum(note.what == "raised" for note in run.stage.notes)
     if run.scenario.options.get("callers") == 1 and bool(failed) != bool(raised):
@@ -100,9 +100,9 @@ def _restart_runs(evidence: Evidence) -> Iterator[str]:
 
 
 ENDS = [
-    Invariant("never-hangs", "Whoever waits for somebody who is up, or will be, goes on.", _never_hangs),
+    Invariant("never-hangs", "A wait for a task that is up, or will be, ends.", _never_hangs),
     Invariant("right-end", "A scenario ends well, or with an error that its faults explain.", _right_end),
     Invariant("no-closure-lost", "Each closure that was scheduled ends: done, with its own error, or cancelled.", _no_closure_lost),
-    Invariant("updates-counted", "Updates lie between the completed steps and those with all their retries.", _updates_counted),
+    Invariant("updates-counted", "The updates are at least the completed steps and at most all their retries.", _updates_counted),
     Invariant("restart-runs", "A launched main runs, one at a time, on a task that is up, and its result is kept once.", _restart_runs),
 ]

@@ -1,4 +1,4 @@
-"""What must hold of time, links, memory and queues, whatever runs on them."""
+"""Invariants of the engine: time, links, memory and queues."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
         yield f"there are still calls of {calls}"
     left = len(runtime.clock._queue) - runtime.clock.daemons
     if left > 0:
-        yield f"{left} events are still to come, and nobody waits for them"
+        yield f"{left} events are still pending, and no fiber waits for them"
     if not runtime.detection.membership.beliefs and run.waiting:
-        yield f"when it had ended, somebody still ran on {run.waiting}"
+        yield f"when it had ended, a fiber or a step still ran on {run.waiting}"
 
 
 def _listeners_leave(evidence: Evidence) -> Iterator[str]:
-    """Who wants to know of deaths takes that back when it is over, however it ended; mains and workers may be in the midst of it."""
+    """A listener for deaths removes itself when it is over, however it ended; mains and workers may still run."""
     run, calm = evidence.run, evidence.calm
     if run.stage.closures or run.workload.has_mains or calm.error is not None:
         return
@@ -100,6 +100,6 @@ def _memory_account(evidence: Evidence) -> Iterator[str]:
 ENGINE = [
     Invariant("time-forward", "Virtual time never goes back, and spans have a finite start and end.", _time_forward),
     Invariant("bytes-conserved", "Links carry what was sent over them, and no byte more.", _bytes_conserved),
-    Invariant("queues-end-empty", "In the end nothing is on its way, and nobody waits.", _queues_end_empty),
+    Invariant("queues-end-empty", "In the end no message is on its way, and no fiber waits.", _queues_end_empty),
     Invariant("memory-account", "Tasks that are up hold what they hold in the undisturbed run.", _memory_account),
 ]

@@ -1,4 +1,4 @@
-"""That what goes wrong goes wrong as it was planned: each fault has its effect, for its time, whatever else happens."""
+"""Invariants of faults: each has its effect, for its time, whatever else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What numbers a scenario gives, whoever computes them, however often somebody looks."""
+"""Invariants of numbers: every plan and every process computes the same, however often they are read."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _replicas_agree(evidence: Evidence) -> Iterator[str]:
 
 NUMBERS = [
     Invariant("same-digest", "The same scenario has the same digest and the same bits, in every process.", _same_digest),
-    Invariant("same-bits-by-plan", "All plans give the same bits, and looks change none.", _same_bits_by_plan),
+    Invariant("same-bits-by-plan", "All plans give the same bits, and reads change none.", _same_bits_by_plan),
     Invariant("sync-equals-undisturbed", "Where a run recovers, its numbers are those of the undisturbed run.", _sync_equals_undisturbed),
     Invariant("equals-plain", "Numbers are those of plain numpy.", _equals_plain),
     Invariant("replicas-agree", "Copies of a mirrored variable are identical.", _replicas_agree),

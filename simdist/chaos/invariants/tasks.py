@@ -1,4 +1,4 @@
-"""What a task does while it is up, and that it does nothing while it is down."""
+"""Invariants of tasks: what a task does while it is up, and that it does nothing while it is down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _dead_holds_nothing(evidence: Evidence) -> Iterator[str]:
 
 
 def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
-    """An update counts only in the life of the worker that computed it: its last computing before lies in the same life."""
+    """An update counts only in the incarnation of the worker that computed it: the last computation before it is of that one."""
     run = evidence.run
     for span in run.cluster.trace.spans.where(category="apply"):
         worker = span.facts.get("worker")
@@ -44,7 +44,7 @@ SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "h
 
 
 def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
-    """Whoever was given up computes again only when the variables have come from a survivor."""
+    """A replica that was given up computes again only when it has received the variables of a survivor."""
     run = evidence.run
     if not run.workload.name.startswith("elastic"):
         return
@@ -72,7 +72,7 @@ ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last
 
 
 def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
-    """A task that stands still begins nothing and ends nothing; what its device or its links had begun may come to its end."""
+    """A paused task begins nothing and ends nothing; what its device or its links had begun may come to its end."""
     run = evidence.run
     for still in run.silences.stills:
         words = f"{still.task} stood still from {still.from_s} to {still.until_s} s, but has"

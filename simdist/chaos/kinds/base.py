@@ -1,4 +1,4 @@
-"""What a kind of disturbance is: how it is drawn, how it is put into a run, and what it excuses."""
+"""The protocol of a kind of disturbance: how it is drawn, how it is put into a run, and which errors it excuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Ground", "Kind", "trigger_of"]
 
 @dataclass(frozen=True)
 class Ground:
-    """What an undisturbed run of a scenario tells whoever wants to disturb it.
+    """What an undisturbed run of a scenario shows: where a disturbance can be put.
 
     Args:
         length_s: how long it took.

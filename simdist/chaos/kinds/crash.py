@@ -1,4 +1,4 @@
-"""A task's process dies; it comes back, or it does not."""
+"""Crashes: a task's process dies, and restarts or does not."""
 
 from __future__ import annotations
 

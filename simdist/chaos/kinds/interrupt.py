@@ -1,4 +1,4 @@
-"""Somebody presses Ctrl-C while numbers are computed for a look, and looks again.
+"""A Ctrl-C arrives while numbers are computed for a read; the read is repeated.
 
 What the kernels are to raise is put where every plan calls them (`Kernel.__call__`, `Machine.run`), for the time of one look.
 """
@@ -22,7 +22,7 @@ __all__ = ["Interrupt"]
 
 
 class Interrupt(Kind):
-    """A look that ends early, at the k-th kernel that it calls."""
+    """A read that ends early, at the k-th kernel that it calls."""
 
     name = "interrupt"
     share = 0.6

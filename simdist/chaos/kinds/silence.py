@@ -1,7 +1,7 @@
-"""Somebody falls silent, and nobody is told: a task that stands still, and messages between two sides that are lost.
+"""Silent failures: a task is paused, or messages between two sides are lost, and no task is notified.
 
 How long it lasts decides what can be seen of it: less than a latency, a part of a step, longer than it takes to be noticed, for ever.
-In a scenario either all of them end, so that whoever can recover has to, or any may last for ever.
+In a scenario either all of them end, and every task that can recover must, or any may last for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST = 3
 
 
 class Silence(Kind):
-    """What both have in common: when it begins and how long it lasts."""
+    """The common part of both: when it begins and how long it lasts."""
 
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:
         for_ever = dice.pick([0.0, 0.4], [3, 1])
@@ -39,7 +39,7 @@ class Silence(Kind):
 
     @abstractmethod
     def _one(self, dice: Dice, ground: Ground, for_ever: float, earlier: list[Disturbance]) -> Disturbance | None:
-        """One more; None where there is nobody to hit."""
+        """One more disturbance; None where no task can be hit."""
 
     def _placed(self, dice: Dice, ground: Ground, task: str, for_ever: float, earlier: list[Disturbance]) -> Disturbance:
         """Somewhere in the run, in the moment of something, from a step on, or shortly after another."""

@@ -1,4 +1,4 @@
-"""A task's device is slower for a while, or from some moment on."""
+"""Slowdowns: a task's device is slower for a while, or from some moment on."""
 
 from __future__ import annotations
 

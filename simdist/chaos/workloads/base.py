@@ -1,4 +1,4 @@
-"""What a workload is: a program that uses the library as people use it, and what it promises."""
+"""The protocol of a workload: a program that uses the library as people use it, and its expected results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Excuse = tuple[type[BaseException], str]
 
 
 class EndedRun(Protocol):
-    """What became of a scenario, as its workload judges it (`simdist.chaos.runs.ScenarioRun`).
+    """The result of a scenario, as its workload judges it (`simdist.chaos.runs.ScenarioRun`).
 
     Attributes:
         stage: what the workload saw.
@@ -97,5 +97,5 @@ class Workload(ABC):
             yield UnavailableError, "the chief, whose program this is, died"
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
-        """What it must come to, worked out without the engine; empty where nobody can say."""
+        """The expected result, computed without the engine; empty where it is not known."""
         return {}

@@ -97,7 +97,7 @@ def excuses_of_servers(run: EndedRun) -> Iterator[Excuse]:
     tasks = run.cluster.tasks
     for server in run.processes.crashed([task for task in tasks if task.startswith("ps")], run.end_s):
         yield UnavailableError, f"{server} died, and its variables with it"
-        yield AbortedError, f"{server} came back without its variables"
+        yield AbortedError, f"{server} restarted without its variables"
     workers = [task for task in tasks if task.startswith("worker")]
     silences, lost = run.silences, run.processes.lost(workers, run.end_s)
     if all(worker in lost or _is_cut_off(silences, worker, run.end_s) for worker in workers):

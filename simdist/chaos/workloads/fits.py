@@ -1,6 +1,6 @@
 """Keras models that are fitted: under parameter servers, under one strategy for all workers, and elastically.
 
-With `penalty`, a layer adds the mean square of what it passes on to the loss (`add_loss`), which nobody may forget.
+With `penalty`, a layer adds the mean square of what it passes on to the loss (`add_loss`), which training must not forget.
 """
 
 from __future__ import annotations

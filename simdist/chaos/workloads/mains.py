@@ -70,8 +70,8 @@ class Launched(Workload):
                 yield DeadlineExceededError, f"{still.task} stood still before its main ended, and never went on"
         for task in run.processes.lost(workers, run.end_s):
             if any(down.task == task for down in hit):
-                yield UnavailableError, f"{task} died before its main ended, and never came back"
-                yield DeadlineExceededError, f"{task} died before its main ended, and never came back"
+                yield UnavailableError, f"{task} died before its main ended, and was not restarted"
+                yield DeadlineExceededError, f"{task} died before its main ended, and was not restarted"
 
 
 class Mains(Launched):
@@ -122,19 +122,19 @@ class TrainedMains(Launched):
     def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
         ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
-        # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.
+        # A main that has ended needs no other one; one that died before its end has no partner when it comes back.
         deaths = [down for down in run.processes.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
         workers = [task for task in run.cluster.tasks if task.startswith("worker")]
         silent_s = run.silences.lasted_s(workers, run.end_s)
         gives_up = run.silences.lost_messages(workers, run.end_s) or silent_s >= COLLECTIVE_TIMEOUT_S
         if gives_up and (silent_s == inf or run.scenario.options["restart"] == "never"):
-            yield UnavailableError, "somebody did not come, or bytes were lost, and the collective was given up"
+            yield UnavailableError, "a replica or bytes were missing, and the collective was given up"
         if gives_up and ends:
             for error in (DeadlineExceededError, UnavailableError):
-                yield error, "a main gave up when another had ended, and then found nobody to train with"
+                yield error, "a main gave up when another had ended, and then had no partner"
         if any(other != down.task for down in deaths for other in ends):
             for error in (DeadlineExceededError, UnavailableError):
-                yield error, "a main died when another needed it no more, and then found nobody to train with"
+                yield error, "a main died when another had ended, and then had no partner"
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         options = scenario.options

@@ -2,9 +2,9 @@
 
 mirrored        several devices of one machine
 multi-worker    one replica on each worker; a death ends it
-elastic         on_failure="continue": goes on as long as somebody has the variables
+elastic         on_failure="continue": goes on as long as one task has the variables
 backup          backup_workers=1: a step does not wait for the slowest
-local-steps     sync_every=3: replicas meet now and then
+local-steps     sync_every=3: an all-reduce in every third step
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
     workers = [task for task in run.cluster.tasks if task.startswith("worker")]
     lasts_s = run.silences.spread_s(run.end_s)
     if run.silences.lost_messages(workers, run.end_s) and (not survives or lasts_s >= MAX_TIME_OUTS * COLLECTIVE_TIMEOUT_S):
-        yield UnavailableError, "bytes between two workers that the chief hears were lost, and nobody knows which of them to do without"
+        yield UnavailableError, "bytes between two workers with heartbeats were lost, and the chief cannot know which of them to drop"
     if not survives and run.silences.lasted_s(["chief:0", *workers], run.end_s) >= NOTICED_S:
-        yield UnavailableError, "somebody was silent for so long that the chief noticed it, and a step needs all replicas"
+        yield UnavailableError, "a task was silent for so long that the chief detected it, and a step needs all replicas"
     if survives:
         if not somebody_has_the_variables(run.cluster.trace, run.processes, workers, run.end_s, _forgotten(run, workers)):
-            yield UnavailableError, "there was a moment when nobody had the variables"
+            yield UnavailableError, "there was a moment when no task had the variables"
         return
     for task in run.processes.crashed(workers, run.end_s):
         yield UnavailableError, f"{task} died, and a step needs all replicas"

@@ -1,1 +1,1 @@
-"""The simulated engine: tasks, messages, devices and failures in virtual time. Above it nobody imports anything from here."""
+"""The simulated engine: tasks, messages, devices and failures in virtual time. No package above it imports it."""

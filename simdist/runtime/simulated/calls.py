@@ -1,15 +1,15 @@
 """Calls from a task to the servers of variables: reading the present versions of groups, and pushing updates.
 
-A call to several servers is one object: its parts travel side by side, and it ends when the last has come. All parts that take
-equally long until their next event share that event.
+A call to several servers is one object: its parts travel in parallel, and it ends when the last one has arrived. Parts whose
+next events are due at the same time share one event.
 
-- Reading: the request (a word) arrives one latency later; the server answers with the versions that it has then; the
-  answer takes a latency and the time that its bytes need.
-- Pushing: a latency, then the bytes; the server applies the update when its device is free (`server_loop.py`); the confirmation (a
-  word) takes a latency.
+- Read: the request (without bytes) arrives one latency later; the server replies with the versions that it has then; the
+  reply takes a latency and the time of its bytes.
+- Push: a latency, then the bytes; the server applies the update when its device is free (`server_loop.py`); the confirmation
+  (without bytes) takes a latency.
 
 A crash of a server breaks the call: its client learns of it one latency later. A crash of the client ends the call, and what has
-arrived of it but was not applied yet is refused. Where a message is lost, nobody says so: the call ends `CALL_TIMEOUT_S` after it began.
+arrived of it but was not applied yet is refused. A lost message raises no error: the call ends `CALL_TIMEOUT_S` after it began.
 
 Not simulated: message headers, and the server's processor time for answering a read.
 """
@@ -32,14 +32,14 @@ CALL_TIMEOUT_S = 30.0
 
 
 class Replied(Protocol):
-    """Who has made a call, and goes on when it has ended."""
+    """The caller, which goes on when its call has ended."""
 
     def answered(self, call: Any) -> None: ...
     def unanswered(self, call: Any, error: BaseException) -> None: ...
 
 
 class Server(Protocol):
-    """What answers calls on a task (`simdist.runtime.simulated.server_loop`)."""
+    """The half of a call that runs on a server's task (`simdist.runtime.simulated.server_loop`)."""
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None: ...
     def receive(self, push: Any, part: ServerCall, process: Incarnation) -> None: ...
@@ -47,7 +47,7 @@ class Server(Protocol):
 
 @dataclass(eq=False, slots=True)
 class ServerCall:
-    """What a call does at one server; everything that is the same each time is worked out once.
+    """The part of a call at one server; what is the same each time is computed once.
 
     Attributes:
         server: answers.
@@ -65,7 +65,7 @@ class ServerCall:
 
 
 class CallPlan:
-    """The parts of a call, those with equal latencies together.
+    """A call to several servers: its parts, those with equal latencies together.
 
     Args:
         parts: at the servers.
@@ -86,7 +86,7 @@ class CallPlan:
 
 
 class Call:
-    """A call in flight.
+    """A call that has begun and has not ended.
 
     Attributes:
         identity: client, incarnation and sequence number: what a server knows a message by.
@@ -111,14 +111,14 @@ class Call:
             server.calls[self] = None
 
     def close(self) -> None:
-        """The call is over: nobody waits for anything of it."""
+        """End the call: it waits for no message any more."""
         self.open = False
         self.client.calls.pop(self, None)
         for server in self.plan.servers:
             server.calls.pop(self, None)
 
     def drop(self) -> None:
-        """Nobody needs it any more: what is on its way is stopped."""
+        """Cancel the call: its messages are stopped."""
         for flow in self.flows:
             self.transport.links.stop(flow)
         self.close()
@@ -126,7 +126,7 @@ class Call:
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
     def lost(self, task: Task) -> None:
-        """A task of this call has died."""
+        """End the call with an error, because a task of it has died."""
         if task is self.client:
             self.drop()
         else:
@@ -137,7 +137,7 @@ class Call:
                 self.transport.clock.after(back.latency_s, self._reset, back)
 
     def refused(self, leg: Leg) -> None:
-        """The server was down when the call arrived: a reset comes back."""
+        """End the call with a connection reset: the server was down when it arrived."""
         self.transport.clock.after(leg.content.back.latency_s, self._reset, leg.content.back)
 
     def _reset(self, back: Leg) -> None:
@@ -147,7 +147,7 @@ class Call:
             self.fail(UnavailableError(f"{back.source.name} is down: the connection was reset."))
 
     def silenced(self, leg: Leg) -> None:
-        """A message of it was lost, or waits where nobody answers: it ends by its time-out."""
+        """A message of the call was lost, or waits at a paused task: the call ends by its time-out."""
         if not self.timed:
             self.timed = True
             other = leg.target if leg.source is self.client else leg.source

@@ -1,4 +1,4 @@
-"""A closure on its way to a worker and back."""
+"""A closure call: a closure that is sent to a worker, and its reply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ClosureCall"]
 
 
 class ClosureCall:
-    """A closure on its way to a worker and back: what the coordinator holds of it, as `Handle`.
+    """A closure that is sent to a worker, and its reply; the coordinator's `Handle`.
 
     Args:
         world: where it is.
@@ -52,7 +52,7 @@ class ClosureCall:
         self._sent_s = world.clock.env._now
 
     def reply(self, _: Any) -> None:
-        """The reply has come to the chief."""
+        """The reply has arrived at the chief."""
         if not self.has_replied:
             self.has_replied = True
             for listener in self._listeners:
@@ -75,18 +75,18 @@ class ClosureCall:
             self._listeners.append(replied)
 
     def accept(self) -> None:
-        """The reply counts: what travelled with it is applied on the chief."""
+        """Accept the reply: what travelled with it is applied on the chief."""
         chief = self.world.chief
         now, server = self.world.now, self.world.servers[chief.name]
         for update, priced, operands in self.updates:
             server.commit(update, priced, operands, now, now, (chief.name, chief.steps, now), None)
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
-        """An update that travels with the reply."""
+        """Add an update that travels with the reply."""
         self.updates.append((update, priced, operands))
 
     def unheard(self, _: Any) -> None:
-        """The closure, or its reply, was lost, and nobody says so: it ends by its time-out."""
+        """The closure, or its reply, was lost without an error: the call ends by its time-out."""
         delay_s = max(0.0, self._sent_s + CALL_TIMEOUT_S - self.world.now)
         self.world.clock.after(delay_s, self._timed_out)
 

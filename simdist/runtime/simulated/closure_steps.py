@@ -24,7 +24,7 @@ class ClosureSteps:
         world, task: where.
         closure: whose steps they are.
         call: the bound arguments.
-        ended: is told when they are over, have failed, or need code of users to go on.
+        ended: is called when they are over, have failed, or need code of users to go on.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ClosureSteps:
         return False
 
     def stop(self) -> None:
-        """They go no further, and nobody is told."""
+        """Stop the steps without calling `ended`."""
         self.step.stop()
         self.runtime.drop_call()
 

@@ -1,11 +1,11 @@
-"""Where the replicas of one step meet: who has come, who is missing, and what each of them gets.
+"""Collective groups: which replicas of a step have arrived, which are missing, and what each of them gets.
 
-The k-th exchange of one replica meets the k-th of every other. When all have come, the transfers of a collective begin, each
-rank's from the moment when it came; a rank goes on when it has what it gets. What cannot succeed fails at once, for all that
-wait and all that come later, and only for that collective:
+The k-th collective of one replica is the k-th of every other. When all have arrived, the transfers of a collective begin, each
+rank's at its arrival; a rank goes on when it has its result. A collective that cannot succeed fails at once, for all replicas that
+wait and all that arrive later. Other collectives are not affected:
 
     what happens                          what the others get
-    a replica comes with other shapes     InvalidArgumentError that names both
+    a replica arrives with other shapes   InvalidArgumentError that names both
     the time-out is over                  DeadlineExceededError that names who is missing
     a member's task dies                  UnavailableError, one latency later
     a member gives up                     its error
@@ -40,7 +40,7 @@ class CollectiveGroup:
         members: by rank.
         communication: the strategy's.
         plans: of the strategy's collectives.
-        dropped: is told which replicas a step does not wait for any more.
+        dropped: is called with the replicas for which a step does not wait any more.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CollectiveGroup:
         world.listeners.append(self)
 
     def arrive(self, rank: int, collective: Collective, given: Bundle, is_early: bool = False) -> Arrival:
-        """Be there for this replica's next exchange.
+        """This replica arrives at its next collective.
 
         Args:
             rank: of the replica.
@@ -123,12 +123,12 @@ class CollectiveGroup:
                 pending_collective.fail(error)
 
     def close(self) -> None:
-        """These members do not meet any more."""
+        """Close the group: its members start no collective any more."""
         if self in self.world.listeners:
             self.world.listeners.remove(self)
 
     def lost(self, task: Task) -> None:
-        """A task has died: whoever talks to it learns of it one latency later."""
+        """A task has died: its peers get an error one latency later."""
         if not any(member.task == task.name and member.rank in self.active for member in self.members):
             return
         others = [member.task for member in self.members if member.task != task.name]
@@ -145,11 +145,11 @@ class CollectiveGroup:
         self.break_up(error)
 
     def expect_silence(self) -> None:
-        """From now on somebody may not come without a word."""
+        """From now on a replica may fail silently: collectives get a time-out."""
         for pending_collective in list(self.pending.values()):
             pending_collective.expect_silence()
 
     def drop(self, ranks: list[int]) -> None:
-        """A step goes on without these."""
+        """Continue a step without these replicas."""
         self.active = [rank for rank in self.active if rank not in ranks]
         self.dropped(ranks)

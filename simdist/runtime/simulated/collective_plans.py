@@ -1,4 +1,4 @@
-"""What the collectives of one strategy need each time: who sends what where, how long that takes, how the numbers are made."""
+"""Collective plans of one strategy, with what is the same each time: routes, durations and combinations."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["CollectivePlans"]
 
 
 class CollectivePlans:
-    """Worked out once for each kind of exchange."""
+    """Collective plans with their routes, made once for each kind of collective."""
 
     def __init__(self) -> None:
         # By the identity of the schedule, which is kept with the wiring.
         self._wired: dict[tuple[int, tuple[str, ...], float], tuple[Schedule, RoutedSchedule]] = {}
-        self._rehearsed: dict[RoutedSchedule, tuple[list[float], list[float]]] = {}
+        self._uncontended: dict[RoutedSchedule, tuple[list[float], list[float]]] = {}
         self._combinations = Combinations()
         self._sites: dict[Combination, Site] = {}
 
     def routed(self, world: World, plan: CollectivePlan, devices: tuple[str, ...], size_bytes: float) -> RoutedSchedule:
-        """Who sends what where, between these places.
+        """The schedule of a plan with the routes between its devices.
 
         Args:
             size_bytes: of each rank's data.
@@ -41,30 +41,30 @@ class CollectivePlans:
         tasks = [world.task_of(device) for device in devices]
         made = RoutedSchedule(plan.travel, lambda a, b: world.routes.between(devices[a], devices[b]), size_bytes, tasks)
         if not plan.equivalent_devices or devices == plan.equivalent_devices:
-            # Whoever is dropped differs from step to step: only what comes again is kept.
+            # The dropped replicas differ from step to step: only plans without them are kept.
             self._wired[key] = plan.travel, made
         return made
 
     def carried(self, world: World, plan: CollectivePlan, routed: RoutedSchedule) -> dict[Link, float]:
-        """What each link will carry, on the links of the places of a way."""
+        """The bytes that each link will carry in a plan."""
         if not plan.equivalent_devices:
             return routed.carried
         here = dict(zip(plan.equivalent_devices, plan.devices, strict=True))
         named = ((link.name.rpartition("/"), num_bytes) for link, num_bytes in routed.carried.items())
         return {world.fabric.link(f"{here[device]}/{port}"): num_bytes for (device, _, port), num_bytes in named}
 
-    def rehearsed(self, routed: RoutedSchedule, carried: dict[Link, float]) -> list[float]:
-        """How long each rank takes where nobody is in the way, with the links' present bandwidths, in seconds."""
+    def uncontended_seconds(self, routed: RoutedSchedule, carried: dict[Link, float]) -> list[float]:
+        """The seconds that each rank takes on uncontended links, with the links' present bandwidths."""
         capacities = [link.bandwidth_bytes_per_s for link in carried]
-        known = self._rehearsed.get(routed)
+        known = self._uncontended.get(routed)
         if known is None or known[0] != capacities:
-            known = self._rehearsed[routed] = (capacities, uncontended_seconds(routed))
+            known = self._uncontended[routed] = (capacities, uncontended_seconds(routed))
         return known[1]
 
     def combined(
         self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Any
     ) -> Sequence[Bundle]:
-        """What each replica gets.
+        """The results of each replica.
 
         Args:
             given: the bundle of each replica that takes part, by rank.

@@ -1,4 +1,4 @@
-"""A copy of bytes from one device to another: a variable that is fetched, the state that a new replica begins with."""
+"""A copy of bytes from one device to another: a variable that is fetched, or the state of a new replica."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Copy"]
 
 
 class Copy:
-    """One copy on its way.
+    """One copy of bytes in flight.
 
     Args:
         transport: sends it.
@@ -80,22 +80,22 @@ class Copy:
             self._end(None)
 
     def lost(self, task: Task) -> None:
-        """One of the two has died."""
+        """End the copy with an error, because one of its tasks has died."""
         for flow in self.flows:
             self.transport.links.stop(flow)
         error = UnavailableError(f"{task.name} died while {self.what} were on their way.")
         self.transport.clock.after(self.latency_s, self._end, error)
 
     def silenced(self, leg: Leg) -> None:
-        """It is lost on its way, or waits where somebody is paused, and nobody says so."""
+        """The copy is lost on its way, or waits for a paused task, without an error."""
         if not self.timed:
             self.timed = True
-            why = "they were lost on the way, or somebody stands still"
+            why = "they were lost on the way, or a task is paused"
             error = TimedOutError(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: {why}.")
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
 
     def drop(self) -> None:
-        """Nobody needs it any more."""
+        """Cancel the copy."""
         for flow in self.flows:
             self.transport.links.stop(flow)
         self._close()

@@ -1,11 +1,11 @@
-"""Who notices that a task is gone: heartbeats to the chief, and what the trace tells of it.
+"""Failure detection: heartbeats to the chief, and the instants of the trace that tell it.
 
-Every watched task sends the chief a word each `HEARTBEAT_S`; one that was started again registers at once. The chief believes what the
-machine in `simdist.runtime.membership` says; here are its clock and its listeners. It knows nothing else: a task that is paused, or cut
-off from it, is down for it after `SILENCE_S`.
+Every watched task sends the chief a heartbeat each `HEARTBEAT_S`; one that was restarted registers at once. The beliefs of the chief are
+decided in `simdist.runtime.membership`; its clock and its listeners are here. The chief has no other knowledge: a task that is paused, or
+cut off, is down for it after `SILENCE_S`.
 
-Heartbeats that could change no belief are not played but passed over by arithmetic, so that a long idle time costs nothing. While
-somebody who is believed to be up is silent, the chief's clock counts as something that can end a wait.
+Heartbeats that could change no belief are skipped by arithmetic, so that a long idle time costs nothing. While
+a task that is believed to be up is silent, the chief's clock counts as something that can end a wait.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SILENCE_S = 5.0
 
 
 class Mail(Protocol):
-    """How heartbeats get to the chief."""
+    """The protocol by which heartbeats reach the chief."""
 
     def hears(self, task: Task) -> bool:
-        """Whether a word that a task sends now gets to the chief."""
+        """Whether a message without bytes that a task sends now reaches the chief."""
         ...
 
     def latency_s(self, task: Task) -> float:
-        """Seconds until it has arrived."""
+        """Seconds until a heartbeat has arrived."""
         ...
 
     def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
@@ -42,7 +42,7 @@ class Mail(Protocol):
 
 
 class Detection:
-    """What the chief believes of other tasks, and who is told when it changes.
+    """The chief's beliefs about other tasks, and the listeners that get each change.
 
     Args:
         clock, trace: the cluster's.
@@ -51,7 +51,7 @@ class Detection:
 
     Attributes:
         membership: the beliefs.
-        listeners: are told each change.
+        listeners: are called with each change.
     """
 
     def __init__(self, clock: Clock, trace: Trace, tasks: Mapping[str, Task], mail: Mail) -> None:
@@ -77,11 +77,11 @@ class Detection:
             self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
     def register(self, task: Task) -> None:
-        """A task that was started again tells the chief that it is there."""
+        """Register a task at the chief after a restart."""
         self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
-        """A sign of life has come; of a task that nobody watches it says nothing."""
+        """A heartbeat has arrived; one of a task that is not watched changes nothing."""
         if name in self._watched:
             self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
 
@@ -90,7 +90,7 @@ class Detection:
         self._decide(self.membership.connection_reset(name, incarnation))
 
     def expect_change(self) -> None:
-        """Somebody has fallen silent, or may be heard again: waits may count on the next beat, which finds that out."""
+        """A task has fallen silent, or may be heard again: waits may count on the next heartbeat, which detects it."""
         if self._began_s is not None:
             self.clock.after(HEARTBEAT_S, lambda _: None)
 
@@ -113,7 +113,7 @@ class Detection:
             self.clock.after_daemon(self._next_beat_s() - self.clock.now, self._beat)
 
     def _next_beat_s(self) -> float:
-        """When the next heartbeats can change a belief; those before are passed over, as they would find what these found."""
+        """The time of the next heartbeats that can change a belief; earlier ones are skipped, because they cannot."""
         assert self._began_s is not None
         next_s, idle_until_s = self.clock.now + HEARTBEAT_S, self.clock.now + self.clock.idle_s()
         if idle_until_s <= next_s or not all(map(self._is_settled, self.membership.beliefs)):
@@ -122,16 +122,16 @@ class Detection:
         return max(next_s, self._began_s + (math.ceil((idle_until_s - self._began_s) / HEARTBEAT_S) - 1) * HEARTBEAT_S)
 
     def _is_known(self, task: Task) -> bool:
-        """Whether the chief believes of a task what is so: that this incarnation is up."""
+        """Whether the chief's belief about a task is true: this incarnation is up."""
         belief = self.membership.beliefs.get(task.name)
         return belief is not None and belief.up and belief.incarnation == task.incarnation
 
     def _is_silent(self, name: str) -> bool:
-        """Whether a task that is believed to be up says nothing."""
+        """Whether a task that is believed to be up sends nothing."""
         return self.membership.beliefs[name].up and not self.mail.hears(self.tasks[name])
 
     def _is_settled(self, name: str) -> bool:
-        """Whether neither a heartbeat of this task nor more silence can change what is believed of it."""
+        """Whether neither a heartbeat of this task nor more silence can change the belief about it."""
         task = self.tasks[name]
         return self._is_known(task) if self.mail.hears(task) else not self.membership.beliefs[name].up
 
@@ -149,7 +149,7 @@ class Detection:
                 listener(decision)
 
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
-        """Those who train with a task have learned of its death; the trace tells it once for each life."""
+        """The peers of a task have learned of its death; the trace has one instant for each incarnation."""
         if (task, process.incarnation) not in self._noticed:
             self._noticed.add((task, process.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

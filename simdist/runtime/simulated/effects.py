@@ -1,4 +1,4 @@
-"""What faults do to the simulated machines: `Effects` on a `World`.
+"""The effects of faults on the simulated machines: `Effects` on a `World`.
 
 Each effect is a token: where several lie over one target, what is in force follows from all of them, and the end of one is not the
 end of another.

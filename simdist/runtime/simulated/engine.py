@@ -1,4 +1,4 @@
-"""The simulated engine: what strategies and coordinator see of a `World`."""
+"""The simulated engine: the driver's half of the wall on a `World`."""
 
 from __future__ import annotations
 

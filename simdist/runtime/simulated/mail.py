@@ -1,4 +1,4 @@
-"""How heartbeats get from a task to the chief: as words, which are lost where messages are lost."""
+"""Heartbeats as messages from a task to the chief, which are lost where messages are lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MailToChief:
     """As `simdist.runtime.simulated.detection.Mail`.
 
     Args:
-        routes: posts letters.
+        routes: sends the heartbeats.
         silence: says who is not heard.
         chief: the task that listens.
     """

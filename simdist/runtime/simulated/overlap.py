@@ -19,7 +19,7 @@ __all__ = ["Early", "early_collectives"]
 
 @dataclass(frozen=True, eq=False)
 class Early:
-    """A collective that can begin before the kernel has ended that makes what is exchanged.
+    """A collective that can begin before the kernel that makes its operands has ended.
 
     Attributes:
         position: of the bundle among the kernel's outputs.
@@ -34,7 +34,7 @@ class Early:
 def early_collectives(operations: Sequence[LinkedOperation]) -> dict[int, tuple[Early, ...]]:
     """The collectives that need not wait for the end of the kernel before them, by the number of that kernel.
 
-    Those are the collectives that follow it at once, in their order, as far as it makes what they exchange.
+    Those are the collectives that follow it at once, in their order, as far as it makes their operands.
     """
     found: dict[int, tuple[Early, ...]] = {}
     for position, op in enumerate(operations):

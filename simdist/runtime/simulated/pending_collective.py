@@ -1,4 +1,4 @@
-"""One collective between replicas: they come, the bytes travel, each gets what is its own; or it fails for all of them.
+"""A pending collective: the replicas arrive, the bytes travel, each replica gets its result; or it fails for all of them.
 
 Taught in lesson 03.
 """
@@ -20,12 +20,12 @@ from simdist.simulation.network import Link
 
 __all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
-# How long a collective without a time-out of its own waits where somebody may be silent.
+# How long a collective without a time-out of its own waits where a task may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
 
 
 class Participants(Protocol):
-    """The replicas that meet in a collective (`simdist.runtime.simulated.collective_group.CollectiveGroup`).
+    """The replicas that take part in a collective (`simdist.runtime.simulated.collective_group.CollectiveGroup`).
 
     Attributes:
         members: all, by rank.
@@ -45,12 +45,12 @@ class Participants(Protocol):
 
 
 class Arrival:
-    """A replica's part in a collective.
+    """The arrival of one replica at a collective, and its result.
 
     Attributes:
         device: where the trace shows it.
         began_s: when it came.
-        is_early: whether it came while its device still computed: nobody need wait for it then.
+        is_early: whether it came while its device still computed: no operation waits for it then.
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
@@ -67,11 +67,11 @@ class Arrival:
         self.ended: Callable[[Arrival], None] | None = None
 
     def then(self, ended: Callable[[Arrival], None]) -> None:
-        """Tell somebody, once, when it is over."""
+        """Call a function, once, when it is over."""
         self.ended = ended
 
     def end(self, result: Bundle | None, error: BaseException | None) -> None:
-        """It is over."""
+        """End it with a result or an error."""
         if not self.over:
             self.over, self.result, self.error = True, result, error
             if self.ended is not None:
@@ -79,7 +79,7 @@ class Arrival:
 
 
 class PendingCollective:
-    """One collective, from the first who comes to the last who has what it gets."""
+    """One collective, from its first arrival to its last result."""
 
     def __init__(self, group: Participants, number: int, collective: Collective) -> None:
         self.group = group
@@ -107,10 +107,10 @@ class PendingCollective:
             self.expect_silence()
 
     def arrive(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool) -> Arrival:
-        """A replica is there.
+        """Note that a replica has arrived.
 
         Raises:
-            InvalidArgumentError: the first one came with other shapes; nobody gets anything.
+            InvalidArgumentError: the first one came with other shapes; no replica gets a result.
         """
         arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.env._now, is_early)
         if self.first is None:
@@ -125,14 +125,14 @@ class PendingCollective:
         return arrival
 
     def awaited(self) -> str:
-        """What a replica waits for, in words."""
+        """What a replica waits for, as text."""
         missing = self.missing()
         return f"{self.collective}" + (
             f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else ""
         )
 
     def missing(self) -> list[str]:
-        """Who has not come."""
+        """The replicas that have not arrived."""
         return [self._name(rank) for rank in self.group.active if rank not in self.arrivals]
 
     def _name(self, rank: int) -> str:
@@ -161,7 +161,7 @@ class PendingCollective:
             self.travel()
 
     def travel(self) -> None:
-        """Send the bytes, when the collectives before have ended; where nobody is in the way, as it was rehearsed."""
+        """Send the bytes, when the collectives before have ended; on uncontended links in the seconds that are known."""
         plan = self.plan
         assert plan is not None
         world = self.group.world
@@ -175,14 +175,14 @@ class PendingCollective:
         carried = plans.carried(world, plan, routed)
         alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
         if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
-            self._as_rehearsed(plans.rehearsed(routed, carried), carried)
+            self._end_uncontended(plans.uncontended_seconds(routed, carried), carried)
             return
         real = plans.routed(world, plan, plan.devices, size_bytes) if plan.equivalent_devices else routed
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
         for index in range(len(plan.devices)):
             self.transfers.begin(index)
 
-    def _as_rehearsed(self, seconds: list[float], carried: dict[Link, float]) -> None:
+    def _end_uncontended(self, seconds: list[float], carried: dict[Link, float]) -> None:
         for link, num_bytes in carried.items():
             link.bytes_carried += num_bytes
         for index, end_s in enumerate(seconds):
@@ -199,7 +199,7 @@ class PendingCollective:
     # -- failures -------------------------------------------------------------------------------------------------
 
     def expire(self, timeout_s: float) -> None:
-        """The time-out is over; whoever has come gives up, unless all have."""
+        """The time-out is over; the replicas that have arrived give up, unless all have."""
         if not self.ranks:
             missing = self.missing()
             self.fail(
@@ -210,7 +210,7 @@ class PendingCollective:
             )
 
     def expect_silence(self) -> None:
-        """Somebody may not come, or some bytes may be lost, without a word: give up after a while."""
+        """A replica or a message may be missing without an error: give up after a time-out."""
         if not self.expects_silence and not self.over:
             self.expects_silence = True
             self.watch.append(self)
@@ -218,7 +218,7 @@ class PendingCollective:
             clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _timed_out, self.watch)
 
     def give_up(self) -> None:
-        """The time is over in which everybody should have come, and all bytes."""
+        """End with an error: the time-out for all arrivals and all bytes is over."""
         transfers = self.transfers
         paused = [] if transfers is None else transfers.paused
         if self.ranks and not (paused or (transfers is not None and transfers.has_lost)):
@@ -242,7 +242,7 @@ class PendingCollective:
         self.group.settle(self, error)
 
     def fail(self, error: BaseException) -> None:
-        """Nobody gets anything."""
+        """End with an error, for all replicas."""
         if self.over:
             return
         if self.transfers is not None:

@@ -1,6 +1,6 @@
-"""What the steps of a linked program cost on simulated devices: sites of the ledger, operations and bytes, memory, overlap.
+"""The prices of a linked program on simulated devices: sites of the ledger, operations and bytes, memory, overlap.
 
-Worked out once for each linked program; a linked program itself says nothing about time.
+Prices are computed once for each linked program; a linked program itself says nothing about time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PricedProgram:
     read_bytes: dict[str, int]
 
     def require_memory(self, memory: MemoryAccount) -> None:
-        """Make sure that a step fits into a device's memory, beside what is there already.
+        """Refuse a step that does not fit into a device's memory, beside what it holds already.
 
         Raises:
             ResourceExhaustedError: it does not.

@@ -1,4 +1,4 @@
-"""A processor of a task: what computes, one thing after the other, and has a memory.
+"""A processor of a task: it computes one kernel after the other, and has a memory.
 
 A task has one processor of its own; a strategy may give it more (``worker:0/gpu:1``).
 """
@@ -56,7 +56,7 @@ class Processor:
         self.factors = self.device.jitter.factors(generator(seed, self.name, incarnation, "jitter"))
 
     def occupy(self, now: float, cost: Cost) -> tuple[float, float]:
-        """Give it a program to run; it does one thing after the other. Returns (start, end) in seconds."""
+        """Run a program; one runs after the other. Returns (start, end) in seconds."""
         seconds = self._seconds.get(cost)
         if seconds is None:
             declared = cost.seconds
@@ -65,7 +65,7 @@ class Processor:
         return self.occupy_for(now, seconds)
 
     def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
-        """Like `occupy`, for work that takes so long where the task is not slowed down.
+        """Like `occupy`, for work with a duration of its own, before slowdowns of the task.
 
         Raises:
             InvalidArgumentError: a device, its jitter or its slowness gives no time.
@@ -78,7 +78,7 @@ class Processor:
         return start, end
 
     def began(self, start: float, end: float) -> float:
-        """When work began that may have ended late, as it did one thing after the other; only after pauses it differs from `start`."""
+        """The time at which work began that may have ended late, as one runs after the other; it differs from `start` only after pauses."""
         start = min(max(start, self.late_s), end)
         if end > self.free_s:
             self.late_s = end

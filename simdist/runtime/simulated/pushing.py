@@ -1,4 +1,4 @@
-"""A call that sends servers their parts of an update, and waits until they have confirmed."""
+"""A push: a call that sends servers their parts of an update, and waits until they have confirmed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Pushing"]
 
 
 class Pushing(Call):
-    """Pushes one update to servers; `operands` are the numbers, by place.
+    """A push of one update to servers; `operands` are the numbers, by position.
 
     Attributes:
         priced: the prices of its program.
@@ -68,10 +68,10 @@ class Pushing(Call):
         try:
             leg.content.server.receive(self, leg.content, process)
         except Exception as error:
-            self.fail(error)  # to whoever waits; nobody can catch it here
+            self.fail(error)  # to the caller that waits; it cannot be caught here
 
     def confirm(self, part: ServerCall, applied_s: float) -> None:
-        """A server has applied its part: the word of it is on its way."""
+        """A server has applied its part: its confirmation is sent."""
         part.there.target.calls.pop(self, None)
         if self.transport.blocked and not self.transport.passes(part.back):
             self.silenced(part.back)

@@ -1,4 +1,4 @@
-"""A call that asks servers for the present versions of groups."""
+"""A read: a call that asks servers for the present versions of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Reading"]
 
 
 class Reading(Call):
-    """Reads groups from servers.
+    """A read of groups from servers.
 
     Attributes:
         groups: which, by place.

@@ -1,4 +1,4 @@
-"""Replicas that take steps together, as their driver knows them, and what it believes of them.
+"""A replica group: replicas that take steps together, and their driver's beliefs about them.
 
 Where tasks may fall silent, the driver listens for their heartbeats: a step with a task that is believed to be down fails, and leaves no
 mark. A task that is heard again is a member like those that were started again: what it had of the variables is out of date.
@@ -29,7 +29,7 @@ class SimulatedReplicaGroup:
     Args:
         world: where they are.
         communication: how they talk to each other.
-        collective_group: where they meet, if it outlives a step; None makes one for each step.
+        collective_group: that of their collectives, if it outlives a step; None makes one for each step.
     """
 
     def __init__(self, world: World, communication: Communication, collective_group: CollectiveGroup | None = None) -> None:

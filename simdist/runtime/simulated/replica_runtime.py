@@ -1,8 +1,8 @@
-"""What a program meets where it runs as one of several replicas that take a step together.
+"""The task runtime of one replica, where several take a step together.
 
-Variables lie on the replica's own device, as copies that cannot differ or as values of its own. What a step changes counts
-when the step is over for all replicas that this program drives: until then each replica sees its own progress, and a step
-that fails leaves no mark.
+Variables are on the replica's device, as copies that cannot differ or as replica-local values. The versions of a step become valid
+when all replicas that this program drives have ended it. Until then each replica reads its own versions, and a step that fails
+changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SimulatedReplica(SimulatedTask):
         member: its rank, task and device.
         priced: the prices of its program.
         versions: what the step has made so far.
-        collective_group: where it meets the others; None for a single replica.
+        collective_group: that of its collectives; None for a single replica.
         leads: whether its task counts steps by it.
     """
 
@@ -101,7 +101,7 @@ class SimulatedReplica(SimulatedTask):
         return self._read_from(op, 0)
 
     def _read_from(self, op: ReadGroups, first: int) -> Sequence[Bundle] | Later:
-        """Fetch what lies elsewhere, one group after the other; then all of them are there."""
+        """Fetch groups from other devices, one after the other; then the read is done."""
         devices = self.states.devices
         for number in range(first, len(op.numbers)):
             if self.device not in devices[op.numbers[number]]:
@@ -110,7 +110,7 @@ class SimulatedReplica(SimulatedTask):
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
 
     def _fetch(self, number: int, then: Callable[[], Any]) -> None:
-        """A variable that lies on another device of the task comes over; one that was lost does not."""
+        """Copy a variable from another device of the task; one that was lost is an error."""
         group = self.states.groups[number]
         first = group.cells[0]
         if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.devices) > 1:
@@ -122,7 +122,7 @@ class SimulatedReplica(SimulatedTask):
         self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
 
     def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], Any]) -> None:
-        """Bytes of a variable come from another device; then the operation goes on."""
+        """Copy the bytes of a variable from another device; then the operation goes on."""
         began = self.clock.now
         self.waits_for = f"variables from {source}"
 
@@ -150,7 +150,7 @@ class SimulatedReplica(SimulatedTask):
             return SimulatedTask.compute(self, op, inputs, batch, host)
         now = self.clock.env._now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
-        # What is exchanged early is written down before the kernel has ended.
+        # The operands of an early collective are noted before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
         for one in early:
             self.clock.after(start + one.fraction * (end - start) - now, self._arrive, (one.collective, outputs[one.position]))
@@ -170,10 +170,10 @@ class SimulatedReplica(SimulatedTask):
         self.trace.span(self.device, "compute", op.kernel.name, start, end)
         self.step.go(outputs)
 
-    # -- meeting --------------------------------------------------------------------------------------------------
+    # -- collectives ----------------------------------------------------------------------------------------------
 
     def _arrive(self, what: tuple[LinkedCollective, Bundle]) -> None:
-        """A pack of gradients is there, while others are still being computed."""
+        """Arrive at an early collective: a pack of gradients is ready while the kernel still runs."""
         op, operands = what
         assert self.collective_group is not None
         if self._is_late(self._arrive, what) or not self.collective_group.admits(self.rank):
@@ -181,7 +181,7 @@ class SimulatedReplica(SimulatedTask):
         try:
             arrival = self.collective_group.arrive(self.rank, op.collective, operands, is_early=True)
         except SimdistError as error:
-            # Nobody waits yet; whoever comes for the result gets it.
+            # No operation waits yet; the one that asks for the result gets it.
             self.early[op] = error
             return
         self.early[op] = arrival
@@ -214,7 +214,7 @@ class SimulatedReplica(SimulatedTask):
         return PENDING
 
     def _met(self, arrival: Arrival) -> None:
-        """What this replica waits for is over."""
+        """The collective for which this replica waits has ended."""
         if self.step.over:
             return
         if self.task.held is not None:
@@ -245,7 +245,7 @@ class SimulatedReplica(SimulatedTask):
         return self._update_from(op, operands, 0)
 
     def _update_from(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later | None:
-        """The parts of an update, one after the other."""
+        """Apply the parts of an update, one after the other."""
         if number == len(op.parts):
             return None
         part = op.parts[number]

@@ -1,8 +1,8 @@
-"""One step of several replicas: each runs the program on its own device, and they meet in collectives.
+"""One step of several replicas: each runs the program on its own device, and collectives join them.
 
-The replicas go on side by side, by callbacks, and die with their tasks; a single one whose task is the caller's own begins in the
-caller's place, without an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and
-nothing that the step has changed counts.
+The replicas run in parallel, by callbacks, and die with their tasks; a single one on the caller's task begins inside the call, without
+an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and the step changes
+nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["ReplicaStep"]
 
 
 class RunningReplica:
-    """A replica in its step, as its task and the clock know it.
+    """A replica in a step.
 
     Args:
-        runtime: what its program meets.
+        runtime: the task runtime of its program.
         linked, call: its program and its arguments.
         ended: is called when it has ended, itself or with its task.
 
@@ -61,7 +61,7 @@ class RunningReplica:
         return self.runtime.task.held
 
     def start(self, _: None = None) -> None:
-        """Take the first operation; where the task is paused, when it goes on."""
+        """Begin the first operation; where the task is paused, when it goes on."""
         task = self.runtime.task
         if task.held is None:
             self.step.go()
@@ -73,19 +73,19 @@ class RunningReplica:
             self.start()
 
     def killed(self) -> None:
-        """The task has died, and the replica with it."""
+        """End the replica, because its task has died."""
         if not self.step.over:
             self.stop()
             self.has_died = True
             self.ended(self)
 
     def stop(self) -> None:
-        """The replica does nothing any more, and nobody is told."""
+        """Stop the replica without an error or a result."""
         self.step.stop()
         self.runtime.drop_call()
 
     def give_up(self) -> None:
-        """What it computes is of no use: its device is free."""
+        """Free the device: the result of its work is not needed."""
         if not self.step.over:
             self.runtime.processor.free_s = self.runtime.clock.now
             self.stop()
@@ -95,7 +95,7 @@ class RunningReplica:
 
 
 class ReplicaStep:
-    """One step.
+    """One step of a group of replicas.
 
     Args:
         world: the cluster's.
@@ -103,7 +103,7 @@ class ReplicaStep:
         local: those that this program drives.
         communication: how they talk to each other.
         plans: of their collectives.
-        collective_group: where they meet, if it outlives the step; None makes one for the step.
+        collective_group: that of their collectives, if it outlives the step; None makes one for the step.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class ReplicaStep:
             replica.stop()
 
     def give_up_on(self, task: str, error: UnavailableError) -> None:
-        """A task is believed to be gone: the step cannot end."""
+        """End the step with an error, because a task is believed to be down."""
         if self.over.is_open or not any(member.task == task for member in self.local):
             return
         self.errors.append(error)
@@ -209,7 +209,7 @@ class ReplicaStep:
         self.clock.steps.pop(replica, None)
 
     def _ended(self, replica: RunningReplica) -> None:
-        """A replica has ended; where it failed, no other can go on."""
+        """A replica has ended; if it failed, the step fails."""
         self._forget(replica)
         self.left -= 1
         error = replica.step.error
@@ -232,14 +232,14 @@ class ReplicaStep:
         self._open()
 
     def _open(self) -> None:
-        """The caller goes on; a main of several replicas after what happens at this moment."""
+        """Let the caller go on; a main of several replicas after the other events of this moment."""
         if self.caller is None or len(self.replicas) == 1:
             self.over.open()
         else:
             self.clock.after(0.0, self.over.open)
 
     def _dropped(self, ranks: list[int]) -> None:
-        """The step does not wait for these: what they were computing is given up."""
+        """Continue without these replicas: their work is given up."""
         for rank in ranks:
             local_rank = rank - self.local[0].rank
             self.late.add(local_rank)

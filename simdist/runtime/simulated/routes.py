@@ -1,4 +1,4 @@
-"""The legs of messages between the tasks of a cluster: which links, which latency."""
+"""The legs of messages between the tasks of a cluster: their links and their latency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Routes"]
 
 
 class Routes:
-    """Knows the way from each task to each other, and posts letters.
+    """The routes from each task to each other one.
 
     Args:
         fabric: finds routes.
@@ -27,11 +27,11 @@ class Routes:
         self._words: dict[tuple[str, str], Leg] = {}
 
     def between(self, source: str, target: str) -> Route:
-        """The way between two places: tasks or devices."""
+        """The route between two tasks or devices."""
         return self.fabric.route(self.host_of.get(source, source), self.host_of.get(target, target))
 
     def latency_s(self, source: Task, target: Task) -> float:
-        """Seconds until a word has arrived."""
+        """Seconds until a message without bytes has arrived."""
         return self.between(source.name, target.name).latency_s
 
     def word(self, source: Task, target: Task, content: Any = None) -> Leg:
@@ -44,7 +44,7 @@ class Routes:
         return Leg(source, target, size_bytes, route.links, route.latency_s, (source.name, "bytes_sent"), content)
 
     def post(self, source: Task, target: Task, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
-        """Send a word; `arrived(content)` is called when it has come, unless one of the two has died on the way.
+        """Send a message without bytes; `arrived(content)` is called at its arrival, unless one of the two has died before.
 
         Args:
             unheard: is called with the content where the word is lost.

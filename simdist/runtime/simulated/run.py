@@ -1,4 +1,4 @@
-"""`SimulatedRun`: the mains that were launched on the tasks of a cluster, and what became of them."""
+"""`SimulatedRun`: the mains that were launched on the tasks of a cluster, and their results."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class SimulatedRun:
         try:
             self.world.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
-            # Whoever waits for ever waits, as a rule, for the main that failed.
+            # A main that waits for ever waits, as a rule, for the main that failed.
             error = self._error or self._down()
             if error is None:
                 raise
             raise error from None
 
     def _down(self) -> UnavailableError | None:
-        """What is wrong where mains are to start again, but nobody starts their tasks."""
+        """The error where mains are to start again, but their tasks are not restarted."""
         down = [task.name for task in self.tasks if task.name in self._left and not task.alive]
         if not down:
             return None
@@ -100,7 +100,7 @@ class SimulatedRun:
         if fiber.killed:
             if self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
-            return  # otherwise the runtime restarts the task, or join() says that nobody does
+            return  # otherwise the runtime restarts the task, or join() raises because no restart is planned
         if error is None:
             self.results[task.name] = fiber.result
             self._finish(task)
@@ -122,7 +122,7 @@ class SimulatedRun:
     def _again(self, failed: tuple[Task, Incarnation]) -> None:
         task, process = failed
         if not (process is task.process and process.alive):
-            return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
+            return  # it crashed in the meantime: the next incarnation starts the main, if there is one
         if task.held is not None:
             task.held.append((self._again, failed))
             return
@@ -136,12 +136,12 @@ class SimulatedRun:
             self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:
-        """This main does not start again; the others may still end."""
+        """Do not start this main again; the others may still end."""
         self._error = self._error or error
         self._finish(task)
 
     def _forget(self, task: Task) -> None:
-        """This main does not run again."""
+        """Do not run this main again."""
         self._left.discard(task.name)
         if self._restarted in self.world.mains[task.name]:
             self.world.mains[task.name].remove(self._restarted)
@@ -157,7 +157,7 @@ class SimulatedRun:
 
 
 def _as_error(task: Task, error: BaseException | None) -> BaseException | None:
-    """What a main that has exited means: with status 0 it has succeeded, otherwise its process has failed."""
+    """The outcome of a main that has exited: with status 0 it has succeeded, otherwise its process has failed."""
     if not isinstance(error, SystemExit):
         return error
     if error.code in (None, 0):

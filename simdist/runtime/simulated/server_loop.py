@@ -1,7 +1,7 @@
-"""What a task does for others with the variables that it holds: it answers reads, and applies the updates that it is sent.
+"""The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
-An update is applied when the task's device is free, one after the other, each once: a message that comes twice is known by its
-identity and is only confirmed again.
+An update is applied when the task's device is free, one after the other, each once: a message that arrives twice is recognised
+by its identity and is only confirmed again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServerLoop:
         clock, trace: the cluster's.
         ledger: computes updates.
         states: the versions of all groups.
-        updated: are told of each update that others have sent.
+        updated: are called after each update that others have sent.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ServerLoop:
         self._seen: dict[Identity, None] = {}
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None:
-        """Write down the present versions of groups, each at its place; an error where one is lost."""
+        """Put the present versions of groups into the reply, by position; an error where one is lost."""
         states, error = self.states, None
         for group, position in groups:
             found[position] = states.bundles[group]
@@ -65,7 +65,7 @@ class ServerLoop:
         return error
 
     def receive(self, push: Pushing, part: ServerCall, process: Incarnation) -> None:
-        """An update has come: it is applied when the device is free."""
+        """Receive an update: it is applied when the device is free."""
         update = part.update
         assert update is not None
         now = self.clock.env._now
@@ -74,7 +74,7 @@ class ServerLoop:
 
     def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
         push, part, process, start, end = received
-        # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
+        # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if not push.open or not process.alive:
             return
         if self.task.held is not None:
@@ -103,7 +103,7 @@ class ServerLoop:
                 listener(self.task.name)
 
     def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
-        """The task was paused when the update was ready, and goes on: it is applied now."""
+        """Apply an update that was ready while the task was paused."""
         push, part, process, start, _ = received
         self._apply((push, part, process, start, self.clock.env._now))
 
@@ -142,7 +142,7 @@ class ServerLoop:
         if read_version is None:
             self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
         else:
-            # How stale the update is can be told from these two: version - 1 - read_version.
+            # The staleness of the update follows from these two: version - 1 - read_version.
             self.trace.span(
                 self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
             )

@@ -1,8 +1,7 @@
-"""Silence: tasks that are paused, and ways between tasks on which messages are lost. Nobody is told of either.
+"""Silent failures: tasks that are paused, and routes between tasks on which messages are lost. No task is notified of either.
 
-A paused task is alive and does nothing: its fibers are not switched to, and whatever would happen on it (timers, arrivals) is held,
-in order, and happens when it goes on. What its links carry goes on. A cut loses all messages of one direction: those that are sent, and
-those that are on their way.
+A paused task is alive and does nothing: its fibers do not run, and its events (timers, arrivals) are held, in order, until it goes on.
+Its links go on. A cut loses all messages of one direction: those that are sent, and those that are on their way.
 
 Not simulated: a processor that stands still with its process; a kernel that was begun goes on, as on a GPU, and ends when the task goes
 on, or later.
@@ -23,26 +22,26 @@ Heal = Callable[[], None]
 
 
 class Listener(Protocol):
-    """Replicas that meet in collectives, and must know what happens to each other's tasks."""
+    """A group of replicas that must know what happens to the tasks of its members."""
 
     def lost(self, task: Task) -> None:
         """A task has died."""
         ...
 
     def expect_silence(self) -> None:
-        """From now on somebody may not come without a word."""
+        """From now on a replica may fail silently."""
         ...
 
 
 class Silence:
-    """The pauses and cuts of one cluster.
+    """The pauses and partitions of one cluster.
 
     Args:
         clock, transport: the cluster's.
         listeners: the groups of replicas that there are.
 
     Attributes:
-        is_expected: whether a fault was planned that makes somebody silent.
+        is_expected: whether a fault was planned that makes a task silent.
     """
 
     def __init__(self, clock: Clock, transport: Transport, listeners: list[Listener]) -> None:
@@ -50,12 +49,12 @@ class Silence:
         self.transport = transport
         self.listeners = listeners
         self.is_expected = False
-        self.changed: list[Callable[[], None]] = []  # are told that somebody has fallen silent, or may be heard again
+        self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
         self._cuts: dict[object, tuple[str, str]] = {}
         self._pauses: dict[object, Any] = {}  # token -> the incarnation that is paused
 
     def expect(self) -> None:
-        """Somebody may fall silent from now on: what would wait for ever gets a time-out."""
+        """From now on a task may fall silent: a wait without an end gets a time-out."""
         if not self.is_expected:
             self.is_expected = True
             for listener in list(self.listeners):
@@ -64,7 +63,7 @@ class Silence:
     # -- pauses ---------------------------------------------------------------------------------------------------
 
     def pause(self, task: Task) -> Heal:
-        """Let the present incarnation of a task stand still; the result lets it go on."""
+        """Pause the present incarnation of a task; the result lets it go on."""
         token, process = object(), task.process
         self._pauses[token] = process
         if task.held is None:
@@ -91,7 +90,7 @@ class Silence:
     # -- cuts -----------------------------------------------------------------------------------------------------
 
     def cut(self, source: Task, target: Task) -> Heal:
-        """Lose the messages of one direction; the result opens the way again."""
+        """Lose the messages of one direction; calling the result ends that."""
         token = object()
         self._cuts[token] = source.name, target.name
         self._block()
@@ -113,5 +112,5 @@ class Silence:
         self.transport.blocked = set(self._cuts.values())
 
     def hears(self, source: Task, target: Task) -> bool:
-        """Whether a word that one task sends now gets to another."""
+        """Whether a message without bytes that one task sends now reaches another."""
         return source.process.alive and source.held is None and (source.name, target.name) not in self.transport.blocked

@@ -1,7 +1,7 @@
 """A task of a simulated cluster: a process with a device, a memory and an incarnation.
 
-States: up -> down -> up with a higher incarnation. Whatever an earlier incarnation still tries (a message, an update)
-has no effect: every effect names the `Incarnation` that it comes from.
+States: up -> down -> up with a higher incarnation. A late effect of an earlier incarnation (a message, an update)
+is dropped: every effect names its `Incarnation`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Incarnation", "Sender", "Task"]
 
 
 class Sender(Protocol):
-    """What has messages on their way to or from a task, and must know when it dies, or when they are lost.
+    """The sender of messages to or from a task, which must know when the task dies, or when they are lost.
 
     Attributes:
         flows: its bytes that are on their way.
@@ -27,16 +27,16 @@ class Sender(Protocol):
     flows: list[Any]
 
     def silenced(self, leg: Any) -> None:
-        """This message will not arrive, and nobody says so."""
+        """This message will not arrive, and no error says so."""
         ...
 
     def lost(self, task: Task) -> None:
-        """A task of it has died."""
+        """A task of this sender has died."""
         ...
 
 
 class Running(Protocol):
-    """What a task runs without a fiber."""
+    """What runs on a task without a fiber."""
 
     def killed(self) -> None:
         """The task has died."""
@@ -106,14 +106,14 @@ class Task:
             processor.free_s = now
 
     def add_processor(self, name: str, device: Device, seed: int) -> Processor:
-        """One more processor, or the one that has this name already."""
+        """Add a processor, or return the one that has this name already."""
         if name not in self.processors:
             self.processors[name] = Processor(name, device, self)
             self.processors[name].begin(seed, self.incarnation)
         return self.processors[name]
 
     def slow_by(self, factor: float) -> Callable[[], None]:
-        """Multiply the time of all that begins from now on; the result takes this factor away again."""
+        """Multiply the duration of all work that begins from now on; the result takes this factor away again."""
         token = object()
 
         def heal() -> None:
@@ -126,12 +126,12 @@ class Task:
 
     @property
     def progress(self) -> int:
-        """How far it has come: its steps, of a parameter server its updates."""
+        """The progress of the task: its steps, for a parameter server its updates."""
         return self.updates if self.name.startswith("ps:") else self.steps
 
     @property
     def memory(self) -> MemoryAccount:
-        """Who holds the memory of its own processor."""
+        """The memory of the task's own processor: bytes by owner."""
         return self.processor.memory
 
     @property

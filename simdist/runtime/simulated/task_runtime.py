@@ -1,4 +1,4 @@
-"""What a program meets on a simulated task: devices and links that take virtual time, numbers that the ledger notes."""
+"""The task runtime of a simulated task: devices and links take virtual time, and the ledger notes the numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SimulatedTask:
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
     def _is_late(self, function: Callable[[Any], None], argument: Any) -> bool:
-        """Whether something of a step must not happen now: the step is over, or its task is paused and does it when it goes on."""
+        """Whether an event of a step must not happen now: the step is over, or its task is paused and repeats the event when it goes on."""
         if not self.process.alive or self.step.over:
             return True
         if self.task.held is not None:
@@ -82,7 +82,7 @@ class SimulatedTask:
         function((*rest, start, self.clock.env._now if end > start else end))
 
     def drop_call(self) -> None:
-        """The step goes no further: nobody waits for what it has asked others."""
+        """Cancel the call of a step that goes no further."""
         if self._call is not None and self._call.open:
             self._call.drop()
 
@@ -121,7 +121,7 @@ class SimulatedTask:
         return PENDING
 
     def _plan_read(self, op: ReadGroups) -> CallPlan:
-        """What this task must ask other tasks for."""
+        """The read that this task must send to other tasks."""
         wanted: dict[str, tuple[list[tuple[int, int]], int]] = {}
         for position, (group, _, size_bytes) in enumerate(op.groups):
             owner = self.states.groups[group].task
@@ -182,7 +182,7 @@ class SimulatedTask:
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise FailedPreconditionError(
-            f"{self.task.name} was to meet other replicas ({op.collective}), but its strategy has one replica for each step."
+            f"{self.task.name} takes part in a collective ({op.collective}), but its strategy has one replica for each step."
         )
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
@@ -212,7 +212,7 @@ class SimulatedTask:
         return self._push(op, operands)
 
     def _update_here(self, op: ApplyAll, operands: Sequence[Bundle], position: int) -> Later | None:
-        """First what lies on this task, and what travels with the reply; then the rest is sent."""
+        """Apply the part of an update on this task, keep what travels with the reply, and send the rest."""
         while position < len(op.parts):
             part = op.parts[position]
             if part.task == self.task.name:
@@ -252,7 +252,7 @@ class SimulatedTask:
         return PENDING
 
     def _plan_update(self, op: ApplyAll) -> CallPlan:
-        """What this task must send to other tasks."""
+        """The push that this task must send to other tasks."""
         parts: list[ServerCall] = []
         for position, update in enumerate(op.parts):
             if update.task != self.task.name and not self._travels_with_reply(update):

@@ -1,13 +1,13 @@
-"""A collective on its way: the transfers of a schedule, as flows over the links of the fabric.
+"""The transfers of a collective, as flows over the links of the fabric.
 
-A rank enters a step when it has done with all its earlier ones. A transfer begins when both of its ranks have entered its
-step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Nothing
-waits for the slowest but those who need something of it.
+A rank enters a step when it has ended all its earlier ones. A transfer begins when both of its ranks have entered its
+step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Only
+the ranks that need data of the slowest one wait for it.
 
-The same collective of the same ranks, begun by all in one moment on links that nobody else uses, takes equally long each
-time: it is then worked out once, on a clock of its own (`uncontended_seconds`), and not played again.
+The same collective of the same ranks, begun by all in one moment on links without other flows, takes equally long each
+time: its duration is computed once, on a clock of its own (`uncontended_seconds`), and not simulated again.
 
-Not simulated: the time to add what has come, and the memory that it passes through.
+Not simulated: the time of the additions, and the memory of the buffers.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Hop:
 
 
 class RoutedSchedule:
-    """A schedule on the places of its ranks: for each rank and step, the transfers that it takes part in.
+    """A schedule with the routes of its ranks: for each rank and step, the transfers in which it takes part.
 
     Args:
         schedule: of the collective.
         route: (source rank, target rank) -> its route.
         size_bytes: of each rank's data.
-        tasks: of each rank; without them it can only be rehearsed.
+        tasks: of each rank; without them it can only be uncontended_seconds.
     """
 
     def __init__(self, schedule: Schedule, route: Callable[[int, int], Route], size_bytes: float, tasks: Sequence[Task] = ()) -> None:
@@ -73,7 +73,7 @@ class RoutedSchedule:
 
     @cached_property
     def links(self) -> list[Link]:
-        """All links that are used, each once."""
+        """All links in use, each once."""
         return list(dict.fromkeys(link for leg in self.legs for link in leg.links))
 
     @cached_property
@@ -86,7 +86,7 @@ class RoutedSchedule:
         return carried
 
     def on_links(self, copies: dict[Link, Link]) -> RoutedSchedule:
-        """The same on other links, and of nobody."""
+        """The same schedule on other links, for no task."""
         other = copy(self)
         other.__dict__.pop("links", None)
         moved = {leg: replace(leg, source=NOBODY, target=NOBODY, links=tuple([copies[link] for link in leg.links])) for leg in self.legs}
@@ -102,7 +102,7 @@ class Transfers:
         transport: carries it.
         routed: who sends what where.
         done: is called with each rank when it has done with its last step.
-        lost: is called when bytes are lost, and nobody else will say so.
+        lost: is called when bytes are lost, because no other error says so.
 
     Attributes:
         has_lost: whether bytes were lost, so that it cannot end.
@@ -125,7 +125,7 @@ class Transfers:
         transport.collectives[self] = None
 
     def begin(self, rank: int) -> None:
-        """A rank is there, and enters its first step; one that is paused when all have come, when it goes on."""
+        """A rank has arrived and begins its first step; a paused one does so when it goes on and all have arrived."""
         held = self.routed.tasks[rank].held
         if held is not None:
             held.append((self.begin, rank))
@@ -133,7 +133,7 @@ class Transfers:
             self._enter_next(rank)
 
     def stop(self) -> None:
-        """Nobody needs this any more: what is on its way is dropped."""
+        """Cancel the transfers: what is on its way is dropped."""
         self.open = False
         self.transport.collectives.pop(self, None)
         for flow in self.flows:
@@ -145,7 +145,7 @@ class Transfers:
 
     @property
     def paused(self) -> list[str]:
-        """The tasks that stand still in the midst of it."""
+        """The tasks that are paused during the collective."""
         position, steps = self.position, self.routed.steps
         standing = [task for rank, task in enumerate(self.routed.tasks) if task.held is not None and position[rank] < len(steps[rank])]
         return list(dict.fromkeys(task.name for task in standing))
@@ -190,7 +190,7 @@ class Transfers:
 
 
 def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
-    """How long each rank takes where all begin at once and nobody is in the way, in seconds."""
+    """The seconds that each rank takes on uncontended links if all begin at once."""
     clock = Clock()
     links = SharedLinks(clock)
     alone = routed.on_links({link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links})

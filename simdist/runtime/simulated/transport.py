@@ -1,10 +1,10 @@
-"""The only way from one task to another: words and bytes take the latency of a route, and bytes the time of its links.
+"""The transport: every message from one task to another takes the latency of its route, and its bytes the time of the links.
 
-A *leg* says from where, to where and how much; it is worked out once. A *message* is a leg of a *sender* (a call, a letter, a copy,
-the transfers of a collective), which has an identity of its own: the client, its incarnation and a sequence number. Messages that
-take equally long are sent together and share their events.
+A *leg* has a source, a target and bytes; it is computed once. A *message* is a leg of a *sender* (a call, a letter, a copy,
+the transfers of a collective), which has an identity: the client, its incarnation and a sequence number. Messages with equal latencies
+are sent together and share their events.
 
-While nothing is laid over a pair of tasks, nothing is asked about it.
+Without a fault on a pair of tasks, no check is made for it.
 
 Not simulated: the cost of serialising, message headers.
 """
@@ -25,7 +25,7 @@ __all__ = ["Arrived", "Leg", "Sender", "Transport"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Leg:
-    """One way of a message.
+    """One direction of a message.
 
     Attributes:
         source, target: the tasks.
@@ -53,7 +53,7 @@ class Leg:
 
 
 class Sender(Protocol):
-    """Whose messages they are.
+    """The owner of messages.
 
     Attributes:
         flows: its bytes that are on their way.
@@ -63,15 +63,15 @@ class Sender(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether its messages still mean anything."""
+        """Whether its messages still have an effect."""
         ...
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        """The latency is over; those of these legs whose bytes still go."""
+        """The latency is over; returns those of these legs whose bytes still travel."""
         ...
 
     def silenced(self, leg: Leg) -> None:
-        """This message will not arrive, and nobody says so."""
+        """This message will not arrive, and no error says so."""
         ...
 
 
@@ -79,7 +79,7 @@ Arrived = Callable[[Any], None]
 
 
 class Transport:
-    """Sends messages.
+    """Sends all messages of a cluster.
 
     Args:
         clock, links: where time passes.
@@ -144,14 +144,14 @@ class Transport:
             arrived(leg)
 
     def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
-        """Those that no fault keeps from arriving; the sender of the others is told."""
+        """The messages that no fault stops; the sender of the others is notified."""
         lost = [leg for leg in legs if not gets_on(leg)]
         for leg in lost:
             sender.silenced(leg)
         return [leg for leg in legs if leg not in lost]
 
     def post(self, leg: Leg, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
-        """Send a word; `arrived(content)` is called when it has come, unless one of the two has died on the way.
+        """Send a message without bytes; `arrived(content)` is called at its arrival, unless one of the two has died before.
 
         Args:
             unheard: is called with the content where the word is lost.
@@ -163,7 +163,7 @@ class Transport:
             self.clock.after(leg.latency_s, letter.arrive)
 
     def sever(self, source: Task, target: Task) -> None:
-        """Lose what is on its way from one task to another: bytes now, words when they would have come."""
+        """Lose the messages on their way from one task to another: bytes now, the others at their arrival."""
         self.cut_s[source.name, target.name] = self.clock.env._now
         senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         for sender in senders:
@@ -174,21 +174,21 @@ class Transport:
                     sender.silenced(leg)
 
     def passes(self, leg: Leg) -> bool:
-        """Whether a message that is sent now gets on its way."""
+        """Whether a message that is sent now is not lost at once."""
         return (leg.source.name, leg.target.name) not in self.blocked
 
     def arrives(self, leg: Leg) -> bool:
-        """Whether a message whose latency is over has come: its way was not cut meanwhile, for however short a time."""
+        """Whether a message whose latency is over arrives: its route was not cut meanwhile, for however short a time."""
         return self.passes(leg) and not self.was_cut(leg, self.clock.env._now - leg.latency_s)
 
     def was_cut(self, leg: Leg, sent_s: float) -> bool:
-        """Whether the way of a message that left at this time was cut before it came."""
+        """Whether the route of a message that left at this time was cut before its arrival."""
         cut_s = self.cut_s.get((leg.source.name, leg.target.name))
         return cut_s is not None and sent_s <= cut_s <= sent_s + leg.latency_s
 
 
 class Letter:
-    """A word from one incarnation to another."""
+    """A message without bytes from one incarnation to another."""
 
     __slots__ = ("arrived", "content", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
 
@@ -219,7 +219,7 @@ class Letter:
             self.arrived(self.content)
 
     def _read(self, _: Any) -> None:
-        """It has come: a target that is paused reads it when it goes on."""
+        """Give the content to the target; one that is paused reads it when it goes on."""
         held = self.leg.target.held
         if not self.target_process.alive:
             return
@@ -229,6 +229,6 @@ class Letter:
             self.arrived(self.content)
 
     def lose(self) -> None:
-        """It does not arrive, and nobody says so."""
+        """Lose the message, without an error."""
         if self.unheard is not None:
             self.unheard(self.content)

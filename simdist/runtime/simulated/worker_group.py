@@ -1,8 +1,8 @@
-"""The workers that train together, each with a main of its own: how they find each other, and when they part.
+"""A worker group: workers that train together, each with a main of its own. Mains join it and leave it.
 
-The k-th strategy that the main of one worker makes belongs with the k-th of every other. When a worker dies or its main ends,
-its groups break up: whoever waits for it, or comes later, gets an error. Mains that start again make new strategies, which
-find each other in new groups; one that starts again after others have returned finds nobody.
+The k-th strategy that the main of one worker makes forms a group with the k-th of every other. When a worker dies or its main ends,
+its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
+form new groups; one that starts again after others have returned has no partner.
 
 Taught in lesson 04.
 """
@@ -24,7 +24,7 @@ __all__ = ["WorkerGroup", "join_group"]
 
 
 class WorkerGroup:
-    """Some replicas on several tasks, driven by the mains of the tasks."""
+    """Replicas on several tasks, driven by the mains of the tasks."""
 
     def __init__(self, world: World, members: Sequence[Member], communication: Communication) -> None:
         self.devices = tuple(member.device for member in members)
@@ -32,7 +32,7 @@ class WorkerGroup:
         self.collective_group = CollectiveGroup(world, members, communication, CollectivePlans())
 
     def admits(self, task_name: str, devices: tuple[str, ...]) -> bool:
-        """Whether a task may join: not yet in it, and nobody has left."""
+        """Whether a task may join: it is not yet in it, and no task has left."""
         whole = self.collective_group.broken is None and all(process.alive for process in self.processes.values())
         return whole and task_name not in self.processes and self.devices == devices
 
@@ -46,7 +46,7 @@ class WorkerGroup:
 
 
 def join_group(world: World, members: Sequence[Member], task_name: str, communication: Communication) -> CollectiveGroup:
-    """The meeting place of this task's strategy with those of the other tasks."""
+    """The collective group of this task's strategy and those of the other tasks."""
     devices = tuple(member.device for member in members)
     groups: list[WorkerGroup] = world.groups
     groups[:] = [group for group in groups if group.collective_group.broken is None]
@@ -63,13 +63,13 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
 
 
 def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
-    """Where mains of the same run have returned, nobody comes to the collectives of a new group."""
+    """End the collectives of a new group where mains of the same run have returned: they never arrive."""
     returned = active_context().locals.get("returned", ())
     ended = [name for name in dict.fromkeys(member.task for member in members) if name in returned]
     if ended:
         group.collective_group.break_up(
             UnavailableError(
-                f"{task_name} has nobody to train with: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} returned "
-                "before it made this strategy. What they returned is in the results of the run."
+                f"{task_name} has no partner in its collectives: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} "
+                "returned before it made this strategy. What they returned is in the results of the run."
             )
         )

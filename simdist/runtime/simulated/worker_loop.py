@@ -1,8 +1,8 @@
-"""A worker: takes closures, one after the other, runs each, and replies.
+"""The worker loop: it takes closures, one after the other, runs each, and replies.
 
 A traced step is bound and linked by its coordinator's code (`WorkerStep`), in the context of this incarnation, as code of users runs
-there; then it goes on by callbacks, `repeat` times. A plain function is simply called. Only where code of users has to run the worker's
-fiber wakes; a closure like the one before needs none of it. Updates of the chief's variables travel with the reply.
+there; then it goes on by callbacks, `repeat` times. A plain function is simply called. The worker's fiber wakes only when code
+of users has to run; a closure with the program of the one before needs none. Updates of the chief's variables travel with the reply.
 
     idle      --a closure that needs no code of users-->  stepping
     idle      --another closure-->                        calling     (the fiber runs code of users)
@@ -63,18 +63,18 @@ class WorkerLoop:
         fiber.finished.then(lambda _: self._ended(fiber))
 
     def _ended(self, fiber: Fiber) -> None:
-        """The fiber ends when its task dies. If it ends otherwise, the engine is wrong, and the program has to know."""
+        """The fiber ends when its task dies. Any other end is a defect of the engine, and is raised."""
         if not fiber.killed and fiber.error is not None:
             self.world.tell_driver(fiber.error)
 
     def killed(self) -> None:
-        """The task has died: what it ran goes no further."""
+        """End the work of the worker, because its task has died."""
         if self.steps is not None:
             self.steps.stop()
         self.running = self.steps = None
 
     def replaced(self, _: Any = None) -> None:
-        """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it."""
+        """Drop all closures: the chief, which had no heartbeat of this worker, has given them to other workers."""
         self.inbox.clear()
         if self.steps is not None and self.steps.is_under_way:
             self.killed()
@@ -121,14 +121,14 @@ class WorkerLoop:
         self.steps.run(linked, priced)
 
     def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:
-        """Steps have come to an end, or need code of users."""
+        """The steps have ended, or need code of users."""
         if error is not None or not steps.left:
             self._finish(steps.closure, error)
         else:
             self._wake()
 
     def _finish(self, closure: ClosureCall, failure: BaseException | None) -> None:
-        """Send the reply, and begin what came in the meantime."""
+        """Send the reply, and begin the closure that arrived in the meantime."""
         world, name = self.world, self.task.name
         if failure is not None:
             error = closure.error = _as_error(failure, closure.number, name)
@@ -171,7 +171,7 @@ class WorkerLoop:
         return Rest(self.mail, self._waits_for)
 
     def _called(self, closure: ClosureCall) -> Any:
-        """What code of users gives: of a plain function its value, of a step its arguments and its program."""
+        """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
             return closure.function(self.task)

@@ -1,4 +1,4 @@
-"""The workers of one coordinator, as it knows them."""
+"""The workers of one coordinator, in the simulated engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The simulated machines: all tasks of a cluster, what they hold, and how they die and start again, in virtual time.
+"""The world: all tasks of a simulated cluster, what they hold, and how they die and restart, in virtual time.
 
-A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that whoever talked to
-it learns of it one latency later. A message of a dead incarnation has no effect, wherever it is.
+A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that every task that talked to
+it detects it one latency later. A message of a dead incarnation has no effect, wherever it is.
 
 Not simulated: the cost of serialising, message headers, the size of a program that is sent for the first time.
 """
@@ -66,7 +66,7 @@ class World:
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
         self.states = GroupStates(self.ledger.parts, self._call, self.hold)
         self.prices = Prices(self.ledger, self.states)
-        self.step_ended: list[Callable[[str], None]] = []  # are told whose steps, or updates of whose variables, are one more
+        self.step_ended: list[Callable[[str], None]] = []  # are called with the task that has one more step, or one more update
         self.servers = {
             name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self.step_ended) for name, task in self.tasks.items()
         }
@@ -76,7 +76,7 @@ class World:
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.listeners: list[Listener] = []  # where replicas meet; each takes itself away
+        self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
@@ -98,7 +98,7 @@ class World:
         return self.tasks[name]
 
     def _gauges(self) -> dict[tuple[str, str], float]:
-        """What the links have carried (messages that have arrived), and how many scans the ledger has compiled."""
+        """The bytes that the links have carried (of messages that have arrived), and the number of scans that the ledger has compiled."""
         # Not `links.bytes_carried`: to work out what is on its way would round, and looking must change nothing.
         carried = {(link.name, "link_bytes"): link.bytes_carried for link in self.fabric.links()}
         sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
@@ -107,7 +107,7 @@ class World:
     # -- messages -------------------------------------------------------------------------------------------------
 
     def copy(self, source: str, target: str, size_bytes: float, what: str, ended: Callable[[BaseException | None], Any]) -> Copy:
-        """Bytes go from one device to another; `ended` is told when they have come, or why not.
+        """Copy bytes from one device to another; `ended` is called when they have arrived, or with the error.
 
         Raises:
             UnavailableError: one of the two tasks is down.
@@ -115,7 +115,7 @@ class World:
         ends = self.task(task_of(source)), self.task(task_of(target))
         return Copy(self.transport, self.routes.between(source, target), ends, (source, target), size_bytes, what, ended)
 
-    # -- life and death -------------------------------------------------------------------------------------------
+    # -- starts and crashes ---------------------------------------------------------------------------------------
 
     def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
         """Run a function as a part of a task's present incarnation."""
@@ -129,7 +129,7 @@ class World:
         return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation))
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
+        """Kill a task's process now; if it is down already, its restart is replaced."""
         now, incarnation = self.now, task.incarnation
         if not task.alive:
             self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
@@ -173,7 +173,7 @@ class World:
             self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
 
     def restart(self, task: Task) -> None:
-        """Start a task's process again, with the next incarnation and an empty memory."""
+        """Restart a task's process, with the next incarnation and an empty memory."""
         if task.alive:
             return
         task.begin(self.seed, task.incarnation + 1, self.now)
@@ -184,7 +184,7 @@ class World:
         self.detection.register(task)
 
     def add_device(self, device_name: str, device: Device | None = None) -> Processor:
-        """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
+        """Add a device to a task (``worker:0/gpu:1``), with its links inside the host; by default a copy of the task's own."""
         task = self.task(device_name.partition("/")[0])
         if device_name != task.name and device_name not in task.processors:
             self.fabric.add_device(self.host_of[task.name], device_name)
@@ -192,7 +192,7 @@ class World:
         return task.add_processor(device_name, device or task.device, self.seed)
 
     def _call(self, kernel: Kernel, inputs: Sequence[Bundle], writes: BundleType) -> Bundle:
-        """Call a kernel in no time: what it does is no work of a device."""
+        """Call a kernel in no time: it is no work of a device."""
         site = self.ledger.site(kernel, [bundle.avals for bundle in inputs], [writes])
         return self.ledger.call(site, inputs)[0]
 
@@ -205,17 +205,17 @@ class World:
         return self.tasks[task_of(device_name)]
 
     def notice(self, member: Member, reason: str) -> None:
-        """Those who train with a member have learned of its death."""
+        """Note that the peers of a member have detected its death."""
         process = member.process
         assert isinstance(process, Incarnation)
         self.detection.notice(member.task, process, reason)
 
     def processor(self, device_name: str) -> Processor:
-        """The processor of a place."""
+        """The processor of a device."""
         return self.tasks[device_name.partition("/")[0]].processors[device_name]
 
     def hold(self, device_name: str, name: str, size_bytes: int) -> None:
-        """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone.
+        """Note bytes of a variable or a slot that a processor holds from now on; negative: that it drops.
 
         Raises:
             UnavailableError: its task is down.
@@ -232,7 +232,7 @@ class World:
             memory.release(name, -size_bytes)
 
     def tell_driver(self, error: BaseException) -> None:
-        """Raise an error in the notebook: from the blocking call that it is in, or at once where it runs itself."""
+        """Raise an error in the notebook: from its blocking call, or at once where it runs itself."""
         if not self.clock.is_driving:
             raise error
         self.clock.interrupt_driver(error)

@@ -30,7 +30,7 @@ def test_without_contention_a_collective_takes_its_closed_form(kind: str, name: 
     assert max(uncontended_seconds(routed(kind, name, 8, size_bytes))) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_rehearsal_takes_as_long_as_the_performance() -> None:
+def test_uncontended_seconds_are_those_of_the_transfers() -> None:
     played = routed("all_reduce", "rabenseifner", 8, 1e6)
     clock, ends, gate = Clock(), dict[int, float](), None
     gate = clock.gate()
