@@ -31,7 +31,7 @@ HOW_TO = "Give some of jax.devices(), each once."
 
 @runtime_checkable
 class JaxDevice(Protocol):
-    """A device of JAX, as far as waves must know it."""
+    """A device of JAX, as far as batched calls must know it."""
 
     @property
     def platform(self) -> str: ...

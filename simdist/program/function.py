@@ -53,9 +53,9 @@ def program_cache() -> ProgramCache:
     return BoundedCache(KEPT_SIGNATURES)
 
 
-def keep(known: list[Traced], made: Traced) -> None:
+def keep(known: list[Traced], traced: Traced) -> None:
     """Add to what was traced for one signature of the arguments; of too many the oldest goes."""
-    known.append(made)
+    known.append(traced)
     del known[:-KEPT_BATCH_SHAPES]
 
 

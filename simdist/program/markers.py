@@ -1,6 +1,6 @@
 """What the markers of a traced step stand for: one class for each thing that a step does to the outside.
 
-Where replicas meet stands in the jaxpr itself (`simdist.program.collective`), because it can be differentiated.
+A collective stands in the jaxpr itself (`simdist.program.collective`), because JAX can differentiate it.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ReplicaTrace(Protocol):
         label: str = "",
         averaged: bool = False,
     ) -> list[jax.Array]:
-        """Exchange arrays with the other replicas, as `Tracer.collective` does."""
+        """A collective with the other replicas, as `Tracer.collective`."""
         ...
 
 
@@ -113,7 +113,7 @@ class VariableHandle:
 
 
 class RuleHandle:
-    """What a program knows of the rule of an optimizer: nothing. How it changes stored values, whoever stores them knows."""
+    """The form in which a program refers to the rule of an optimizer, which says elsewhere how it changes stored values."""
 
 
 Rule = str | RuleHandle

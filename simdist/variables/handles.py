@@ -1,4 +1,4 @@
-"""From what somebody holds, a program or a user of Keras, to our variable."""
+"""From a program's handle, or from a variable of Keras, to our variable."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
 
 
-Made = TypeVar("Made")
+Kept = TypeVar("Kept")
 
 
 class Role(NamedTuple):
@@ -55,7 +55,7 @@ class Role(NamedTuple):
     number: int = 0
 
 
-def apart(make: Callable[[], Made]) -> Made:
+def apart(make: Callable[[], Kept]) -> Kept:
     """Run with a Keras state of its own: no strategy adopts the variables, no name is used up."""
     before, state = active_context(), TaskContext()
     state.replace(before)

@@ -164,7 +164,7 @@ def decays(optimizer: KerasOptimizer, variable: KerasVariable) -> bool:
 
 
 def excludes_by_name(optimizer: KerasOptimizer, path: str) -> bool:
-    """Whether an optimizer was told to leave variables of such a name out of weight decay."""
+    """Whether an optimizer leaves variables of such a name out of weight decay."""
     pattern: re.Pattern[str] | None = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return pattern is not None and pattern.search(path) is not None
 
