@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist import debugging
-from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
@@ -32,7 +32,6 @@ from simdist.runtime.replicas import Member
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
-from simdist.strategies.distributed import DistributedDataset
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell, task_of
@@ -332,7 +331,7 @@ def _resolver(place: int, count: int, strange: list[PerReplica]) -> Callable[[An
             if len(leaf.values) > count:
                 strange.append(leaf)
             return leaf.values[place]
-        return leaf.view(place) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
+        return leaf.replica(place) if isinstance(leaf, DistributedIterator) else leaf
 
     return resolve
 

@@ -1,4 +1,4 @@
-"""An input whose datasets are made by a function of the user, one for each worker or for each replica; nothing is split.
+"""Datasets that a function of the user makes later and elsewhere: one for each worker, or for each replica; nothing is split.
 
 Taught in lesson 08.
 """
@@ -6,16 +6,57 @@ Taught in lesson 08.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from simdist.data.creator import DatasetCreator
 from simdist.data.dataset import Dataset
-from simdist.data.distributed import InputView
-from simdist.data.feeds import Feed, OwnFeed
-from simdist.data.input_context import InputContext, InputOptions, InputReplicationMode
-from simdist.data.own_sources import WholeSource
+from simdist.data.leaves import Tree
+from simdist.input.context import InputContext, InputOptions, InputReplicationMode
+from simdist.input.distributed_input import InputView
+from simdist.input.steps import InputIterator
+from simdist.input.worker_pipelines import WorkerPipelines
 
-__all__ = ["FunctionInput"]
+__all__ = ["DatasetCreator", "FunctionInput"]
+
+
+class DatasetCreator:
+    """A function that builds a dataset, for ``model.fit`` under a strategy.
+
+    Args:
+        dataset_fn: called with an `InputContext` by each worker; returns a `Dataset`.
+        input_options: how the elements reach the devices.
+
+    Raises:
+        TypeError: `dataset_fn` cannot be called, or `input_options` is not an `InputOptions`.
+
+    Example:
+        >>> creator = DatasetCreator(lambda context: Dataset.range(8).batch(context.get_per_replica_batch_size(4)))
+        >>> creator(InputContext(num_replicas_in_sync=2))
+        Dataset.range(8).batch(2)
+    """
+
+    def __init__(self, dataset_fn: Callable[[InputContext], Dataset], input_options: InputOptions | None = None) -> None:
+        if not callable(dataset_fn):
+            raise TypeError(
+                f"DatasetCreator was given {dataset_fn!r}; expected a function that takes an InputContext "
+                "and returns a Dataset; write DatasetCreator(lambda context: dataset)"
+            )
+        if input_options is not None and not isinstance(input_options, InputOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"input_options is {input_options!r}; expected an InputOptions or None; write InputOptions(...)")
+        self.dataset_fn = dataset_fn
+        self.input_options = input_options
+
+    def __call__(self, input_context: InputContext) -> Dataset:
+        """Build the dataset of one pipeline.
+
+        Raises:
+            TypeError: the function returned something else.
+        """
+        dataset = self.dataset_fn(input_context)
+        if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"the function of a DatasetCreator returned {type(dataset).__name__}; expected a Dataset; "
+                "is a `return` missing? Wrap other iterables in Dataset.from_iterable(...)"
+            )
+        return dataset
 
 
 class FunctionInput(InputView):
@@ -56,7 +97,7 @@ class FunctionInput(InputView):
 
     @property
     def contexts(self) -> tuple[InputContext, ...]:
-        """What the function is told, for each pipeline of the workers that are looked at.
+        """What the function is given, for each pipeline of the workers whose parts are wanted.
 
         Example:
             >>> FunctionInput(lambda context: Dataset.range(4).batch(1), 2, 2).contexts[1]
@@ -65,7 +106,7 @@ class FunctionInput(InputView):
         return tuple(self.context(worker * self.per_worker + at) for worker in self.workers for at in range(self.per_worker))
 
     def context(self, pipeline: int) -> InputContext:
-        """What the function is told for one pipeline."""
+        """What the function is given for one pipeline."""
         return InputContext(self.num_workers * self.per_worker, pipeline, self.num_replicas)
 
     def pipeline(self, number: int) -> Dataset:
@@ -76,17 +117,21 @@ class FunctionInput(InputView):
 
     def worker_pipeline(self, index: int) -> FunctionInput:
         """The parts of one worker only; its process calls the function for itself."""
-        own = self.own_range(index)
-        return FunctionInput(self.creator.dataset_fn, self.num_workers, self.replicas_per_worker, self.creator.input_options, own)
+        return FunctionInput(
+            self.creator.dataset_fn, self.num_workers, self.replicas_per_worker, self.creator.input_options, self.only(index)
+        )
 
-    def open(self) -> Feed:
+    def __iter__(self) -> InputIterator:
         numbers = [range(worker * self.per_worker, (worker + 1) * self.per_worker) for worker in self.workers]
         datasets = [[self.pipeline(number) for number in own] for own in numbers]
-        sources = [WholeSource([iter(dataset) for dataset in own], self.replicas_per_worker) for own in datasets]
-        full_steps = all(dataset.node.full_batches for own in datasets for dataset in own)
-        return OwnFeed(sources, complete=len(self.workers) == self.num_workers, full_steps=full_steps)
+        return WorkerPipelines(
+            [[iter(dataset) for dataset in own] for own in datasets],
+            self.replicas_per_worker,
+            complete=len(self.workers) == self.num_workers,
+            full_steps=all(dataset.node.full_batches for own in datasets for dataset in own),
+        )
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> Tree:
         """Shape and dtype of what one replica gets: an element of its pipeline."""
         return self.pipeline(self.workers[0] * self.per_worker).element_spec
