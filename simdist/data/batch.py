@@ -176,7 +176,7 @@ class Batch:
 
 
 def stack(items: Sequence[Batch]) -> Batch:
-    """One batch of several concrete elements, with a new first axis.
+    """One batch of shape [b, ...] of b concrete elements of shape [...].
 
     Raises:
         InvalidArgumentError: the elements differ in structure, shape or kind of dtype.
@@ -190,7 +190,7 @@ def stack(items: Sequence[Batch]) -> Batch:
 
 
 def stack_leaf(leaves: Sequence[Array]) -> Array:
-    """The arrays of one component with a new first axis, or an error that names what differs."""
+    """The b arrays of one component, shape [...], as one of shape [b, ...]; or an error that names what differs."""
     shapes = sorted({leaf.shape for leaf in leaves})
     if len(shapes) > 1:
         raise InvalidArgumentError(

@@ -154,7 +154,7 @@ class Dataset(DatasetCreation):
         return Dataset(joining.Concatenate(self._node, dataset.node), self._options.merge(dataset.options()))
 
     def unbatch(self) -> Dataset:
-        """The rows of each element, one by one."""
+        """The b rows of each element of shape [b, ...], one by one, of shape [...]."""
         return self._then(grouping.Unbatch(self._node))
 
     def shard(self, num_shards: int, index: int) -> Dataset:

@@ -1,6 +1,6 @@
 """Elements that lie in files: each file is opened when its first element is asked for, and read once.
 
-The names of the files are a dataset of their own, so that they can be shuffled; sharding by files (autoshard.py) shares
+The names of the files are a dataset of their own, so that they can be shuffled; sharding by files (`simdist.input`) shares
 out the names. What a file holds is remembered by its reader, which all shards of a dataset have in common: a later
 epoch, or another worker of the same process, does not read it again.
 

@@ -26,7 +26,7 @@ NOT_BATCHED = "unbatch needs elements whose components share a first axis; expec
 
 
 class BatchRows(Transform):
-    """Consecutive elements put together, with a new first axis."""
+    """Consecutive elements of shape [...] put together, b at a time: elements of shape [b, ...]."""
 
     def __init__(self, source: Node, batch_size: int, drop_remainder: bool) -> None:
         self.batch_size = whole_number(batch_size, "batch_size", 1)
@@ -77,7 +77,7 @@ class BatchRows(Transform):
 
 
 class Unbatch(Transform):
-    """The rows of each element, one by one."""
+    """The rows of each element of shape [b, ...], one by one: b elements of shape [...]."""
 
     def __init__(self, source: Node) -> None:
         super().__init__(source, "unbatch()")
@@ -117,7 +117,7 @@ class Unbatch(Transform):
 
 
 def rows_of(batch: Batch) -> list[Batch]:
-    """Each row of a concrete batch as an element."""
+    """Each of the b rows of a concrete batch as an element."""
     if not batch.is_batched:
         raise InvalidArgumentError(NOT_BATCHED)
     leaves, structure = batch.leaves(), batch.structure

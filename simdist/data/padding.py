@@ -26,7 +26,7 @@ Padded = tuple[int | None, ...]  # the shape of one component after padding; Non
 
 
 class PaddedBatch(BatchRows):
-    """Consecutive elements put together with a new first axis, each filled up to one shape."""
+    """Consecutive elements put together, b at a time, each filled up to one shape: elements of shape [b, ...]."""
 
     def __init__(self, source: Node, batch_size: int, padded_shapes: Tree, padding_values: Tree, drop_remainder: bool) -> None:
         super().__init__(source, batch_size, drop_remainder)

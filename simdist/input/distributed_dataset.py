@@ -15,10 +15,11 @@ from simdist.data import Dataset
 from simdist.data.leaves import Element, Tree
 from simdist.errors import InvalidArgumentError
 from simdist.input.context import InputContext, InputOptions
-from simdist.input.distributed_input import DistributedInput, InputView
+from simdist.input.distributed_input import DistributedInput
 from simdist.input.distributed_iterator import DistributedIterator
 from simdist.input.function_input import FunctionInput
 from simdist.input.layout import ReplicaLayout
+from simdist.input.view import InputView
 
 __all__ = ["DistributedDataset"]
 

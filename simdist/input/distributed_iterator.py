@@ -18,10 +18,10 @@ from simdist.data.leaves import Element
 from simdist.data.optional_element import OptionalElement
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
-from simdist.input.distributed_input import InputView
 from simdist.input.layout import ReplicaLayout
 from simdist.input.prefetch import PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, replica_batches
+from simdist.input.view import InputView
 from simdist.program.per_replica import PerReplica
 from simdist.program.step_iterator import BatchSignature, StepIterator
 from simdist.program.tracing import active_tracer

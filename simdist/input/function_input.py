@@ -10,8 +10,8 @@ from collections.abc import Callable
 from simdist.data.dataset import Dataset
 from simdist.data.leaves import Tree
 from simdist.input.context import InputContext, InputOptions, InputReplicationMode
-from simdist.input.distributed_input import InputView
 from simdist.input.steps import InputIterator
+from simdist.input.view import InputView
 from simdist.input.worker_pipelines import WorkerPipelines
 
 __all__ = ["DatasetCreator", "FunctionInput"]
@@ -123,12 +123,12 @@ class FunctionInput(InputView):
 
     def __iter__(self) -> InputIterator:
         numbers = [range(worker * self.per_worker, (worker + 1) * self.per_worker) for worker in self.workers]
-        datasets = [[self.pipeline(number) for number in own] for own in numbers]
+        datasets = [[self.pipeline(number) for number in of_worker] for of_worker in numbers]
         return WorkerPipelines(
-            [[iter(dataset) for dataset in own] for own in datasets],
+            [[iter(dataset) for dataset in of_worker] for of_worker in datasets],
             self.replicas_per_worker,
             complete=len(self.workers) == self.num_workers,
-            full_steps=all(dataset.node.full_batches for own in datasets for dataset in own),
+            full_steps=all(dataset.node.full_batches for of_worker in datasets for dataset in of_worker),
         )
 
     @property

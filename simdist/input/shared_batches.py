@@ -2,7 +2,7 @@
 
 Replica by replica the parts are dealt out to the workers: of W workers, worker w gets parts w, w + W, w + 2W, and so on.
 
-Invariant: whoever looks at one worker only sees exactly the parts that it has among all workers.
+Invariant: the view of one worker gives exactly the parts that the view of all workers gives to it.
 
 Taught in lesson 08.
 """

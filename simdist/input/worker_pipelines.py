@@ -34,7 +34,7 @@ class WorkerPipelines(InputIterator):
     """The next element of its pipeline for each replica; the steps end when all pipelines have ended.
 
     Args:
-        pipelines: ``pipelines[w]`` of each worker that is looked at: one, whose elements its replicas get in turn, or one for
+        pipelines: ``pipelines[w]`` of each worker whose parts are wanted: one, whose elements its replicas get in turn, or one for
             each replica.
         replicas_per_worker: replicas of each worker.
         complete: True if these are all workers, so that the sizes of the whole step are known.
@@ -54,33 +54,35 @@ class WorkerPipelines(InputIterator):
         super().__init__(on_restore)
         self.pipelines, self.complete, self.full_steps = pipelines, complete, full_steps
         # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
-        self.turns = [[(r % len(own), r // len(own)) for r in range(replicas_per_worker)] for own in pipelines]
+        self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
 
     def read_step(self) -> InputStep:
         while True:
-            found = [[peeked(own[which], i) for which, i in turns] for own, turns in zip(self.pipelines, self.turns, strict=True)]
-            some = next((part for own in found for part in own if part is not None), None)
-            lacking = any(part is None for own in found for part in own)
+            found = [
+                [peeked(of_worker[which], i) for which, i in turns] for of_worker, turns in zip(self.pipelines, self.turns, strict=True)
+            ]
+            some = next((part for of_worker in found for part in of_worker if part is not None), None)
+            lacking = any(part is None for of_worker in found for part in of_worker)
             if some is None or (lacking and (self.full_steps or not some.is_batched)):
                 raise StopIteration
             self._take(found)
-            parts = tuple([tuple([some.part(0, 0) if part is None else part for part in own]) for own in found])
-            sizes = tuple([tuple([part.num_rows for part in own]) for own in parts])
+            parts = tuple([tuple([some.part(0, 0) if part is None else part for part in of_worker]) for of_worker in found])
+            sizes = tuple([tuple([part.num_rows for part in of_worker]) for of_worker in parts])
             if not self.complete or any(map(any, sizes)):
                 return InputStep(parts, sizes if self.complete else None)
 
     def _take(self, found: list[list[Batch | None]]) -> None:
         """Go on behind the elements that were found."""
-        for own, turns, parts in zip(self.pipelines, self.turns, found, strict=True):
+        for of_worker, turns, parts in zip(self.pipelines, self.turns, found, strict=True):
             for (which, _), part in zip(turns, parts, strict=True):
                 if part is not None:
-                    own[which].next_batch()
+                    of_worker[which].next_batch()
 
     def read_position(self) -> Position:
-        return {"sources": [pipeline.state_dict() for own in self.pipelines for pipeline in own]}
+        return {"sources": [pipeline.state_dict() for of_worker in self.pipelines for pipeline in of_worker]}
 
     def go_to(self, position: Position) -> None:
-        every = [pipeline for own in self.pipelines for pipeline in own]
+        every = [pipeline for of_worker in self.pipelines for pipeline in of_worker]
         for pipeline, source in zip(every, sources_in(position, len(every)), strict=True):
             pipeline.load_state_dict(source)
 

@@ -44,3 +44,9 @@ def test_a_fast_pipeline_is_never_waited_for_after_the_first_element() -> None:
 def test_negative_numbers_are_refused(seconds: float, buffer: int) -> None:
     with pytest.raises(InvalidArgumentError, match="0 or more"):
         PrefetchBuffer(seconds, buffer)
+
+
+def test_element_that_several_want_is_made_once_for_the_first_of_them():
+    elements = PrefetchBuffer(2.0, 1)
+    assert [elements.ready_s(0, now_s) for now_s in (1.0, 5.0)] == [2.0, 2.0]
+    assert [elements.ready_s(1, now_s) for now_s in (5.0, 2.0)] == [5.0, 5.0]
