@@ -57,7 +57,7 @@ class DistributedIterator:
         self._elements: deque[list[ReplicaBatch]] = deque()  # those that not all replicas have taken, part by part
         self._left: deque[int] = deque()  # how many replicas have not taken each of them
         self._first = 0  # the number of the element at the left end
-        self._replicas = [ReplicaIterator(self, index) for index in range(len(strategy.ranks))]
+        self._replicas = [ReplicaIterator(self, local_rank) for local_rank in range(len(strategy.ranks))]
         self._per_worker = max(1, strategy.num_replicas_in_sync // strategy.num_workers)
         buffer, seconds, now_s = max(given.prefetched, self._buffer), given.seconds_per_element, strategy.engine.now
         workers = -(-len(self._replicas) // self._per_worker)
@@ -65,9 +65,9 @@ class DistributedIterator:
 
     # -- what replicas take -----------------------------------------------------------------------------------------
 
-    def replica(self, index: int) -> ReplicaIterator:
-        """What one replica takes, the replicas being counted from 0 among those that this program feeds."""
-        return self._replicas[index]
+    def replica(self, local_rank: int) -> ReplicaIterator:
+        """What one replica takes, counted from 0 among those that this program feeds."""
+        return self._replicas[local_rank]
 
     def next_batch(self) -> NoReturn:
         """Refused: it marks this as the iterator of a step, whose replicas take their parts one by one.
@@ -103,9 +103,9 @@ class DistributedIterator:
             self._steps.next_step()
             self._first += 1
 
-    def ready_s(self, index: int, number: int, now_s: float) -> float:
+    def ready_s(self, local_rank: int, number: int, now_s: float) -> float:
         """When the worker of a replica has an element that is wanted now."""
-        return self._prefetched[index // self._per_worker].ready_s(number, now_s)
+        return self._prefetched[local_rank // self._per_worker].ready_s(number, now_s)
 
     # -- what fit asks ----------------------------------------------------------------------------------------------
 
@@ -179,15 +179,15 @@ class ReplicaIterator(StepIterator):
 
     Args:
         iterator: from which all replicas take.
-        index: which of them this one is, from 0.
+        local_rank: which of this program's replicas this one is, from 0.
 
     Attributes:
         number: of the element that it takes next.
     """
 
-    def __init__(self, iterator: DistributedIterator, index: int) -> None:
+    def __init__(self, iterator: DistributedIterator, local_rank: int) -> None:
         self.iterator = iterator
-        self.index = index
+        self.local_rank = local_rank
         self.number = 0
 
     def next_batch(self) -> ReplicaBatch:
@@ -196,7 +196,7 @@ class ReplicaIterator(StepIterator):
         Raises:
             StopIteration: there is none left.
         """
-        part = self.iterator.element(self.number)[self.index]
+        part = self.iterator.element(self.number)[self.local_rank]
         self.number += 1
         self.iterator.taken(self.number - 1)
         return part
@@ -207,7 +207,7 @@ class ReplicaIterator(StepIterator):
         Raises:
             StopIteration: there are not so many left.
         """
-        return self.iterator.element(self.number + i)[self.index]
+        return self.iterator.element(self.number + i)[self.local_rank]
 
     def next_is(self, signature: BatchSignature) -> bool:
         """Whether the next part has this signature, where that can be told at once."""
@@ -215,4 +215,4 @@ class ReplicaIterator(StepIterator):
 
     def ready_s(self, now_s: float) -> float:
         """When the next element, wanted now, is there."""
-        return self.iterator.ready_s(self.index, self.number, now_s)
+        return self.iterator.ready_s(self.local_rank, self.number, now_s)
