@@ -10,8 +10,8 @@ import jax
 
 from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.remote_value import Result
-from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
+from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from simdist.data import Dataset, InputContext
+from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.input import InputContext
 from simdist.runtime.work import Worker
 from simdist.strategies.base import DistributedFromFunction
 

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from simdist.data import Dataset, InputContext, seeds
+from simdist.data import Dataset, seeds
 from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.input import InputContext
 from simdist.process_state import active_context, current_seed
 from simdist.program.per_replica import PerReplica
 from simdist.program.tracing import active_tracer

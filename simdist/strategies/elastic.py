@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.input import DistributedIterator
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.replicas import Member
-from simdist.strategies.distributed import DistributedIterator
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from simdist import debugging
 from simdist.caches import BoundedCache
-from simdist.data import InputContext
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.process_state import active_context
 from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
@@ -33,7 +33,6 @@ from simdist.runtime.replicas import Member
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
-from simdist.strategies.distributed import DistributedDataset
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell, task_of
@@ -334,7 +333,7 @@ def _resolver(device: int, count: int, strange: list[PerReplica]) -> Callable[[A
             if len(leaf.values) > count:
                 strange.append(leaf)
             return leaf.values[device]
-        return leaf.view(device) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
+        return leaf.replica(device) if isinstance(leaf, DistributedIterator) else leaf
 
     return resolve
 

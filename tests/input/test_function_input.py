@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import Dataset, FunctionInput, InputContext, InputOptions, InputReplicationMode
+from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.input import FunctionInput, InputContext, InputOptions, InputReplicationMode
 
 PER_REPLICA = InputOptions(experimental_replication_mode=InputReplicationMode.PER_REPLICA)
 
@@ -70,8 +71,8 @@ def test_position_is_saved_and_restored_for_every_pipeline():
     restored.load_state_dict(state)
     assert rows(restored) == rest and len(rest) == 5
     assert rows(again) == epoch
-    with pytest.raises(InvalidArgumentError, match="2 pipeline"):
-        iter(given()).load_state_dict({"step": 0, "sources": [{"pipelines": []}] * 2})
+    with pytest.raises(InvalidArgumentError, match="4 source"):
+        iter(given()).load_state_dict({"sources": state["sources"][:2]})
 
 
 def test_spec_is_that_of_an_element():

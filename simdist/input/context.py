@@ -1,4 +1,4 @@
-"""What a `dataset_fn` is told about its place: which pipeline it builds, of how many, for how many replicas.
+"""What a `dataset_fn` learns about its pipeline: which one it builds, of how many, for how many replicas; and how input is fetched.
 
 Taught in lesson 01.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
 
 from simdist.arguments import flag, optional_flag, whole_number
 from simdist.errors import InvalidArgumentError
@@ -17,7 +16,7 @@ __all__ = ["InputContext", "InputOptions", "InputReplicationMode"]
 
 @dataclass(frozen=True)
 class InputContext:
-    """The place of one input pipeline; read-only.
+    """Which one of the input pipelines a function builds; read-only.
 
     Args:
         num_input_pipelines: pipelines that are built, as a rule one per worker.
@@ -114,7 +113,7 @@ class InputOptions:
         whole_number(self.experimental_per_replica_buffer_size, "experimental_per_replica_buffer_size", 1)
 
 
-def _mode(word: Any) -> InputReplicationMode:
+def _mode(word: object) -> InputReplicationMode:
     try:
         return InputReplicationMode(word)
     except ValueError:

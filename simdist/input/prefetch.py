@@ -1,4 +1,4 @@
-"""How fast a pipeline makes its elements, in virtual time: the input side of a worker as a producer with a buffer.
+"""How fast a worker's pipeline makes its elements, in virtual time: a producer that fills a prefetch buffer.
 
 A pipeline works on one element after the other and stops when its buffer is full. So element k is ready when the pipeline has
 worked for `seconds` on it, which it begins when element k - 1 is ready and element k - buffer has been taken. Where that is
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Pace"]
+__all__ = ["PrefetchBuffer"]
 
 
-class Pace:
-    """The times of one pipeline.
+class PrefetchBuffer:
+    """The times at which the elements of one pipeline are there.
 
     Args:
         seconds: that the pipeline works on one element; 0: elements cost nothing.
@@ -26,8 +26,8 @@ class Pace:
         InvalidArgumentError: a negative number.
 
     Example:
-        >>> pace = Pace(seconds=2.0, buffer=1)
-        >>> pace.take(0.0), pace.take(5.0), pace.take(5.0)
+        >>> elements = PrefetchBuffer(seconds=2.0, buffer=1)
+        >>> elements.take(0.0), elements.take(5.0), elements.take(5.0)
         (2.0, 5.0, 7.0)
     """
 
@@ -38,6 +38,7 @@ class Pace:
         self.buffer = buffer
         self._ready_s = began_s
         self._taken_s: list[float] = [began_s] * buffer
+        self._known_s: dict[int, float] = {}
 
     def take(self, now_s: float) -> float:
         """When the next element, wanted now, is there."""
@@ -50,3 +51,16 @@ class Pace:
         if not self.buffer:
             self._taken_s.clear()
         return taken_s
+
+    def ready_s(self, number: int, now_s: float) -> float:
+        """When an element that several replicas want is there; the first of them to ask, now, has it taken.
+
+        Args:
+            number: of the element, counted from 0; those before the last two are forgotten.
+            now_s: when the replica wants it.
+        """
+        known = self._known_s
+        if number not in known:
+            known[number] = self.take(now_s)
+            known.pop(number - 2, None)
+        return known[number]

@@ -23,12 +23,12 @@ from simdist.data.files import FileNames, FromFiles
 from simdist.data.functions import Map
 from simdist.data.joining import Zip
 from simdist.data.leaves import Array, ArraySpec
-from simdist.data.nodes import INFINITE, UNKNOWN, Node, Reorder, Run, Spec
+from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Reorder, Spec
 from simdist.data.options import AutoShardPolicy
-from simdist.data.rebatch import replica_batch_sizes
-from simdist.data.reorder import Cache, HintedShard, Prefetch, Repeat, Shard, Shuffle
+from simdist.data.reorder import Cache, EveryNth, HintedShard, Prefetch, Repeat, Shuffle
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError, NotFoundError
+from simdist.input.rebatch import replica_batch_sizes
 
 __all__ = ["applied_policy", "shard_for_worker"]
 
@@ -64,11 +64,11 @@ def shard_for_worker(
         raise InvalidArgumentError(f"worker index is {index} of {workers}; expected 0 to {workers - 1}")
     node, policy = dataset.node, applied_policy(dataset, workers, policy)
     if policy is AutoShardPolicy.HINT:
-        node = rewritten(node, lambda found: Shard(found.sources[0], workers, index) if isinstance(found, HintedShard) else None)
+        node = rewritten(node, lambda found: EveryNth(found.sources[0], workers, index) if isinstance(found, HintedShard) else None)
     elif policy is AutoShardPolicy.FILE and workers > 1:
         node = rewritten(node, lambda found: file_shard(found, workers, index))
     elif policy is AutoShardPolicy.DATA and workers > 1:
-        node = Shard(node, workers, index) if node.table() is not None else Parts(node, workers, index, replicas)
+        node = EveryNth(node, workers, index) if node.table() is not None else WorkerParts(node, workers, index, replicas)
     return dataset if node is dataset.node else Dataset(node, dataset.options())
 
 
@@ -141,7 +141,7 @@ def is_file_based(node: Node) -> bool:
 def fewest_files(node: Node) -> int:
     """Number of files of the source that has the fewest."""
     if isinstance(node, FromFiles):
-        return count_of(sharding_place(node.names))
+        return count_of(sharding_step(node.names))
     if isinstance(node, FileNames):
         return node.cardinality()
     return min(map(fewest_files, node.sources))
@@ -151,11 +151,11 @@ def count_of(names: Node) -> int:
     """How many names a pipeline of names gives."""
     total = names.cardinality()
     if total == UNKNOWN:
-        return len(streams.drained(names.open(Run())))
+        return len(streams.drained(names.open(Pass())))
     return 1 << 31 if total == INFINITE else total
 
 
-def sharding_place(names: Node) -> Node:
+def sharding_step(names: Node) -> Node:
     """The step after which file names are shared out: below what only reorders, repeats or renames them."""
     while isinstance(names, (Shuffle, Repeat, Prefetch, Cache, Map)):
         names = names.source
@@ -165,11 +165,11 @@ def sharding_place(names: Node) -> Node:
 def file_shard(node: Node, num_workers: int, index: int) -> Node | None:
     """A file source with this worker's files only; None for any other step."""
     if isinstance(node, FileNames):
-        return Shard(node, num_workers, index)
+        return EveryNth(node, num_workers, index)
     if isinstance(node, FromFiles):
-        place = sharding_place(node.names)
-        own = Shard(place, num_workers, index)
-        return FromFiles(rewritten(node.names, lambda found: own if found is place else None), node.reader)
+        step = sharding_step(node.names)
+        share = EveryNth(step, num_workers, index)
+        return FromFiles(rewritten(node.names, lambda found: share if found is step else None), node.reader)
     return None
 
 
@@ -185,8 +185,8 @@ def rewritten(node: Node, replace: Callable[[Node], Node | None], known: dict[No
     return known[node]
 
 
-class Parts(Reorder):
-    """The parts of each batch that belong to one worker; of elements that are no batches, every so many-th."""
+class WorkerParts(Reorder):
+    """The parts of each batch of shape [b, ...] that belong to one of w workers; of elements that are no batches, every w-th."""
 
     def __init__(self, source: Node, num_workers: int, index: int, replicas_per_worker: int) -> None:
         super().__init__(source, f"parts({index} of {num_workers})")
@@ -205,24 +205,24 @@ class Parts(Reorder):
         return False
 
     def over(self, sources: tuple[Node, ...]) -> Node:
-        return Parts(sources[0], self.num_workers, self.index, self.replicas_per_worker)
+        return WorkerParts(sources[0], self.num_workers, self.index, self.replicas_per_worker)
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open_elements(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open_elements(one_pass)
         position = 0
         rest: list[Batch] = []
 
         def pull_parts(limit: int) -> Array:
             nonlocal position, rest
             while not rest and len(chunk := pull(1)):
-                rest = self.own(chunk[0], position)
+                rest = self.share(chunk[0], position)
                 position += 1
             out, rest = rest[:limit], rest[limit:]
             return streams.as_objects(out)
 
         return pull_parts
 
-    def own(self, batch: Batch, position: int) -> list[Batch]:
+    def share(self, batch: Batch, position: int) -> list[Batch]:
         """This worker's parts of the element at `position`."""
         if not batch.is_batched:
             return [batch] if position % self.num_workers == self.index else []

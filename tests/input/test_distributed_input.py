@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simdist.data import ArraySpec, AutoShardPolicy, Dataset, DistributedInput, InputIterator, InputStep, worker_batch_sizes
+from simdist.data import ArraySpec, AutoShardPolicy, Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.input import DistributedInput, InputIterator, InputStep, worker_batch_sizes
 
 OFF, FILE, DATA, HINT = (AutoShardPolicy[name] for name in ("OFF", "FILE", "DATA", "HINT"))
 quick = settings(max_examples=100, deadline=None, derandomize=True)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simdist.data import SHARD_HINT, AutoShardPolicy, Dataset, Options, applied_policy, shard_for_worker
-from simdist.data.autoshard import rewritten
+from simdist.data import SHARD_HINT, AutoShardPolicy, Dataset, Options
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from simdist.input import applied_policy, shard_for_worker
+from simdist.input.sharding import rewritten
 
 OFF, AUTO, FILE, DATA, HINT = (AutoShardPolicy[name] for name in ("OFF", "AUTO", "FILE", "DATA", "HINT"))
 quick = settings(max_examples=100, deadline=None, derandomize=True)

@@ -1,7 +1,7 @@
 """A dataset that is shared among the replicas of several workers, step by step.
 
 The input is pure: no clock, no devices. It says which rows each replica of each worker gets in which step, and how many
-rows all of them get together, since a loss is averaged over the true global batch. It can be looked at as a whole, or by
+rows all of them get together, since a loss is averaged over the true global batch. It can be seen as a whole, or by
 one worker that runs in a process of its own; under the policy DATA both see the same parts, whatever the batch sizes,
 because every worker passes over the same global batches.
 
@@ -13,77 +13,25 @@ Taught in lesson 08.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from copy import copy
 
-from simdist.arguments import whole_number
-from simdist.data.autoshard import applied_policy, shard_for_worker
 from simdist.data.dataset import Dataset
-from simdist.data.feeds import Feed, InputStep, OwnFeed, SharedFeed
-from simdist.data.input_context import InputOptions, InputReplicationMode
-from simdist.data.input_iterator import InputIterator
 from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import ArraySpec, unflatten
-from simdist.data.nodes import Node
+from simdist.data.leaves import ArraySpec, Element, Tree, unflatten
 from simdist.data.options import AutoShardPolicy
-from simdist.data.own_sources import SplitSource
+from simdist.data.positions import Position
 from simdist.data.reorder import shuffles_of
 from simdist.errors import InvalidArgumentError
+from simdist.input.context import InputOptions, InputReplicationMode
+from simdist.input.rebatch import Rebatched
+from simdist.input.sharding import applied_policy, shard_for_worker
+from simdist.input.shared_batches import SharedBatches
+from simdist.input.steps import InputIterator
+from simdist.input.view import InputView
+from simdist.input.worker_pipelines import WorkerPipelines
 
-__all__ = ["DistributedInput", "InputView"]
-
-State = TypeVar("State")
-
-
-class InputView(ABC):
-    """The steps of an input as some workers see them; each ``iter`` is a pass of its own.
-
-    Args:
-        num_workers: workers of the cluster.
-        replicas_per_worker: replicas of each.
-        workers: the workers whose parts are wanted; None is all of them.
-    """
-
-    def __init__(self, num_workers: int, replicas_per_worker: int, workers: range | None = None) -> None:
-        self.num_workers = whole_number(num_workers, "num_workers", 1)
-        self.replicas_per_worker = whole_number(replicas_per_worker, "replicas_per_worker", 1)
-        self.workers = range(self.num_workers) if workers is None else workers
-
-    @property
-    def num_replicas(self) -> int:
-        """Replicas of all workers."""
-        return self.num_workers * self.replicas_per_worker
-
-    @abstractmethod
-    def open(self) -> Feed:
-        """The steps of a new pass."""
-
-    @property
-    @abstractmethod
-    def element_spec(self) -> Any:
-        """Shape and dtype of what one replica gets, as `ArraySpec`."""
-
-    def __iter__(self) -> InputIterator:
-        return InputIterator(self.open())
-
-    def reduce(self, initial_state: State, reduce_func: Callable[[State, InputStep], State]) -> State:
-        """One value of all steps: ``reduce_func(state, step)``, step after step.
-
-        Example:
-            >>> DistributedInput(Dataset.range(10).batch(4), 2).reduce(0, lambda rows, step: rows + step.num_rows)
-            10
-        """
-        state = initial_state
-        for step in self:
-            state = reduce_func(state, step)
-        return state
-
-    def own_range(self, index: int) -> range:
-        """The one worker `index`, checked."""
-        if whole_number(index, "index", 0) >= self.num_workers:
-            raise InvalidArgumentError(f"worker index is {index} of {self.num_workers}; expected 0 to {self.num_workers - 1}")
-        return range(index, index + 1)
+__all__ = ["DistributedInput"]
 
 
 class DistributedInput(InputView):
@@ -108,13 +56,13 @@ class DistributedInput(InputView):
     Example:
         >>> rows = Dataset.range(16).batch(8)
         >>> step = next(iter(DistributedInput(rows, num_workers=2, replicas_per_worker=2)))
-        >>> [[part.value().tolist() for part in own] for own in step.parts]
+        >>> [[part.value().tolist() for part in worker] for worker in step.parts]
         [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
     """
 
     def __init__(
         self,
-        dataset: Dataset | Iterable[Any],
+        dataset: Dataset | Iterable[Element],
         num_workers: int = 1,
         replicas_per_worker: int = 1,
         policy: AutoShardPolicy | None = None,
@@ -131,8 +79,9 @@ class DistributedInput(InputView):
         self.dataset = dataset if isinstance(dataset, Dataset) else Dataset.from_iterable(dataset)
         self.policy = applied_policy(self.dataset, self.num_workers, policy)
         self.legacy_split = legacy_split
-        self._passes = Passes(self.dataset.node)
-        self._own: dict[int, Dataset] = {}
+        self._first_bases = [shuffle.iterations for shuffle in shuffles_of(self.dataset.node)]  # of the first pass of any view
+        self._next_bases = self._first_bases
+        self._shards: dict[int, Dataset] = {}
 
     def worker_pipeline(self, index: int) -> DistributedInput:
         """The parts of one worker only, as its own process sees them.
@@ -149,34 +98,57 @@ class DistributedInput(InputView):
             >>> [step.parts[0][0].value().tolist() for step in view], next(iter(view)).sizes
             ([[2, 3], [6, 7]], ((2,), (2,)))
         """
-        view = DistributedInput(self.dataset, self.num_workers, self.replicas_per_worker, self.policy, legacy_split=self.legacy_split)
-        view.workers = self.own_range(index)
-        view._passes = self._passes.again()
-        view._own = self._own
+        view = copy(self)
+        view.restrict(self.only(index))
         return view
 
-    def open(self) -> Feed:
-        bases = self._passes.begin()
+    def restrict(self, workers: range) -> None:
+        """Show the parts of some workers only, from the first pass on."""
+        self.workers = workers
+        self._next_bases = self._first_bases
+
+    def __iter__(self) -> InputIterator:
+        bases = self._begin_pass()
         if self.policy is AutoShardPolicy.DATA:
             even = self.dataset.static_batch_size is not None or not self.legacy_split
             batches = DatasetIterator(self.dataset.node, bases)
-            return SharedFeed(batches, self.num_workers, self.replicas_per_worker, self.workers, even=even)
+            return SharedBatches(
+                batches, self.num_workers, self.replicas_per_worker, self.workers, even=even, on_restore=self._follow_position
+            )
         size, per_worker = self.dataset.static_batch_size, self.replicas_per_worker
-        sources = [
-            SplitSource(DatasetIterator(self.own_dataset(worker).node, bases), size, self.num_workers, per_worker, worker)
+        pipelines = [
+            [Rebatched(DatasetIterator(self.shard(worker).node, bases), size, self.num_workers, per_worker, worker)]
             for worker in self.workers
         ]
-        full_steps = self.dataset.node.full_batches and size is not None and not size % self.num_replicas
-        return OwnFeed(sources, complete=len(self.workers) == self.num_workers, full_steps=full_steps)
+        return WorkerPipelines(
+            pipelines,
+            per_worker,
+            complete=len(self.workers) == self.num_workers,
+            full_steps=self.dataset.node.full_batches and size is not None and not size % self.num_replicas,
+            on_restore=self._follow_position,
+        )
 
-    def own_dataset(self, worker: int) -> Dataset:
+    def shard(self, worker: int) -> Dataset:
         """What one worker reads; made once, so that a cache in it serves all passes."""
-        if worker not in self._own:
-            self._own[worker] = shard_for_worker(self.dataset, self.num_workers, worker, self.policy)
-        return self._own[worker]
+        if worker not in self._shards:
+            self._shards[worker] = shard_for_worker(self.dataset, self.num_workers, worker, self.policy)
+        return self._shards[worker]
 
-    def __iter__(self) -> InputIterator:
-        return InputIterator(self.open(), lambda state: self._passes.follow(state["sources"][0]["shuffles"]))
+    def _begin_pass(self) -> Sequence[int]:
+        """In which iteration of each shuffle a new pass of this view begins."""
+        bases = self._next_bases
+        self._follow(bases)
+        for shuffle, base in zip(shuffles_of(self.dataset.node), bases, strict=True):
+            shuffle.iterations = max(shuffle.iterations, base + 1)
+        return bases
+
+    def _follow(self, bases: Sequence[int]) -> None:
+        """The next pass comes after one that began with these iterations."""
+        self._next_bases = [base + 1 for base in bases]
+
+    def _follow_position(self, position: Position) -> None:
+        """The next pass comes after the one that was restored."""
+        self._follow(position["sources"][0]["shuffles"])
 
     def cardinality(self) -> int:
         """Number of steps under DATA; -1 without an end, -2 where only running can tell."""
@@ -184,7 +156,15 @@ class DistributedInput(InputView):
         return total if self.policy is AutoShardPolicy.DATA or total <= 0 else -2
 
     @property
-    def element_spec(self) -> Any:
+    def seconds_per_element(self) -> float:
+        return self.dataset.options().seconds_per_element
+
+    @property
+    def prefetched(self) -> int:
+        return self.dataset.prefetched
+
+    @property
+    def element_spec(self) -> Tree:
         """Shape and dtype of one replica's part; the first dimension is None unless all parts always have one size.
 
         Example:
@@ -204,33 +184,3 @@ class DistributedInput(InputView):
         rows = leaf.shape[0]
         even = static and rows is not None and not rows % self.num_replicas
         return ArraySpec((rows // self.num_replicas if even and rows is not None else None, *leaf.shape[1:]), leaf.dtype)
-
-
-class Passes:
-    """In which iteration of each shuffle the next pass of one view begins.
-
-    Args:
-        node: the last step of the pipeline.
-        bases: the iterations of the first pass; None is what the shuffles say now.
-    """
-
-    def __init__(self, node: Node, bases: list[int] | None = None) -> None:
-        self.node = node
-        self.first = [shuffle.iterations for shuffle in shuffles_of(node)] if bases is None else bases
-        self.next = list(self.first)
-
-    def begin(self) -> list[int]:
-        """The iterations of a new pass."""
-        bases = self.next
-        self.follow(bases)
-        for shuffle, base in zip(shuffles_of(self.node), bases, strict=True):
-            shuffle.iterations = max(shuffle.iterations, base + 1)
-        return bases
-
-    def follow(self, bases: list[int]) -> None:
-        """The next pass comes after one that began with `bases`."""
-        self.next = [base + 1 for base in bases]
-
-    def again(self) -> Passes:
-        """The passes of another view of the same input, from the first one on."""
-        return Passes(self.node, self.first)
