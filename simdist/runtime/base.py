@@ -18,7 +18,7 @@ from simdist.hardware import MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, CheckFinite, Meeting, ReadGroups, Run
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.work import LaunchedRun, WorkerPool
 from simdist.trace import Trace
@@ -165,7 +165,7 @@ class Engine(Protocol):
         """
         ...
 
-    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         """Watch tasks; tell each change of what the chief believes of them, the first of all that they are up."""
         ...
 
