@@ -59,6 +59,7 @@ class TransitionTable(Generic[State, Fact, Decision]):
             [*] --> open
             open --> shut: push
             shut --> shut: knock (ignored, deaf)
+            shut --> [*]
     """
 
     def __init__(self, name: str, start: State, rows: Mapping[tuple[State, Fact], Move[State, Decision] | Ignored]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Never
 
 from simdist.coordinator.synchronization import Asynchronous, Synchronization
 from simdist.transitions import Ignored, Move, TransitionTable
@@ -87,7 +88,7 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
         (_S.RUNNING, _F.WORKER_DOWN): Move(_S.QUEUED, (_A.RETRY,)),
         (_S.QUEUED, _F.OTHER_FAILED): Move(_S.ENDED, (_A.CANCEL,)),
         (_S.RUNNING, _F.OTHER_FAILED): Move(_S.LAST_TRY),
-        (_S.LAST_TRY, _F.OTHER_FAILED): Move(_S.LAST_TRY),
+        (_S.LAST_TRY, _F.OTHER_FAILED): Ignored("known"),
         (_S.LAST_TRY, _F.ERROR_TAKEN): Move(_S.RUNNING),
         (_S.LAST_TRY, _F.COMPLETED): Move(_S.ENDED, (_A.RESOLVE,)),
         (_S.LAST_TRY, _F.RAISED): Move(_S.ENDED, (_A.FAIL,)),
@@ -103,7 +104,7 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
 )
 
 _W, _WF = WorkerState, WorkerFact
-WORKERS: TransitionTable[WorkerState, WorkerFact, ClosureAction] = TransitionTable(
+WORKERS: TransitionTable[WorkerState, WorkerFact, Never] = TransitionTable(
     "workers of the closure queue",
     _W.AWAY,
     {
@@ -180,10 +181,9 @@ class ClosureQueue:
     def schedule(self, closure: int) -> list[ClosureDecision]:
         """A closure was scheduled."""
         state = ClosureState.NEW if closure > self._newest else self._state_of_known(closure)
-        CLOSURES.after(state, ClosureFact.SCHEDULED, closure)
+        decisions = self._move(Attempt(closure, "", state), ClosureFact.SCHEDULED)
         self._newest = closure
-        self.queue.append(closure)
-        return self._dispatch()
+        return [*(decisions or []), *self._dispatch()]
 
     def worker_up(self, worker: str) -> list[ClosureDecision]:
         """A worker is ready for work."""
@@ -229,7 +229,8 @@ class ClosureQueue:
         error, self.error = self.error, None
         if error is not None:
             for attempt in self.running.values():
-                self._move(attempt, ClosureFact.ERROR_TAKEN)
+                decisions = self._move(attempt, ClosureFact.ERROR_TAKEN)
+                assert not decisions, "nobody would carry them out"
         return error
 
     # -- transitions ----------------------------------------------------------------------------------------------
@@ -239,9 +240,10 @@ class ClosureQueue:
         move = CLOSURES.after(attempt.state, fact, attempt.closure)
         if isinstance(move, Ignored):
             return None
-        attempt.state = move.to
         if move.to is ClosureState.QUEUED:
-            self.queue.appendleft(attempt.closure)
+            enter = self.queue.append if attempt.state is ClosureState.NEW else self.queue.appendleft
+            enter(attempt.closure)
+        attempt.state = move.to
         return [ClosureDecision(action, attempt.closure, attempt.worker, error, attempt) for action in move.decisions]
 
     def _move_worker(self, worker: str, fact: WorkerFact, attempt: Attempt | None = None) -> bool:
@@ -254,7 +256,8 @@ class ClosureQueue:
         self.running.pop(worker, None)
         if move.to is WorkerState.IDLE:
             self.idle[worker] = None
-        elif attempt is not None:
+        elif move.to is WorkerState.BUSY:
+            assert attempt is not None
             self.running[worker] = attempt
         return True
 

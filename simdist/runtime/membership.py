@@ -156,6 +156,7 @@ class Membership:
         if isinstance(move, Ignored):
             return []
         belief.state = move.to
+        self.beliefs[task] = belief
         return [MemberDecision(change, task, belief.incarnation, reason) for change in move.decisions]
 
 
