@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, assert_never
 
 from simdist.runtime.membership import MemberChange, MemberDecision, Membership
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 
@@ -36,7 +36,7 @@ class Mail(Protocol):
         """Seconds until it has arrived."""
         ...
 
-    def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
+    def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
         """Send the incarnation of a task to the chief, which may end a wait."""
         ...
 
@@ -78,7 +78,7 @@ class Detection:
 
     def register(self, task: Task) -> None:
         """A task that was started again tells the chief that it is there."""
-        self.mail.post(task, lambda life: self.heartbeat(task.name, life.incarnation))
+        self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
         """A sign of life has come; of a task that nobody watches it says nothing."""
@@ -104,8 +104,8 @@ class Detection:
             if self._is_known(task):
                 # What it says is known: it is only heard of once more.
                 self.membership.heartbeat(name, task.incarnation, self.clock.now + self.mail.latency_s(task))
-            elif self.clock.now >= task.life.began_s + self.mail.latency_s(task):
-                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation))
+            elif self.clock.now >= task.process.began_s + self.mail.latency_s(task):
+                self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation))
         self._decide(self.membership.time_passed(self.clock.now))
         if any(map(self._is_silent, self.membership.beliefs)):
             self.clock.after(HEARTBEAT_S, lambda _: self._beat())
@@ -149,9 +149,9 @@ class Detection:
             for listener in list(self.listeners):
                 listener(decision)
 
-    def notice(self, task: str, life: Life, reason: str) -> None:
+    def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        self._note_down(task, life.incarnation, reason)
+        self._note_down(task, process.incarnation, reason)
 
     def _note_down(self, task: str, incarnation: int, reason: str) -> None:
         if (task, incarnation) not in self._noticed:
