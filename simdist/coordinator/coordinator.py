@@ -15,8 +15,9 @@ import jax
 
 from simdist.arguments import require_arguments
 from simdist.coordinator.closure import Closure
+from simdist.coordinator.closure_states import ClosureAction
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
-from simdist.coordinator.queue import Attempt, ClosureAction, ClosureDecision, ClosureQueue
+from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.synchronization import Asynchronous, Reads, Synchronization, UpdatesCount
 from simdist.data import Dataset

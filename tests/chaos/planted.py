@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from simdist.coordinator.closure_states import ClosureState
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.coordinator.queue import Attempt, ClosureState
+from simdist.coordinator.queue import Attempt
 from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.runtime.cluster import newest_cluster

@@ -13,18 +13,8 @@ from hypothesis import strategies as st
 
 from broken_tables import broken_tables
 from simdist.coordinator import queue as queue_module
-from simdist.coordinator.queue import (
-    CLOSURES,
-    WORKERS,
-    Attempt,
-    ClosureAction,
-    ClosureDecision,
-    ClosureFact,
-    ClosureQueue,
-    ClosureState,
-    WorkerFact,
-    WorkerState,
-)
+from simdist.coordinator.closure_states import CLOSURES, WORKERS, ClosureAction, ClosureFact, ClosureState, WorkerFact, WorkerState
+from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.synchronization import Asynchronous
 from simdist.transitions import ImpossibleFactError
 
