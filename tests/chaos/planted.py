@@ -220,9 +220,9 @@ def late_replies_count(patch: pytest.MonkeyPatch) -> None:
     """A worker that comes back is not told that it was replaced, and what it replies then is taken for the reply of another."""
 
     def replied(coordinator: ClusterCoordinator, attempt: Attempt, call: Any) -> None:
-        if coordinator.queue.running.setdefault(attempt.worker, attempt) is attempt:
-            attempt.state = ClosureState.RUNNING
-        original(coordinator, attempt, call)
+        taken_for = coordinator.queue.running.setdefault(attempt.worker, attempt)
+        taken_for.state = ClosureState.RUNNING
+        original(coordinator, taken_for if taken_for.closure == attempt.closure else attempt, call)
 
     original = ClusterCoordinator._replied
     patch.setattr(ClusterCoordinator, "_replied", replied)
