@@ -65,6 +65,12 @@ def test_a_closure_whose_arguments_cannot_be_compared_is_never_known_from_before
     assert closure.ready(worker) is None and worker.local == {}
 
 
+def test_a_closure_with_arrays_is_bound_anew_as_they_may_have_changed(strategy: sd.ParameterServerStrategy, weights: sd.Variable) -> None:
+    closure, worker = closure_of(strategy, sd.function(lambda x: weights.assign_add(x)), np.ones(3, np.float32)), Worker()
+    closure.link(worker, closure.bind(worker))
+    assert closure.ready(worker) is None
+
+
 def test_all_workers_share_one_linked_program_and_one_trace(strategy: sd.ParameterServerStrategy, weights: sd.Variable) -> None:
     step = sd.function(lambda: weights.assign_add(weights))
     assert isinstance(step, StepFunction)

@@ -264,6 +264,8 @@ def test_every_closure_ends_exactly_once_whatever_happens(facts: list[tuple[str,
 def test_every_wrong_row_of_the_tables_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(0)
     histories = [[(draw.choice(FACTS), draw.randrange(12)) for _ in range(40)] for _ in range(150)]
+    for history in histories:
+        follow(history)
     wrong = [("CLOSURES", *each) for each in broken_tables(CLOSURES, ClosureState, ClosureAction)]
     wrong += [("WORKERS", *each) for each in broken_tables(WORKERS, WorkerState, ())]
     survivors: list[str] = []

@@ -29,6 +29,16 @@ def test_fetch_waits_until_the_closure_has_run_and_takes_no_time_afterwards(coor
     assert value.fetch()["ones"].tolist() == [1.0, 1.0] and coordinator.engine.now == now
 
 
+def test_a_number_that_was_fetched_may_decide_what_happens_next(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(sd.function(lambda x: x + 1.0), args=(np.zeros(2, np.float32),))
+    coordinator.join()
+    coordinator.schedule(lambda: 1).fetch()
+    assert not coordinator.engine.trace.value_dependent
+    value.fetch()
+    coordinator.schedule(lambda: 1).fetch()
+    assert coordinator.engine.trace.value_dependent
+
+
 def test_get_gives_jax_arrays_and_float_a_number(coordinator: sd.ClusterCoordinator) -> None:
     value = coordinator.schedule(lambda: np.float32(0.5))
     assert isinstance(value.get(), jax.Array) and float(value) == 0.5
