@@ -19,13 +19,14 @@ from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
+from simdist.process_state import active_context
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import LaunchedRun
+from simdist.runtime.work import LaunchedRun, running_closure
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]
@@ -244,15 +245,33 @@ class Cluster:
         return {"TF_CONFIG": json.dumps(config)}
 
     def close(self) -> None:
-        """End all tasks; warn of faults that never fired."""
+        """End all tasks; warn of faults that never fired.
+
+        Raises:
+            FailedPreconditionError: the caller runs on one of these tasks.
+        """
         if self._closed:
             return
+        self._require_outside()
         self._closed = True
         self.engine.close()
         if self._directory is not None:
             self._directory.cleanup()
         if self._faults is not None:
             self._faults.warn_about_unfired()
+
+    def _require_outside(self) -> None:
+        closure, (main_of, task) = running_closure(), active_context().locals.get("here", (None, ""))
+        if closure is not None and closure.engine is self.engine:
+            where = f"closure {closure.number} on {closure.worker}"
+        elif main_of is self:
+            where = f"the main of {task}"
+        else:
+            return
+        raise FailedPreconditionError(
+            f"cluster.close() was called in {where}, and would end the very task that runs it. Return from it, and close the cluster where "
+            "it was made, after join()."
+        )
 
     def __enter__(self) -> Cluster:
         if self._closed:

@@ -14,7 +14,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.in_process.programs import Common, TaskHere, arrays_of
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.work import LaunchedRun
 
@@ -101,10 +101,10 @@ class InProcessEngine(Common):
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
         """All devices read the same arrays."""
 
-    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         for task in [self.process(name) for name in tasks if name not in self._up]:
             self._up.append(task.name)
-            changed(Decision("up", task.name, task.incarnation))
+            changed(MemberDecision(MemberChange.UP, task.name, task.incarnation))
 
     def is_believed_up(self, task: str) -> bool:
         return task in self._up

@@ -12,7 +12,7 @@ import pytest
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.process_state import active_context
 from simdist.runtime.base import Engine
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberDecision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
 from tests.runtime.conformance.driver import Driver
 
@@ -67,7 +67,7 @@ def test_sleep_takes_as_long_as_it_says_or_is_refused(engine: Engine) -> None:
 
 
 def test_subscribers_are_told_that_tasks_are_up(engine: Engine) -> None:
-    told: list[Decision] = []
+    told: list[MemberDecision] = []
     engine.subscribe(["worker:0", "ps:1"], told.append)
     Driver(engine).pass_time(0.01)
     assert {(decision.kind, decision.task, decision.incarnation) for decision in told} == {("up", "worker:0", 0), ("up", "ps:1", 0)}
