@@ -11,7 +11,7 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, TaskRuntime
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedOperation, LinkedProgram, MakeKey, Meeting, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedOperation, MakeKey, Meeting, ReadGroups, Run, Runnable, TakeBatch
 
 __all__ = ["Step"]
 
@@ -38,7 +38,7 @@ class Step:
 
     def __init__(
         self,
-        linked: LinkedProgram,
+        linked: Runnable,
         task: TaskRuntime,
         iterators: Sequence[Any],
         arguments: tuple[Any, ...],
@@ -105,7 +105,7 @@ class Step:
         self.over = True
 
     def _begin(self) -> None:
-        self.slots = [NOTHING] * self.linked.num_slots
+        self.slots = [NOTHING] * len(self.linked.slots)
         for slot, bundle in self.linked.constants:
             self.slots[slot] = bundle
         self.batches, self.keys = [], []

@@ -48,10 +48,6 @@ class RemoteProgram:
     result: Slot
     slots: tuple[BundleType, ...]
 
-    @property
-    def num_slots(self) -> int:
-        return len(self.slots)
-
 
 def encode_program(linked: LinkedProgram, digest: Callable[[Kernel], str]) -> bytes:
     """The message of a linked program.
