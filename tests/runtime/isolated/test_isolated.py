@@ -17,6 +17,7 @@ import pytest
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.function import StepFunction
+from simdist.program.kernels import kernel_of
 from simdist.program.operations import Program
 from simdist.runtime.in_process.isolated.host import Host
 from simdist.runtime.linked import LinkedProgram
@@ -195,8 +196,9 @@ def test_each_task_holds_its_own_copy_of_what_several_have() -> None:
     with strategy.scope():
         v = sd.Variable(1.0, aggregation=sd.VariableAggregation.MEAN)
     strategy.run(lambda: v.assign_add(1.0))
-    copies = [host.groups.bundles for host in hosts_of(cluster) if host.groups.bundles]
-    assert [[float(bundle.arrays[0]) for bundle in own.values() if bundle] for own in copies] == [[2.0]] * 3
+    assert [float(array) for array in arrays_at(cluster)] == [2.0] * 3
+    v.assign(7.0)
+    assert [float(array) for array in arrays_at(cluster)] == [7.0] * 3
 
 
 def test_a_group_that_moves_takes_its_arrays_along() -> None:
@@ -214,19 +216,21 @@ def test_a_group_that_moves_takes_its_arrays_along() -> None:
     assert np.asarray(held["worker:0"].arrays[0]).tolist() == [2.0, 3.0]
 
 
-def test_a_program_that_was_linked_before_its_groups_were_joined_still_means_them() -> None:
+def test_who_names_a_group_that_was_joined_with_others_means_its_part() -> None:
     cluster = cluster_of(workers=1, servers=1)
     strategy = sd.ParameterServerStrategy(cluster)
     with strategy.scope():
-        one, other = sd.Variable(1.0), sd.Variable(10.0)
-    groups = [variable.placement.cells[0].group.number for variable in (one, other)]
-    layout: Layout = strategy.store.layout
-    layout.join([other.placement.cells[0], one.placement.cells[0]])
+        made = [sd.Variable(float(value)) for value in (1, 10, 100)]
+    cells = [variable.placement.cells[0] for variable in made]
+    olds = [cell.group.number for cell in cells]
+    pair = strategy.store.layout.join([cells[1], cells[0]]).number
+    strategy.store.layout.join([cells[2], cells[0], cells[1]])
     engine: Any = cluster.engine
-    assert [float(arrays[0]) for arrays in engine.read(groups)] == [1.0, 10.0]
-    add = sd.program.kernels.kernel_of("add", lambda a, b: [a + b], [one.placement.cells[0].aval] * 2)
-    engine.assign(groups[0], add, np.float32(5), "late")
-    assert (float(one), float(other)) == (6.0, 10.0)
+    assert [list(map(float, arrays)) for arrays in engine.read([*olds, pair])] == [[1], [10], [100], [10, 1]]
+    scalar = cells[0].aval
+    engine.assign(olds[0], kernel_of("late", lambda a, b: [a + b], [scalar] * 2), np.float32(5), "late")
+    engine.assign(pair, kernel_of("later", lambda a, b, c: [a + c, b], [scalar] * 3), np.float32(7), "later")
+    assert list(map(float, made)) == [6.0, 17.0, 100.0]
 
 
 def test_a_variable_that_nobody_holds_any_more_says_so() -> None:
