@@ -13,7 +13,7 @@ from simdist.chaos.dice import Dice
 from simdist.chaos.kinds.base import Ground, Kind
 from simdist.chaos.scenarios import Disturbance
 from simdist.program.kernels import Kernel
-from simdist.program.replay import Machine
+from simdist.ledger.replay import Machine
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage

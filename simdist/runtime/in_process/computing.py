@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
 
@@ -61,6 +61,6 @@ def require_finite(bundle: Bundle, message: str, task: str, step: int) -> None:
         )
 
 
-def meets_nobody(task: str, exchange: Exchange) -> FailedPreconditionError:
-    """The step of a worker came to an exchange."""
-    return FailedPreconditionError(f"{task} was to meet other replicas ({exchange}), but its strategy has one replica for each step.")
+def meets_nobody(task: str, collective: Collective) -> FailedPreconditionError:
+    """The step of a worker came to a collective."""
+    return FailedPreconditionError(f"{task} was to meet other replicas ({collective}), but its strategy has one replica for each step.")

@@ -13,7 +13,7 @@ from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
 from simdist.runtime.in_process.computing import call_kernel, meets_nobody, next_batch, require_finite
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.state import GroupStates
 from simdist.trace import Trace
 
@@ -121,15 +121,15 @@ class OneTask:
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
 
     def _where(self) -> str:
         return f" of {self.task.name}, step {self.task.steps}"
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
-        raise meets_nobody(self.task.name, op.exchange)
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
+        raise meets_nobody(self.task.name, op.collective)
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
         for part, given in zip(op.parts, operands, strict=True):

@@ -1,7 +1,7 @@
 """Linked programs as bytes: what a task needs in order to run one, and nothing else.
 
 Of a `LinkedProgram` the driver keeps the traced program, the layout's version and the function that rebuilds results. A task gets the
-operations, with kernels by their digests; the constants; the types of the slots. Groups are numbers already; of an exchange the shapes
+operations, with kernels by their digests; the constants; the types of the slots. Groups are numbers already; of a collective the shapes
 travel, and not how the strategy wants it to be carried out.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.values import Aval, Bundle, BundleType, num_bytes
 from simdist.runtime.linked import (
@@ -22,7 +22,7 @@ from simdist.runtime.linked import (
     LinkedOperation,
     LinkedProgram,
     MakeKey,
-    Meeting,
+    LinkedCollective,
     ReadGroups,
     Run,
     Slot,
@@ -111,12 +111,12 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
             ]
             return "update", parts
         case TakeBatch():
-            return "batch", op.iterator, op.place
+            return "batch", op.iterator, op.device
         case MakeKey():
-            return "key", op.salt, op.place
-        case Meeting():
-            exchange = op.exchange
-            return "collective", exchange.kind, exchange.num_replicas, exchange.label, exchange.averaged, op.operands, op.output
+            return "key", op.salt, op.device
+        case LinkedCollective():
+            collective = op.collective
+            return "collective", collective.kind, collective.num_replicas, collective.label, collective.averaged, op.operands, op.output
         case CheckFinite():
             return "check", op.slot, op.message
 
@@ -148,8 +148,8 @@ class _Operations:
                 return MakeKey(*rest)
             case "collective":
                 exchanged, num_replicas, label, averaged, operands, output = rest
-                exchange = Exchange(exchanged, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
-                return Meeting(exchange, operands, output)
+                collective = Collective(exchanged, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
+                return LinkedCollective(collective, operands, output)
             case "check":
                 return CheckFinite(*rest)
             case _:

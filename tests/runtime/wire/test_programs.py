@@ -54,7 +54,7 @@ def digest(kernel: Kernel) -> str:
 
 
 def facts(value: Any) -> Any:
-    """An operation in plain values: kernels by their digests, and of an exchange what travels of it."""
+    """An operation in plain values: kernels by their digests, and of a collective what travels of it."""
     if isinstance(value, Kernel):
         return digests.get(value) or digest(value)
     if isinstance(value, tuple):

@@ -34,7 +34,7 @@ class RemoteGroups:
     # -- as GroupVersions
 
     def add(self, group: Group, arrays: Sequence[Any]) -> int:
-        number = self._listed(group, group.cells[0].places)
+        number = self._listed(group, group.cells[0].devices)
         for task in self.holders(number):
             self._post.ask(task, PutGroup(number, tuple(arrays)), Confirmed)
         return number
@@ -62,11 +62,11 @@ class RemoteGroups:
             self._post.ask(task, ForgetGroup(number), Confirmed)
         self._devices[number] = ()
 
-    def places_of(self, number: int) -> tuple[str, ...]:
+    def devices_of(self, number: int) -> tuple[str, ...]:
         return self._devices[number]
 
-    def lie_at(self, number: int, places: tuple[str, ...]) -> None:
-        before, after = _tasks(self._devices[number]), _tasks(places)
+    def lie_at(self, number: int, devices: tuple[str, ...]) -> None:
+        before, after = _tasks(self._devices[number]), _tasks(devices)
         new = [task for task in after if task not in before]
         if new:
             (arrays,) = self.read([number])
@@ -75,11 +75,11 @@ class RemoteGroups:
         for task in before:
             if task not in after:
                 self._post.ask(task, ForgetGroup(number), Confirmed)
-        self._devices[number] = places
-        self._groups[number].lie_at(places)
+        self._devices[number] = devices
+        self._groups[number].lie_at(devices)
 
-    def hold(self, place: str, name: str, size_bytes: int) -> None:
-        self._hold(place, name, size_bytes)
+    def hold(self, device: str, name: str, size_bytes: int) -> None:
+        self._hold(device, name, size_bytes)
 
     # -- for the engine
 

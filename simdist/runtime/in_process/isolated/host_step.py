@@ -17,7 +17,7 @@ from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.wire import RemoteProgram
 from simdist.runtime.wire.messages import BeginStep, ChangeGroup, FetchedGroups, FetchGroups, InCollective, Message, StepEnded
 
@@ -114,12 +114,12 @@ class HostStep(ABC):
         """A group that this task holds, as this step sees it."""
         return self.host.groups.present(group)
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
-        raise meets_nobody(self.host.name, op.exchange)
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
+        raise meets_nobody(self.host.name, op.collective)
 
     @abstractmethod
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
@@ -177,12 +177,12 @@ class ReplicaStep(HostStep):
         ended = super().go(result)
         if self._given is None:
             return ended
-        return InCollective(self._step.place, arrays_of(self._given), tuple(self.observed))
+        return InCollective(self._step.device, arrays_of(self._given), tuple(self.observed))
 
     def present(self, group: int) -> Bundle:
         return self.view.present(group)
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         self._given = operands
         return PENDING
 

@@ -11,7 +11,7 @@ from simdist.program.function import BoundCall
 from simdist.program.kernels import Kernel
 from simdist.runtime.in_process.computing import next_batch
 from simdist.runtime.in_process.isolated.switchboard import Deliver
-from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, RunKernel, TakeBatch
 from simdist.runtime.wire.failures import error_of
 from simdist.runtime.wire.kernels import digest_of, encode_kernel
 from simdist.runtime.wire.messages import Confirmed, Failed, Message, TakeKernel, TakeProgram, read_message
@@ -71,7 +71,7 @@ class Post:
     def program(self, task: str, linked: LinkedProgram, holders: Holders) -> str:
         """The digest of a program, which the task has now; and the tasks that it changes groups on have the kernels for that."""
         for op in linked.operations:
-            if isinstance(op, Run):
+            if isinstance(op, RunKernel):
                 self.kernel(task, op.kernel)
             elif isinstance(op, ApplyAll):
                 changed = dict(holders)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from simdist.interrupts import delayed_interrupts
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of
@@ -16,7 +16,7 @@ from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
 from simdist.runtime.in_process.isolated.workers import RemoteChief
 from simdist.runtime.in_process.programs import TaskHere
 from simdist.runtime.in_process.replicas import Replicas, TakingPart
-from simdist.runtime.linked import LinkedProgram, Meeting
+from simdist.runtime.linked import LinkedProgram, LinkedCollective
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.wire.messages import BeginStep, Confirmed, EndStep, InCollective, ResumeStep, StepEnded
 
@@ -37,7 +37,7 @@ class RemoteStep:
 
     def __init__(self, post: Post, member: Member, linked: LinkedProgram, begin: BeginStep) -> None:
         self.member = member
-        self.came: tuple[Exchange, Bundle] | None = None
+        self.came: tuple[Collective, Bundle] | None = None
         self.over = False
         self.result = Bundle((), ())
         self._post = post
@@ -55,8 +55,8 @@ class RemoteStep:
             self.over, self.result = True, bundle_of(reply.result)
             return
         op = self._linked.operations[reply.operation]
-        assert isinstance(op, Meeting)
-        self.came = op.exchange, bundle_of(reply.arrays)
+        assert isinstance(op, LinkedCollective)
+        self.came = op.collective, bundle_of(reply.arrays)
 
 
 class RemoteReplicas(Replicas):
@@ -88,5 +88,5 @@ class RemoteReplicas(Replicas):
         holders = self.engine.versions.holders_of(groups_of(linked))
         program = self.engine.post.program(member.task, linked, holders)
         steps, batches = self.tasks(member.task).steps, batches_of(linked, call, member.task)
-        begin = BeginStep(number, member.rank, is_alone, member.place, program, steps, call.arrays, batches, holders)
+        begin = BeginStep(number, member.rank, is_alone, member.device, program, steps, call.arrays, batches, holders)
         return RemoteStep(self.engine.post, member, linked, begin)

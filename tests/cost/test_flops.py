@@ -11,7 +11,7 @@ import pytest
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.cost import Cost, cost_of
+from simdist.cost.flops import Cost, cost_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval
 
