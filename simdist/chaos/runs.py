@@ -7,8 +7,8 @@ import math
 import warnings
 from collections.abc import Callable
 
-from simdist.chaos.kinds import KINDS, Ground
 from simdist.chaos.incarnations import Lives
+from simdist.chaos.kinds import KINDS, Ground
 from simdist.chaos.probe import Probe, held_bytes
 from simdist.chaos.scenarios import Disturbance, Scenario
 from simdist.chaos.silences import Silences

@@ -15,8 +15,8 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
-from simdist.program.kernels import Kernel
 from simdist.cost.loops import inner_jaxprs
+from simdist.program.kernels import Kernel
 
 __all__ = ["temporaries_bytes"]
 

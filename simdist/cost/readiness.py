@@ -14,8 +14,8 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
-from simdist.program.kernels import Kernel
 from simdist.cost.loops import inner_jaxprs, trips_of
+from simdist.program.kernels import Kernel
 
 __all__ = ["ready_fractions"]
 

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 
 from simdist.ledger.entry import Branch, Entry
-from simdist.program.kernels import Kernel, compiler_options
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.program.kernels import Kernel, compiler_options
 
 __all__ = ["LaneFunction", "Batches"]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from simdist.ledger.batched import Batches
 from simdist.ledger.entry import Branch, Entry, describe
-from simdist.program.kernels import Kernel
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import Machine
 from simdist.ledger.sharded import ShardedBatches
+from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
-from simdist.ledger.batched import Batches
 
 __all__ = ["Plans"]
 

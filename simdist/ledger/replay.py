@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.ledger.entry import Branch, Entry
-from simdist.program.kernels import compiler_options
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.program.kernels import compiler_options
 from simdist.program.values import BundleType
 
 __all__ = ["Machine"]

@@ -19,8 +19,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
+from simdist.ledger.batched import Batches, LaneFunction
 from simdist.program.kernels import Kernel, compiler_options
-from simdist.ledger.batched import LaneFunction, Batches
 
 __all__ = ["ShardedBatches", "is_jax_device", "mesh_devices"]
 

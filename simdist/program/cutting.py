@@ -20,7 +20,6 @@ from simdist.program.operations import (
     Argument,
     Check,
     Compute,
-    TracedCollective,
     Next,
     Operation,
     Program,
@@ -28,6 +27,7 @@ from simdist.program.operations import (
     Read,
     Register,
     Return,
+    TracedCollective,
     Update,
 )
 from simdist.program.tracing import Marker

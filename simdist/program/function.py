@@ -19,11 +19,11 @@ import numpy as np
 
 from simdist.arguments import END_S, number, require_shallow
 from simdist.errors import InvalidArgumentError
-from simdist.program.cutting import cut
 from simdist.program.collective import require_outside_of_inner_programs
+from simdist.program.cutting import cut
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Program, VariableHandle
-from simdist.program.per_replica import ReplicaLocalResult, ReplicaLocal, PerReplica, spread
+from simdist.program.per_replica import PerReplica, ReplicaLocal, ReplicaLocalResult, spread
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of, snapshot
 
@@ -115,7 +115,9 @@ class StepFunction:
         require_shallow((tuple(args), dict(kwargs)), f"the arguments of {self.name}")
         given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
         leaves = [snapshot(resolve(leaf)) for leaf in given]
-        own = tuple([ReplicaLocalSpec(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given])
+        own = tuple(
+            [ReplicaLocalSpec(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given]
+        )
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
         for array in arrays:
@@ -158,7 +160,7 @@ class StepFunction:
         shared: Sequence[bool] = (),
         reported_constants: list[Any] | None = None,
     ) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`); `reported_constants` is filled with the constants that the replica hands over."""
+        """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         self.traces += 1
         tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
         tracer.made = self.made

@@ -78,7 +78,10 @@ class ReplicaPrograms:
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
-            if all(len(set(given)) == 1 or (number < len(known_operands) and known_operands[number] == given) for number, given in enumerate(found)):
+            if all(
+                len(set(given)) == 1 or (number < len(known_operands) and known_operands[number] == given)
+                for number, given in enumerate(found)
+            ):
                 return programs
             known_operands = found
         raise InvalidArgumentError(
@@ -93,7 +96,9 @@ class ReplicaPrograms:
         for position, call in enumerate(calls):
             reported_constants.append([])
             with suppress(Exception):
-                self.fn.trace(call, self.first_rank + position, self.num_replicas, known_operands, self.options, shared, reported_constants[-1])
+                self.fn.trace(
+                    call, self.first_rank + position, self.num_replicas, known_operands, self.options, shared, reported_constants[-1]
+                )
         return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
 
     def _trace(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:

@@ -11,7 +11,17 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, TaskRuntime
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedOperation, MakeKey, LinkedCollective, ReadGroups, RunKernel, Runnable, TakeBatch
+from simdist.runtime.linked import (
+    ApplyAll,
+    CheckFinite,
+    LinkedCollective,
+    LinkedOperation,
+    MakeKey,
+    ReadGroups,
+    RunKernel,
+    Runnable,
+    TakeBatch,
+)
 
 __all__ = ["Step"]
 

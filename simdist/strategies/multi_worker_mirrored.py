@@ -25,7 +25,7 @@ from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
-from simdist.program.per_replica import ReplicaLocal, PerReplica
+from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.replicas import Member

@@ -14,7 +14,7 @@ import jax
 
 from simdist.arguments import require_arguments, require_shallow
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.per_replica import ReplicaLocal, PerReplica, of_replica, spread
+from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
 from simdist.strategies.communication import CommunicationOptions

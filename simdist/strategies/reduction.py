@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
-from simdist.program.per_replica import ReplicaLocal, PerReplica
+from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
 __all__ = ["ReduceOp", "all_gather", "all_reduce", "gather", "reduce", "reduce_op_of"]

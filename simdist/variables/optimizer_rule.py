@@ -74,7 +74,9 @@ class OptimizerRule:
             raise
         self.slot_optimizers[owner], self.optimized[owner] = slot_optimizer, cells
         if self.slots is not None:
-            self.slots.bind({owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout)
+            self.slots.bind(
+                {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
+            )
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]

@@ -39,7 +39,9 @@ class SlotOptimizer:
     roles: list[Role]
 
 
-def keras_slot_optimizer(optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None) -> SlotOptimizer:
+def keras_slot_optimizer(
+    optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None
+) -> SlotOptimizer:
     """SlotOptimizer a Keras optimizer for some cells.
 
     Args:

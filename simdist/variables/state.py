@@ -125,7 +125,7 @@ class Cell:
         kind: "parameter", "slot" or "metric".
     """
 
-    __slots__ = ("aval", "group", "kind", "name", "devices", "position", "replica", "rows", "task")
+    __slots__ = ("aval", "devices", "group", "kind", "name", "position", "replica", "rows", "task")
 
     def __init__(
         self,

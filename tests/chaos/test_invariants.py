@@ -12,8 +12,8 @@ import pytest
 from simdist.chaos import Disturbance, Scenario
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
-from simdist.chaos.invariants import INVARIANTS
 from simdist.chaos.incarnations import Down
+from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
 from simdist.runtime.simulated.processor import Processor

@@ -11,8 +11,8 @@ import pytest
 
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import pending, plans, replay
-from simdist.program.kernels import kernel_of
 from simdist.ledger.ledger import Ledger
+from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
 AVAL = Aval((3,), "float32")

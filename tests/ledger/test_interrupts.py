@@ -20,11 +20,11 @@ import simdist as sd
 from simdist.errors import FailedPreconditionError
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans, replay
-from simdist.program.kernels import Kernel, kernel_of
+from simdist.ledger.batched import Batches
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.replay import Machine
+from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Aval, Bundle
-from simdist.ledger.batched import Batches
 
 AVAL = Aval((3,), "float32")
 ONE = (AVAL,)

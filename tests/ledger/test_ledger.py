@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.kernels import kernel_of
 from simdist.ledger.ledger import Ledger
+from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
 AVAL = Aval((3,), "float32")

@@ -19,7 +19,7 @@ from simdist.program.function import BoundCall, StepFunction
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Aval, Bundle
-from simdist.runtime.linked import LinkedProgram, LinkedCollective
+from simdist.runtime.linked import LinkedCollective, LinkedProgram
 from tests.golden.problems import Linear, batches
 
 SUM = {"synchronization": sd.VariableSynchronization.ON_READ, "aggregation": sd.VariableAggregation.SUM}
@@ -248,7 +248,9 @@ def test_replicas_meet_in_one_exchange_after_the_other() -> None:
 
 
 def test_replicas_with_other_shapes_are_both_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[2\], but worker:1 to .*\[4\], as collective 1"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[2\], but worker:1 to .*\[4\], as collective 1"
+    ):
         met([program_of(3, 2), program_of(3, 4)])
 
 

@@ -13,7 +13,7 @@ from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import ApplyAll, CheckFinite, MakeKey, LinkedCollective, ReadGroups, RunKernel, TakeBatch
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, MakeKey, ReadGroups, RunKernel, TakeBatch
 
 
 def bundle(*values: float) -> Bundle:

@@ -17,7 +17,7 @@ from simdist.runtime.in_process.computing import call_kernel
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import ApplyAll, LinkedProgram, LinkedCollective, ReadGroups
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadGroups
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 

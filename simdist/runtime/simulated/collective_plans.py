@@ -61,7 +61,9 @@ class CollectivePlans:
             known = self._rehearsed[routed] = (capacities, uncontended_seconds(routed))
         return known[1]
 
-    def combined(self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Any) -> Sequence[Bundle]:
+    def combined(
+        self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Any
+    ) -> Sequence[Bundle]:
         """What each replica gets.
 
         Args:

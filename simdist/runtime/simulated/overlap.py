@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from simdist.cost.readiness import ready_fractions
-from simdist.runtime.linked import LinkedOperation, LinkedCollective, RunKernel
+from simdist.runtime.linked import LinkedCollective, LinkedOperation, RunKernel
 
 __all__ = ["Early", "early_collectives"]
 
@@ -60,4 +60,8 @@ def _early(run: RunKernel, collectives: Sequence[LinkedCollective]) -> tuple[Ear
     positions = [run.outputs.index(collective.operands) for collective in collectives]
     ready = [max(fractions[ends[position] - len(run.writes[position]) : ends[position]]) for position in positions]
     # Packs travel in their order: one that is ready before an earlier one waits for it.
-    return tuple(Early(collective, position, at) for collective, position, at in zip(collectives, positions, accumulate(ready, max), strict=True) if at < 1.0)
+    return tuple(
+        Early(collective, position, at)
+        for collective, position, at in zip(collectives, positions, accumulate(ready, max), strict=True)
+        if at < 1.0
+    )

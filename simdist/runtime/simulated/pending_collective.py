@@ -12,7 +12,7 @@ from simdist.errors import DeadlineExceededError, TimedOutError
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
-from simdist.runtime.replicas import Communication, Member, CollectivePlan
+from simdist.runtime.replicas import CollectivePlan, Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
@@ -54,7 +54,7 @@ class Arrival:
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
-    __slots__ = ("began_s", "error", "pending_collective", "is_early", "over", "device", "result", "told")
+    __slots__ = ("began_s", "device", "error", "is_early", "over", "pending_collective", "result", "told")
 
     def __init__(self, pending_collective: PendingCollective, device: str, began_s: float, is_early: bool) -> None:
         self.pending_collective = pending_collective

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from simdist.hardware import MemoryAccount
 from simdist.cost.flops import Cost, cost_of
+from simdist.cost.memory import temporaries_bytes
+from simdist.hardware import MemoryAccount
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
-from simdist.cost.memory import temporaries_bytes
 from simdist.program.values import num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, RunKernel
 from simdist.runtime.simulated.overlap import Early, early_collectives

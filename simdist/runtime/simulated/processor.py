@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from simdist.arguments import END_S
-from simdist.hardware import Device, MemoryAccount
 from simdist.cost.flops import Cost
+from simdist.hardware import Device, MemoryAccount
 from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_compute
 

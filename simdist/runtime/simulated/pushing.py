@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, ServerCall, Plan, Replied
+from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
@@ -24,7 +24,7 @@ class Pushing(Call):
         processes: of the servers to which bytes have left, until they have confirmed.
     """
 
-    __slots__ = ("confirmations", "confirmed_s", "processes", "operands", "priced", "read_versions", "step")
+    __slots__ = ("confirmations", "confirmed_s", "operands", "priced", "processes", "read_versions", "step")
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, ServerCall, Plan, Replied
+from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Leg, Transport
 

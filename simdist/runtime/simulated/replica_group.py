@@ -14,8 +14,8 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member, Process
-from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.collective_group import CollectiveGroup
+from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import current_fiber

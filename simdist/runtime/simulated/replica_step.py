@@ -15,9 +15,9 @@ from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pricing import PricedProgram
-from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica
 from simdist.runtime.simulated.world import World
 from simdist.runtime.step_versions import StepVersions
@@ -119,7 +119,9 @@ class ReplicaStep:
         self.clock = world.clock
         self.local = local
         self.own_collective_group = collective_group is None and len(members) > 1
-        self.collective_group = CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
+        self.collective_group = (
+            CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
+        )
         self.versions = StepVersions(world.states)
         self.replicas: list[RunningReplica] = []
         self.late: set[int] = set()

@@ -12,7 +12,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
-from simdist.runtime.simulated.calls import Call, ServerCall, Plan
+from simdist.runtime.simulated.calls import Call, Plan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
@@ -107,7 +107,11 @@ class SimulatedTask:
         if not plan.parts:
             self._versions_read = {group: states.version(group) for group in op.numbers}
             return [states.present(group) for group in op.numbers]
-        mine = [position for position, group in enumerate(op.numbers) if states.groups[group].task == self.task.name] if plan.is_partial else ()
+        mine = (
+            [position for position, group in enumerate(op.numbers) if states.groups[group].task == self.task.name]
+            if plan.is_partial
+            else ()
+        )
         own = [(position, states.present(op.numbers[position]), states.version(op.numbers[position])) for position in mine]
         self._began_s = self.clock.env._now
         self.waits_for = "variables from parameter servers"

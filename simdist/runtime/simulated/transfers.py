@@ -108,7 +108,9 @@ class Transfers:
         has_lost: whether bytes were lost, so that it cannot end.
     """
 
-    def __init__(self, transport: Transport, routed: RoutedSchedule, done: Callable[[int], None], lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, transport: Transport, routed: RoutedSchedule, done: Callable[[int], None], lost: Callable[[], None] = lambda: None
+    ) -> None:
         self.transport = transport
         self.routed = routed
         self.done = done

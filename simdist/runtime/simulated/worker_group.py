@@ -15,8 +15,8 @@ from typing import Any
 from simdist.errors import UnavailableError
 from simdist.process_state import active_context
 from simdist.runtime.replicas import Communication, Member
-from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.collective_group import CollectiveGroup
+from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
 

@@ -14,9 +14,9 @@ from typing import Any
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network
 from simdist.hardware.wiring import hosts_of
+from simdist.ledger.ledger import Ledger
 from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
-from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
@@ -224,8 +224,8 @@ class World:
         if size_bytes >= 0:
             if not self.task(task_of(device_name)).alive:
                 raise UnavailableError(
-                    f"{task_of(device_name)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; after a "
-                    "death under on_failure='continue', after the next step."
+                    f"{task_of(device_name)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; "
+                    "after a death under on_failure='continue', after the next step."
                 )
             memory.allocate(name, size_bytes)
         else:

@@ -19,12 +19,12 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    LinkedCollective,
     LinkedOperation,
     LinkedProgram,
     MakeKey,
-    LinkedCollective,
     ReadGroups,
-    Run,
+    RunKernel,
     Slot,
     TakeBatch,
 )
@@ -101,7 +101,7 @@ def _avals(plain: Any) -> BundleType:
 
 def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
     match op:
-        case Run():
+        case RunKernel():
             return "run", digest(op.kernel), op.slots, op.batch, op.host, op.outputs, op.moves_only
         case ReadGroups():
             return "read", op.groups
@@ -111,9 +111,9 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
             ]
             return "update", parts
         case TakeBatch():
-            return "batch", op.iterator, op.device
+            return "batch", op.iterator, op.position
         case MakeKey():
-            return "key", op.salt, op.device
+            return "key", op.salt, op.position
         case LinkedCollective():
             collective = op.collective
             return "collective", collective.kind, collective.num_replicas, collective.label, collective.averaged, op.operands, op.output
@@ -137,7 +137,7 @@ class _Operations:
             case "run":
                 digest, slots, batch, host, outputs, moves_only = rest
                 reads, writes = (tuple([self.slots[slot] for slot in own]) for own in (slots, outputs))
-                return Run(self._number(), self.kernels[digest], reads, writes, slots, batch, host, outputs, moves_only)
+                return RunKernel(self._number(), self.kernels[digest], reads, writes, slots, batch, host, outputs, moves_only)
             case "read":
                 return ReadGroups(*rest)
             case "update":
@@ -147,8 +147,8 @@ class _Operations:
             case "key":
                 return MakeKey(*rest)
             case "collective":
-                exchanged, num_replicas, label, averaged, operands, output = rest
-                collective = Collective(exchanged, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
+                kind, num_replicas, label, averaged, operands, output = rest
+                collective = Collective(kind, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
                 return LinkedCollective(collective, operands, output)
             case "check":
                 return CheckFinite(*rest)

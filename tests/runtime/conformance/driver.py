@@ -22,7 +22,7 @@ from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.replicas import Member, CollectivePlan
+from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
 from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
 from simdist.variables import variable as variables

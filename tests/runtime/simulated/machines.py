@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simdist.hardware import Device, Network
-from simdist.runtime.simulated.calls import Call, ServerCall, Plan
+from simdist.runtime.simulated.calls import Call, Plan, ServerCall
 from simdist.runtime.simulated.world import World
 
 __all__ = ["BANDWIDTH", "LATENCY_S", "Client", "Server", "part", "world"]

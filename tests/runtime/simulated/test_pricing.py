@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simdist.cost.flops import cost_of
 from simdist.errors import ResourceExhaustedError
 from simdist.hardware import MemoryAccount, laptop_cpu
-from simdist.cost.flops import cost_of
 from simdist.program.function import StepFunction
 from simdist.runtime.linked import ApplyAll, LinkedProgram, RunKernel
 from simdist.runtime.linking import link, prepare

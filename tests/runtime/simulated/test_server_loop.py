@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simdist.cost.flops import Cost
 from simdist.errors import UnavailableError
 from simdist.hardware import Device
-from simdist.cost.flops import Cost
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply

@@ -6,7 +6,7 @@ import pytest
 
 from simdist.collectives import ALGORITHMS
 from simdist.hardware import Network
-from simdist.runtime.simulated.transfers import Transfers, RoutedSchedule, idle, uncontended_seconds
+from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle, uncontended_seconds
 from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock

@@ -12,7 +12,7 @@ import simdist as sd
 from simdist.errors import InvalidArgumentError
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, LinkedProgram, Run
+from simdist.runtime.linked import ApplyAll, LinkedProgram, RunKernel
 from simdist.runtime.linking import link, prepare
 from simdist.runtime.wire import decode_kernel, decode_program, encode, encode_kernel, encode_program
 from simdist.runtime.wire.kernels import digest_of
@@ -45,7 +45,7 @@ def linked() -> LinkedProgram:
 
 
 def kernels_of(linked: LinkedProgram) -> list[Kernel]:
-    runs = [op.kernel for op in linked.operations if isinstance(op, Run)]
+    runs = [op.kernel for op in linked.operations if isinstance(op, RunKernel)]
     return [*runs, *(part.kernel for op in linked.operations if isinstance(op, ApplyAll) for part in op.parts)]
 
 

@@ -17,7 +17,7 @@ __all__ = ["RemoteGroups"]
 
 
 class RemoteGroups:
-    """As `GroupVersions`. A group has a number, the place of its entry in each of the lists.
+    """As `GroupVersions`. A group has a number: its index in each of the lists.
 
     Args:
         post: reaches the tasks.

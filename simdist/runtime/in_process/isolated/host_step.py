@@ -177,7 +177,7 @@ class ReplicaStep(HostStep):
         ended = super().go(result)
         if self._given is None:
             return ended
-        return InCollective(self._step.device, arrays_of(self._given), tuple(self.observed))
+        return InCollective(self._step.position, arrays_of(self._given), tuple(self.observed))
 
     def present(self, group: int) -> Bundle:
         return self.view.present(group)

@@ -16,7 +16,7 @@ from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
 from simdist.runtime.in_process.isolated.workers import RemoteChief
 from simdist.runtime.in_process.programs import TaskHere
 from simdist.runtime.in_process.replicas import Replicas, TakingPart
-from simdist.runtime.linked import LinkedProgram, LinkedCollective
+from simdist.runtime.linked import LinkedCollective, LinkedProgram
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.wire.messages import BeginStep, Confirmed, EndStep, InCollective, ResumeStep, StepEnded
 
