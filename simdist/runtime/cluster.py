@@ -22,7 +22,6 @@ from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.in_process import InProcessEngine
-from simdist.runtime.in_process.isolated import IsolatedEngine
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
@@ -133,7 +132,12 @@ class Cluster:
         _clusters[:1] = [weakref.ref(self)]
 
     def _in_process(self, names: Sequence[str]) -> Engine:
-        return (IsolatedEngine if self.isolated else InProcessEngine)(names, self.network, self.seed)
+        if not self.isolated:
+            return InProcessEngine(names, self.network, self.seed)
+        # Few need it, and its messages take as long to import as the rest of the engine.
+        from simdist.runtime.in_process.isolated import IsolatedEngine
+
+        return IsolatedEngine(names, self.network, self.seed)
 
     def _simulated(self, names: Sequence[str], numerics: str) -> SimulatedEngine:
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from typing import Any
 
 import jax
@@ -82,10 +83,10 @@ def test_lists_come_back_as_tuples_and_scalars_and_jax_arrays_as_arrays() -> Non
 MESSAGE = encode(("step", 3, np.arange(5, dtype=np.float32), ("x", None, 1.5)))
 
 
-@pytest.mark.parametrize("length", range(len(MESSAGE)))
-def test_a_message_that_was_cut_off_is_refused(length: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"cannot be read: .*send it again"):
-        decode(MESSAGE[:length])
+def test_a_message_that_was_cut_off_anywhere_is_refused() -> None:
+    for length in range(len(MESSAGE)):
+        with pytest.raises(InvalidArgumentError, match=r"cannot be read: .*send it again"):
+            decode(MESSAGE[:length])
 
 
 @given(st.integers(0, 8 * len(MESSAGE) - 1))
@@ -103,8 +104,6 @@ def test_a_message_with_something_after_it_is_refused() -> None:
 
 @given(st.binary(max_size=40))
 def test_content_that_makes_no_sense_is_refused_also_with_a_right_checksum(body: bytes) -> None:
-    import zlib
-
     message = struct.pack("<4sHIQ", b"SDst", VERSION, zlib.crc32(body), len(body)) + body
     try:
         assert encode(decode(message)) == message
@@ -139,11 +138,7 @@ def test_another_version_of_the_format_is_refused_with_both_numbers(version: int
 )
 def test_what_is_no_data_is_refused_with_what_to_do(value: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        encode(("deep", (inside_of(value),)))
-
-
-def inside_of(value: Any) -> Any:
-    return [value]
+        encode(("deep", ([value],)))
 
 
 def test_a_value_that_is_being_traced_is_refused() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jax import export
 
+import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval
@@ -95,8 +96,6 @@ def test_a_kernel_for_other_devices_is_refused() -> None:
 
 
 def test_whoever_lacks_the_package_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import simdist as sd
-
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     with pytest.raises(ModuleNotFoundError, match=r"isolated=True needs the package flatbuffers: pip install 'simdist\[isolated\]'"):
         sd.Cluster({"worker": 1}, engine="in_process", isolated=True)
