@@ -11,6 +11,7 @@ from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active_context
+from simdist.program.scope import Scope, open_scopes
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
 from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, raise_error
@@ -60,12 +61,12 @@ class WorkersHere:
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, common: Common, tasks: Sequence[TaskHere], strategy: Any) -> None:
+    def __init__(self, common: Common, tasks: Sequence[TaskHere], strategy: Scope) -> None:
         self.common = common
         self._tasks = {task.name: task for task in tasks}
         self._contexts = {task.name: TaskContext(seeds=keras_seeds(common.seed, task.name, 0)) for task in tasks}
         for context in self._contexts.values():
-            context.strategies.append(strategy)
+            open_scopes.get(context).append(strategy)
 
     def call(self, task: str, step: WorkerStep, number: int) -> Reply:
         runtime = OneTask(self.common, self._tasks[task])

@@ -10,8 +10,8 @@ import pytest
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from simdist.process_state import active_context
 from simdist.program.function import StepFunction
+from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
 from simdist.runtime.linking import link
 from simdist.runtime.work import Worker
@@ -172,10 +172,10 @@ def test_a_function_knows_its_worker_and_keeps_things_in_its_memory(engine: Engi
 def test_code_of_users_runs_in_the_scope_of_the_strategy_and_leaves_none_behind(make_engine: Callable[..., Engine]) -> None:
     strategy = object()
     engine = make_engine(strategy=strategy)
-    before = list(active_context().strategies)
-    found = Driver(engine).call_function("worker:0", lambda worker: active_context().strategies[-1]).wait()
+    before = list(open_scopes.get())
+    found = Driver(engine).call_function("worker:0", lambda worker: open_scopes.get()[-1]).wait()
     assert found is strategy
-    assert active_context().strategies == before
+    assert open_scopes.get() == before
 
 
 def test_a_step_takes_the_next_batches_until_there_are_none(engine: Engine, driver: Driver) -> None:

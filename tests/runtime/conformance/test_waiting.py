@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
-from simdist.process_state import active_context
+from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
 from simdist.runtime.membership import Decision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
@@ -155,5 +155,5 @@ def test_two_engines_know_nothing_of_each_other(make_engine: Callable[..., Engin
 def test_workers_may_be_started_for_a_second_strategy(make_engine: Callable[..., Engine]) -> None:
     engine, second = make_engine(), SimpleNamespace()
     pool = engine.start_workers(["worker:1"], second)
-    assert pool.call_function("worker:1", lambda worker: active_context().strategies, 1).wait() == [second]
-    assert Driver(engine).call_function("worker:1", lambda worker: active_context().strategies[0] is second).wait() is False
+    assert pool.call_function("worker:1", lambda worker: open_scopes.get(), 1).wait() == [second]
+    assert Driver(engine).call_function("worker:1", lambda worker: open_scopes.get()[0] is second).wait() is False
