@@ -1,7 +1,7 @@
 """The scope: who creates the variables, runs the steps and draws the seeds of the code that runs now.
 
 A strategy is a scope. The scope of those who have chosen none is made when it is first needed; each launched main has one of its own.
-A library that has variables of its own, Keras, is told when a scope opens and when a step is traced.
+A library that has variables of its own, Keras, takes part when a scope opens and when a step is traced.
 
 Taught in lesson 02.
 """
