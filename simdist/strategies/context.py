@@ -8,7 +8,7 @@ from typing import Any
 
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskLocal
-from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running, running_scope
+from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running
 from simdist.program.tracing import active_tracer
 
 __all__ = [
@@ -173,11 +173,6 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
 def has_strategy() -> bool:
     """Whether a strategy was chosen: its scope is open, or code runs inside its `run`."""
     return chosen_scope() is not None
-
-
-def running_strategy() -> Any:
-    """The strategy whose `run` is under way, also across its replicas in a `merge_call`; None outside."""
-    return running_scope()
 
 
 def get_strategy() -> Any:

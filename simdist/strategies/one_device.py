@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.scope import register_default
@@ -47,14 +47,23 @@ class OneDeviceStrategy(SynchronousStrategy):
         return [self.default_device if self.device == "cpu:0" else f"{self.default_device}/{self.device}"]
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
-        """Run a step that was called directly; where nobody has chosen a strategy, the one whose variables it uses runs it."""
+        """Run a step that was called directly; where no strategy is chosen, the one that the step uses runs it.
+
+        Raises:
+            FailedPreconditionError: no strategy is chosen, and the step uses several.
+        """
         if context.has_strategy() or not context.is_default(self):
             return super().run_step(fn, args, kwargs)
         try:
             return self._run_for_owner(fn, args, kwargs)
         except context.StepBelongsTo as found:
-            fn.owner = found.owner
-        return self._run_for_owner(fn, args, kwargs)
+            owner = fn.owner = found.owner
+        try:
+            return self._run_for_owner(fn, args, kwargs)
+        except context.StepBelongsTo as found:
+            raise FailedPreconditionError(
+                f"Mixing different strategies: {fn.name} uses both {owner!r} and {found.owner!r}. Make a step for each of them."
+            ) from None
 
     def _run_for_owner(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         if fn.owner is None or fn.owner is self:
