@@ -14,12 +14,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TextIO, cast
+from typing import Any, Generic, TextIO, TypeVar, cast
 
-__all__ = ["PrefixedOutput", "TaskContext", "active", "active_context", "current_seed"]
+__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
+Value = TypeVar("Value")
 
 
 class TaskContext:
@@ -35,8 +36,7 @@ class TaskContext:
         self.environ = environ
         self.prefix = prefix
         self.seeds = seeds
-        self.strategies: list[Any] = []
-        self.locals: dict[str, Any] = {}
+        self.values: dict[TaskLocal[Any], Any] = {}
         self._keras: tuple[Any, Any] | None = None
         self._jax: list[tuple[Any, Any]] = []
         self._outer_environ: dict[str, str | None] = {}
@@ -143,6 +143,34 @@ active = Active()
 def active_context() -> TaskContext:
     """The context of the code that runs now."""
     return active.context
+
+
+class TaskLocal(Generic[Value]):
+    """A value of which each task has its own, as a `contextvars.ContextVar` has one for each context.
+
+    Args:
+        first: makes the value that a task has at the beginning.
+
+    Example:
+        >>> depth = TaskLocal(lambda: 0)
+        >>> depth.set(depth.get() + 1)
+        >>> depth.get(), depth.get(TaskContext())
+        (1, 0)
+    """
+
+    def __init__(self, first: Callable[[], Value]) -> None:
+        self._first = first
+
+    def get(self, context: TaskContext | None = None) -> Value:
+        """The value of a task; None: of the one that runs now."""
+        values = (active.context if context is None else context).values
+        if self not in values:
+            values[self] = self._first()
+        return values[self]
+
+    def set(self, value: Value, context: TaskContext | None = None) -> None:
+        """Replace the value of a task; None: of the one that runs now."""
+        (active.context if context is None else context).values[self] = value
 
 
 def current_seed() -> int | None:

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import simdist as sd
-from simdist.process_state import TaskContext
+from simdist.process_state import TaskContext, TaskLocal
 from simdist.simulation.kernel import Clock
 
 
@@ -66,3 +66,30 @@ def test_lines_of_a_task_carry_its_name(capsys: pytest.CaptureFixture[str]) -> N
 
         cluster.launch(main).join()
     assert capsys.readouterr().out.count("[worker:1] ") >= 1
+
+
+def test_value_of_a_task_is_its_own_while_tasks_take_turns() -> None:
+    clock, names = Clock(), TaskLocal(list[str])
+
+    def task(name: str, pause_s: float) -> list[str]:
+        for number in range(3):
+            names.get().append(f"{name}{number}")
+            clock.sleep(pause_s)
+        return names.get()
+
+    fibers = [clock.spawn("a", lambda: task("a", 1.0)), clock.spawn("b", lambda: task("b", 0.4))]
+    assert [clock.join(fiber) for fiber in fibers] == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+    assert names.get() == []
+
+
+def test_value_of_a_task_can_be_set_before_the_task_runs() -> None:
+    clock, depth, context = Clock(), TaskLocal(lambda: 0), TaskContext()
+    depth.set(3, context)
+    assert clock.join(clock.spawn("a", depth.get, context)) == 3
+    assert (depth.get(), depth.get(context), depth.get(TaskContext())) == (0, 3, 0)
+
+
+def test_values_of_two_task_locals_are_apart() -> None:
+    one, other = TaskLocal(lambda: 1), TaskLocal(lambda: 2)
+    one.set(5)
+    assert (one.get(), other.get()) == (5, 2)

@@ -42,7 +42,6 @@ UNFINISHED: tuple[str, ...] = (
     "simdist/runtime/in_process/programs.py",
     "simdist/runtime/in_process/replicas.py",
     "simdist/runtime/membership.py",
-    "simdist/strategies/context.py",
     "simdist/strategies/distributed.py",
     "simdist/strategies/elastic.py",
     "simdist/strategies/local_steps.py",

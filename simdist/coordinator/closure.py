@@ -12,13 +12,12 @@ from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.remote_value import Result
 from simdist.errors import OutOfRangeError
 from simdist.input import InputContext
-from simdist.process_state import active_context
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.work import RunningClosure, Worker
+from simdist.runtime.work import RunningClosure, Worker, running_closure
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["Closure"]
@@ -97,12 +96,11 @@ class Closure:
     @contextmanager
     def _running_on(self, worker: Worker) -> Iterator[None]:
         """While code of users runs: what it calls can know that it is called in a closure."""
-        found = active_context().locals
-        found["closure"] = RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine)
+        running_closure.set(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine))
         try:
             yield
         finally:
-            del found["closure"]
+            running_closure.set(None)
 
     def _resolved(self, leaf: object, worker: Worker) -> object:
         return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf

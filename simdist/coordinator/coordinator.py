@@ -188,7 +188,7 @@ class ClusterCoordinator:
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
         self.engine.require_usable(what)
-        closure = running_closure()
+        closure = running_closure.get()
         if closure is not None and closure.strategy is self.strategy:
             raise FailedPreconditionError(
                 f"{what} in closure {closure.number} on {closure.worker}, which this coordinator has scheduled itself. A worker runs "

@@ -3,23 +3,21 @@
 No global generator exists: every shuffle derives its own stream from (seed, iteration number), so that the same
 pipeline gives the same order in every process, and epoch 7 can be rebuilt without running epochs 0 to 6.
 
-`default_seed` is the one hook: it is asked, when ``shuffle(seed=None)`` is called, for the seed of the surroundings.
-Without an engine it answers 0, so that a notebook is deterministic too. Replace it as an attribute of this module:
-``simdist.data.seeds.default_seed = my_function``.
+A ``shuffle(seed=None)`` draws its seed from the stream of the task that makes it. In a notebook the seed is 0, so that it is
+deterministic too.
 
 Taught in lesson 01.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from simdist.caches import bounded
 from simdist.data.leaves import Array
+from simdist.process_state import current_seed
 
-__all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
+__all__ = ["EPOCH_BLOCK", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
 
 WORD = (1 << 64) - 1
 EPOCH_BLOCK = 1 << 15  # rows of consecutive permutations that are made at once, at most
@@ -27,17 +25,9 @@ MOST_EPOCHS = 64  # permutations that are made at once, at most: a short one cos
 LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not worth their memory
 
 
-def zero(purpose: str) -> int:
-    """The seed of a process without an engine: 0, whatever the purpose."""
-    return 0
-
-
-default_seed: Callable[[str], int] = zero
-
-
-def seed_or_default(seed: int | None, purpose: str) -> int:
-    """The given seed, or what the hook answers for this purpose (``"shuffle"``)."""
-    return int(default_seed(purpose) if seed is None else seed)
+def seed_or_default(seed: int | None) -> int:
+    """The given seed, or a fresh one of the task that runs now; 0 where none has a stream of seeds."""
+    return (current_seed() or 0) if seed is None else int(seed)
 
 
 def generator(seed: int, iteration: int) -> np.random.Generator:

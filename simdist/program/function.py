@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, overload
+from typing import TypeVar, overload
 
 import jax
 
@@ -24,6 +24,7 @@ from simdist.program.cutting import cut
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
+from simdist.program.scope import Scope, current_scope
 from simdist.program.step_iterator import StepBatch
 from simdist.program.traced_arguments import TracedIterator, given
 from simdist.program.tracing import Tracer, active_tracer
@@ -59,19 +60,14 @@ def keep(known: list[Traced], traced: Traced) -> None:
     del known[:-KEPT_BATCH_SHAPES]
 
 
-class StepStrategy(Protocol):
-    """What a step knows of the strategy that runs it."""
-
-    def forget(self, fn: StepFunction, /) -> None:
-        """Drop the programs of a step."""
-        ...
-
-
 class StepFunction:
-    """A step under ``@sd.function``. Calling it runs it under the strategy in scope."""
+    """A step under ``@sd.function``. Calling it runs it in the current scope.
 
-    run_here: Callable[[StepFunction, Sequence[Tree], dict[str, Tree]], Tree] | None = None  # set by the strategies
-    strategy: StepStrategy | None = None  # the one that it has turned to when it was called outside of every scope
+    Attributes:
+        owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
+    """
+
+    owner: Scope | None = None
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "") -> None:
         functools.update_wrapper(self, fn)
@@ -85,8 +81,7 @@ class StepFunction:
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         if active_tracer() is not None:
             return self.fn(*args, **kwargs)
-        assert StepFunction.run_here is not None
-        return StepFunction.run_here(self, args, kwargs)
+        return current_scope().run_step(self, args, kwargs)
 
     def bind(self, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""

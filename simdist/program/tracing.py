@@ -11,7 +11,7 @@ an error that says so); the order of the markers is their order in time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Literal, overload
 
 import jax
@@ -24,10 +24,11 @@ from simdist.program.collective import Collective, CollectiveOptions, GradientOp
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
+from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["Overlay", "Tracer", "active_tracer", "guards", "is_under_a_trace"]
+__all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
@@ -41,8 +42,6 @@ def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[j
 AlikeEverywhere = Literal["all_reduce", "broadcast"]
 Gathered = Literal["all_gather"]
 _tracers: list[Tracer] = []
-# Entered around each trace; Keras registers what refuses variables that belong to no strategy.
-guards: list[Callable[[], AbstractContextManager[object]]] = []
 
 
 class Tracer:
@@ -107,9 +106,7 @@ class Tracer:
 
         _tracers.append(self)
         try:
-            with ExitStack() as stack:
-                for guard in guards:
-                    stack.enter_context(guard())
+            with guarded():
                 return jax.make_jaxpr(outermost)()
         finally:
             _tracers.pop()

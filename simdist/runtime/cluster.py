@@ -19,10 +19,10 @@ from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
-from simdist.process_state import active_context
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
 from simdist.runtime.in_process import InProcessEngine
+from simdist.runtime.launched_main import launched_main
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
@@ -272,11 +272,11 @@ class Cluster:
             self._faults.warn_about_unfired()
 
     def _require_outside(self) -> None:
-        closure, (main_of, task) = running_closure(), active_context().locals.get("here", (None, ""))
+        closure, main = running_closure.get(), launched_main.get()
         if closure is not None and closure.engine is self.engine:
             where = f"closure {closure.number} on {closure.worker}"
-        elif main_of is self:
-            where = f"the main of {task}"
+        elif main is not None and main.cluster is self:
+            where = f"the main of {main.task}"
         else:
             return
         raise FailedPreconditionError(

@@ -5,11 +5,11 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
-from simdist.process_state import active_context
+from simdist.program.scope import open_scopes
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster, newest_cluster
 from simdist.simulation.fiber import current_fiber
@@ -21,6 +21,14 @@ class Sleeper(Protocol):
     """What has a time that can pass: the clock of a fiber, or an engine."""
 
     def sleep(self, seconds: float) -> None: ...
+
+
+@runtime_checkable
+class OnCluster(Protocol):
+    """A scope whose variables lie on a cluster."""
+
+    @property
+    def cluster(self) -> Cluster: ...
 
 
 def sleep(seconds: float, cluster: Cluster | None = None) -> None:
@@ -52,11 +60,11 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
 
 
 def _sleeper(cluster: Any) -> Sleeper:
-    fiber, context = current_fiber(), active_context()
+    fiber, scope = current_fiber(), next(reversed(open_scopes.get()), None)
     if cluster is None and fiber is not None:
         return fiber.clock
-    if cluster is None and context.strategies:
-        cluster = context.strategies[-1].cluster
+    if cluster is None and isinstance(scope, OnCluster):
+        cluster = scope.cluster
     if cluster is None:
         cluster = newest_cluster()
     if not isinstance(cluster, Cluster):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from simdist.process_state import active_context
+from simdist.process_state import TaskLocal
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
@@ -76,9 +76,8 @@ class RunningClosure:
     engine: object
 
 
-def running_closure() -> RunningClosure | None:
-    """The closure that runs here; None outside of closures."""
-    return active_context().locals.get("closure")
+running_closure: TaskLocal[RunningClosure | None] = TaskLocal(lambda: None)
+"""The closure that runs now; None outside of closures."""
 
 
 class Handle(Protocol):

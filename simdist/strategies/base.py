@@ -6,28 +6,30 @@ A strategy owns the store of its variables and says, for each new variable, on w
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from simdist.data import Dataset, seeds
-from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.data import Dataset
+from simdist.errors import ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
-from simdist.process_state import active_context, current_seed
+from simdist.program.arrays import Tree
+from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
+from simdist.program.scope import opened
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.launched_main import launched_main
 from simdist.runtime.store import Store
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations
 from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, PlacementRecord
-from simdist.variables.variable import Placement, Variable, register_creator
+from simdist.variables.variable import Placement, Variable
 
 __all__ = ["DistributedFromFunction", "Strategy", "ValueContext"]
 
@@ -70,13 +72,13 @@ class Strategy(ReplicaOperations):
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)
         self.variables: list[Variable] = []
-        self.names: dict[str, int] = defaultdict(int)  # how often Keras has used each automatic name in this scope
         self._seeds_drawn = 0
         self._program = self.engine.process(self.engine.chief)  # whose program this is
-        if "here" in active_context().locals:
+        main = launched_main.get()
+        if main is not None:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
-            self._program = self.engine.process(active_context().locals["here"][1])
-            active_context().locals.setdefault("endings", []).append(self._main_ended)
+            self._program = self.engine.process(main.task)
+            main.endings.append(self._main_ended)
 
     def require_program(self) -> None:
         """Refuse to go on for a program whose process has crashed.
@@ -119,17 +121,19 @@ class Strategy(ReplicaOperations):
         Raises:
             FailedPreconditionError: another strategy's scope is open.
         """
-        stack = active_context().strategies
-        if stack and stack[-1] is not self:
-            raise FailedPreconditionError(
-                f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(self).__name__}."
-            )
-        with ExitStack() as hooks:
-            stack.append(self)
-            hooks.callback(stack.remove, self)
-            for hook in context.scope_hooks:
-                hooks.enter_context(hook(self))
+        with opened(self):
             yield self
+
+    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run a step that was called directly, and return its values.
+
+        Raises:
+            TypeError: the steps of this strategy run on workers, where a coordinator sends them.
+        """
+        raise TypeError(
+            f"A step was called directly under {type(self).__name__}, whose steps run on workers. "
+            "Use ClusterCoordinator(strategy).schedule(fn, args=...)."
+        )
 
     # -- variables ------------------------------------------------------------------------------------------------
 
@@ -238,18 +242,3 @@ class Strategy(ReplicaOperations):
     experimental_make_numpy_dataset = numpy_dataset
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
     experimental_distribute_values_from_function = distribute_values_from_function
-
-
-def _creator() -> Callable[[Variable, Any], None]:
-    return context.get_strategy().create
-
-
-register_creator(_creator)
-
-
-def _shuffle_seed(purpose: str) -> int:
-    """A shuffle without a seed draws from the stream of the task that makes it; in the notebook it is 0."""
-    return current_seed() or 0
-
-
-seeds.default_seed = _shuffle_seed

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from simdist.errors import FailedPreconditionError
-from simdist.process_state import active_context
+from simdist.process_state import TaskLocal
+from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running
 from simdist.program.tracing import active_tracer
 
 __all__ = [
     "ReplicaContext",
-    "TakeOver",
+    "StepBelongsTo",
     "experimental_set_strategy",
     "get_replica_context",
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
-    "scope_hooks",
+    "is_default",
 ]
-
-# What else must happen while a scope is open; Keras' adoption of variables registers itself here.
-scope_hooks: list[Callable[[Any], AbstractContextManager[Any]]] = []
-_default: list[Any] = []
-_make_default: list[Callable[[], Any]] = []
 
 
 class ReplicaContext:
@@ -99,33 +95,41 @@ class ReplicaContext:
         return known.get(own_rows, own_rows * self.num_replicas_in_sync)
 
 
-class TakeOver(Exception):
-    """A step that was begun under the default strategy turns to another one, which should run it."""
+# For which replica code runs, the innermost last; None: across replicas, though a replica called it.
+_replicas: TaskLocal[list[ReplicaContext | None]] = TaskLocal(list)
+# The strategy for which a step is traced.
+_traced_for: TaskLocal[Scope | None] = TaskLocal(lambda: None)
+# Closes the scope that `experimental_set_strategy` has opened.
+_chosen: TaskLocal[ExitStack | None] = TaskLocal(lambda: None)
 
-    def __init__(self, strategy: Any) -> None:
-        super().__init__(strategy)
-        self.strategy = strategy
+
+class StepBelongsTo(Exception):
+    """A step that was traced for the default strategy uses another one, which should run it."""
+
+    def __init__(self, owner: Scope) -> None:
+        super().__init__(owner)
+        self.owner = owner
 
 
 @contextmanager
 def stepping(strategy: Any) -> Iterator[None]:
     """A step is traced for this strategy."""
-    here = active_context().locals
-    outer, here["stepping"] = here.get("stepping"), strategy
+    outer = _traced_for.get()
+    _traced_for.set(strategy)
     try:
         yield
     finally:
-        here["stepping"] = outer
+        _traced_for.set(outer)
 
 
 def require_stepping(strategy: Any) -> None:
     """Make sure that the step which is being traced runs under this strategy.
 
     Raises:
-        TakeOver: it runs under the default one, and can begin again.
+        StepBelongsTo: it runs under the default one, and can begin again.
         FailedPreconditionError: it runs under another one.
     """
-    now = active_context().locals.get("stepping")
+    now = _traced_for.get()
     if active_tracer() is None or now is None or now is strategy:
         return
     if has_strategy():
@@ -133,13 +137,13 @@ def require_stepping(strategy: Any) -> None:
             f"{type(strategy).__name__}.run was called in a step of {type(now).__name__}, whose scope is open. Call the step outside of "
             "that scope, or make the model in the scope of the strategy that runs it."
         )
-    raise TakeOver(strategy)
+    raise StepBelongsTo(strategy)
 
 
 @contextmanager
 def replica(strategy: Any) -> Iterator[None]:
     """Code inside runs for one replica."""
-    with _side(ReplicaContext(strategy), True):
+    with running(strategy), _side(ReplicaContext(strategy), True):
         yield
 
 
@@ -152,7 +156,7 @@ def across_replicas() -> Iterator[None]:
 
 @contextmanager
 def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
-    contexts = active_context().locals.setdefault("replica_contexts", [])
+    contexts = _replicas.get()
     tracer = active_tracer()
     outer = tracer is not None and tracer.in_replica
     contexts.append(entry)
@@ -168,53 +172,30 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
 
 def has_strategy() -> bool:
     """Whether a strategy was chosen: its scope is open, or code runs inside its `run`."""
-    running = running_strategy()
-    return bool(active_context().strategies) or (running is not None and not is_default(running))
-
-
-def running_strategy() -> Any:
-    """The strategy whose `run` is under way, also across its replicas in a `merge_call`; None outside."""
-    contexts = active_context().locals.get("replica_contexts") or ()
-    return next((entry.strategy for entry in reversed(contexts) if entry is not None), None)
+    return chosen_scope() is not None
 
 
 def get_strategy() -> Any:
     """The strategy whose scope is open, or in whose `run` code runs; else the default one: one replica, on this machine."""
-    running = running_strategy()
-    if running is not None:
-        return running
-    stack = active_context().strategies
-    if stack:
-        return stack[-1]
-    kept = _defaults()
-    if not kept:
-        kept.append(_make_default[0]())
-    return kept[0]
-
-
-def is_default(strategy: Any) -> bool:
-    """Whether it is the strategy of those who have chosen none."""
-    return strategy in _defaults()
-
-
-def _defaults() -> list[Any]:
-    """Where the default strategy is kept, once there is one: a main has its own, on its task, and takes it along when it ends."""
-    here = active_context().locals
-    return here.setdefault("default_strategy", []) if "here" in here else _default
-
-
-def register_default(make: Callable[[], Any]) -> None:
-    """Say what the default strategy is."""
-    _make_default.append(make)
+    return current_scope()
 
 
 def get_replica_context() -> ReplicaContext | None:
-    """The context of the replica that runs now; None across replicas."""
-    contexts = active_context().locals.get("replica_contexts")
+    """The context of the replica that runs now; None across replicas.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(2)
+        >>> strategy.run(lambda: sd.get_replica_context().num_replicas_in_sync)
+        2
+        >>> with strategy.scope():
+        ...     print(sd.get_replica_context())
+        None
+    """
+    contexts = _replicas.get()
     if contexts:
         return contexts[-1]
-    here = active_context().locals.get("stepping")
-    return None if has_strategy() or here is not None else ReplicaContext(get_strategy())
+    return None if has_strategy() or _traced_for.get() is not None else ReplicaContext(get_strategy())
 
 
 def experimental_set_strategy(strategy: Any) -> None:
@@ -230,17 +211,17 @@ def experimental_set_strategy(strategy: Any) -> None:
         2
         >>> sd.experimental_set_strategy(None)
     """
-    here = active_context()
-    chosen: ExitStack | None = here.locals.get("chosen_strategy")
-    if len(here.strategies) > (chosen is not None) or here.locals.get("replica_contexts"):
+    chosen = _chosen.get()
+    if len(open_scopes.get()) > (chosen is not None) or _replicas.get():
         raise FailedPreconditionError(
             "experimental_set_strategy was called inside a strategy's scope. Call it before, or use `with strategy.scope():`."
         )
     if chosen is not None:
         chosen.close()
-        here.locals["chosen_strategy"] = None
+        _chosen.set(None)
     if strategy is not None:
-        here.locals["chosen_strategy"] = scope = ExitStack()
+        scope = ExitStack()
+        _chosen.set(scope)
         scope.enter_context(strategy.scope())
 
 
@@ -251,6 +232,6 @@ def in_cross_replica_context() -> bool:
 
 def require_cross_replica(what: str) -> None:
     """Raise unless code runs across replicas."""
-    contexts = active_context().locals.get("replica_contexts")
+    contexts = _replicas.get()
     if contexts and contexts[-1] is not None:
         raise FailedPreconditionError(f"{what} was called inside strategy.run; call it outside, across the replicas.")

@@ -22,12 +22,12 @@ from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
-from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.launched_main import launched_main
 from simdist.runtime.replicas import Member
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
@@ -86,7 +86,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         self.communicates = False  # whether other mains drive replicas of the same group
         self.devices_per_worker = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
-        self.launched = cluster is None and active_context().locals.get("here") is not None
+        self.launched = cluster is None and launched_main.get() is not None
         self.backup_workers = backup_workers = whole_number(backup_workers, "backup_workers", 0)
         self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
         self.local_updates = self.local_steps.every > 1

@@ -5,10 +5,13 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from simdist.errors import InvalidArgumentError
+from collections.abc import Sequence
+
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
-from simdist.strategies import calling
-from simdist.strategies.context import register_default
+from simdist.program.scope import register_default
+from simdist.strategies import context
 from simdist.strategies.devices import device_names
 from simdist.strategies.synchronous import SynchronousStrategy
 
@@ -43,6 +46,29 @@ class OneDeviceStrategy(SynchronousStrategy):
     def replica_devices(self) -> list[str]:
         return [self.default_device if self.device == "cpu:0" else f"{self.default_device}/{self.device}"]
 
+    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run a step that was called directly; where no strategy is chosen, the one that the step uses runs it.
+
+        Raises:
+            FailedPreconditionError: no strategy is chosen, and the step uses several.
+        """
+        if context.has_strategy() or not context.is_default(self):
+            return super().run_step(fn, args, kwargs)
+        try:
+            return self._run_for_owner(fn, args, kwargs)
+        except context.StepBelongsTo as found:
+            owner = fn.owner = found.owner
+        try:
+            return self._run_for_owner(fn, args, kwargs)
+        except context.StepBelongsTo as found:
+            raise FailedPreconditionError(
+                f"Mixing different strategies: {fn.name} uses both {owner!r} and {found.owner!r}. Make a step for each of them."
+            ) from None
+
+    def _run_for_owner(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        if fn.owner is None or fn.owner is self:
+            return super().run_step(fn, args, kwargs)
+        return fn.owner.run_step(fn, args, kwargs)
+
 
 register_default(OneDeviceStrategy)
-StepFunction.run_here = staticmethod(calling.run_local)

@@ -8,13 +8,14 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 
 from simdist.arguments import require_arguments, require_shallow
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
+from simdist.program.scope import running_scope
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
 from simdist.strategies.communication import CommunicationOptions
@@ -77,7 +78,7 @@ class ReplicaOperations:
         Raises:
             FailedPreconditionError: it does.
         """
-        running = context.running_strategy()
+        running = cast(object, running_scope())  # a class that has operations alone is no whole scope
         if running is not None and running is not self and not context.is_default(self):
             raise FailedPreconditionError(
                 f"Mixing different strategies: {variable.name} was made in the scope of {self!r}, but is used inside the run of "

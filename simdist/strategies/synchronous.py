@@ -19,7 +19,6 @@ from simdist import debugging
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.input import DistributedDataset, DistributedIterator, InputContext
-from simdist.process_state import active_context
 from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
 from simdist.program.per_replica import PerReplica, per_replica, spread
@@ -27,6 +26,7 @@ from simdist.program.replica_programs import ReplicaPrograms
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.launched_main import launched_main
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
 from simdist.runtime.replicas import Member
@@ -77,9 +77,9 @@ class SynchronousStrategy(Strategy):
     is_elastic = False  # whether replicas may leave: what was meant for them is dropped
 
     def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
-        here = active_context().locals.get("here")
-        self.task_name: str | None = None if here is None else here[1]
-        super().__init__(cluster if cluster is not None else None if here is None else here[0])
+        main = launched_main.get()
+        self.task_name: str | None = None if main is None else main.task
+        super().__init__(cluster if cluster is not None or main is None else main.cluster)
         self.options = options or CommunicationOptions()
         self.members = self.found_members()
         self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.backup_workers)
@@ -265,6 +265,15 @@ class SynchronousStrategy(Strategy):
             raise
         return StepOutcome(self, linked, bundles)
 
+    def run_step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a step that was called directly, and return its values; None where only its time is simulated."""
+        try:
+            outcome = self.step(fn, args, kwargs)
+        except context.StepBelongsTo:
+            self.editions.drop(fn)
+            raise
+        return None if self.engine.numerics == "off" else outcome.value()
+
     def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
@@ -279,10 +288,6 @@ class SynchronousStrategy(Strategy):
 
     def _editions(self, fn: StepFunction) -> ReplicaPrograms:
         return self.editions.get(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
-
-    def forget(self, fn: StepFunction) -> None:
-        """Drop what was traced of a step that another strategy runs."""
-        self.editions.drop(fn)
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
         known = tuple(programs)
@@ -304,14 +309,14 @@ class SynchronousStrategy(Strategy):
 
         Raises:
             FailedPreconditionError: the program uses one.
-            TakeOver: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
+            StepBelongsTo: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
         """
         used = [variable for op in program.operations for variable in _variables(op)]
         owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
         if set(owners) <= {id(self.store)}:
             return
         if len(owners) == 1 and not context.has_strategy() and context.is_default(self):
-            raise context.TakeOver(next(iter(owners.values())))
+            raise context.StepBelongsTo(next(iter(owners.values())))
         foreign = next(variable for variable in used if variable.placement.store is not self.store)
         raise FailedPreconditionError(
             f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but "

@@ -9,9 +9,11 @@ Keras' own ``fit`` takes variables apart and would train on one device without a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax.numpy as jnp
 import keras
@@ -22,20 +24,19 @@ from keras.src.random import seed_generator
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import current_seed
 from simdist.program import tracing
+from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
-from simdist.strategies import context
-from simdist.variables import slots
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.variable import Variable
 
-__all__ = ["AdoptedVariable", "StepScope", "install"]
+__all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
 
 
 class AdoptedVariable(keras.Variable):
     """A Keras variable whose value is `simdist_variable`."""
 
     simdist_variable: Variable | None
-    _strategy: Any
+    _scope: Scope
 
     @property
     def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -57,7 +58,7 @@ class AdoptedVariable(keras.Variable):
 
     def _adopt(self, value: Any) -> None:
         synchronization, aggregation = _roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
-        with self._strategy.scope():
+        with opened(self._scope):
             own = Variable(
                 jnp.asarray(value), name=self.path, trainable=self._trainable, synchronization=synchronization, aggregation=aggregation
             )
@@ -163,57 +164,69 @@ class StepScope(stateless_scope.StatelessScope):
 class _Adoption:
     """A Keras distribution that adopts: Keras asks it for the layout of each new variable."""
 
-    def __init__(self, strategy: Any) -> None:
-        self.strategy = strategy
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
 
     def get_variable_layout(self, variable: Any) -> None:
         if not isinstance(variable, AdoptedVariable):
             variable.__dict__.pop("_value", None)
             variable.__class__ = AdoptedVariable
-            variable._strategy = self.strategy
+            variable._scope = self.scope
 
     def get_tensor_layout(self, path: str) -> None:
         return None
 
 
-@contextmanager
-def _adopting(strategy: Any) -> Iterator[None]:
-    """Adopt variables, and count automatic names (dense, dense_1) for each strategy anew: a second run has the names of the first."""
-    mine = {"distribution": _Adoption(strategy), "object_name_uids": strategy.names}
-    before = {name: global_state.get_global_attribute(name) for name in mine}
-    for name, value in mine.items():
-        global_state.set_global_attribute(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
+class KerasLibrary:
+    """Keras, as a `Library`: its variables belong to the scope in which they are made."""
+
+    def __init__(self) -> None:
+        # How often each automatic name was used in each scope.
+        self._names: WeakKeyDictionary[Scope, defaultdict[str, int]] = WeakKeyDictionary()
+
+    @contextmanager
+    def opened(self, scope: Scope) -> Iterator[None]:
+        """Adopt variables, and count automatic names (dense, dense_1) for each scope anew: a second run has the names of the first."""
+        names = self._names.setdefault(scope, defaultdict(int))
+        mine = {"distribution": _Adoption(scope), "object_name_uids": names}
+        before = {name: global_state.get_global_attribute(name) for name in mine}
+        for name, value in mine.items():
             global_state.set_global_attribute(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                global_state.set_global_attribute(name, value)
 
+    def guard(self) -> StepScope:
+        """Refuse variables of Keras that no scope has adopted."""
+        return StepScope()
 
-def _adopt_for(variable: Any, adopted: Variable) -> None:
-    """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
-    variable.__dict__.pop("_value", None)
-    variable.__class__ = AdoptedVariable
-    variable._strategy = adopted.placement.store.strategy
-    adopted.keras_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
-    variable.simdist_variable = adopted
+    def adopt(self, holder: Any, variable: Variable) -> bool:
+        """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
+        if not isinstance(holder, keras.Variable):
+            return False
+        holder.__dict__.pop("_value", None)
+        holder.__class__ = AdoptedVariable
+        variable.keras_variable = holder  # pyright: ignore[reportAttributeAccessIssue]
+        holder.simdist_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
+        return True
 
 
 def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:
-    """An unseeded initialiser draws from the stream of its task; outside of tasks, from the strategy in scope."""
+    """An unseeded initialiser draws from the stream of its task; outside of tasks, from the scope that was chosen."""
     seed = current_seed()
-    if seed is None and context.has_strategy():
-        seed = context.get_strategy().next_seed()
+    scope = chosen_scope()
+    if seed is None and scope is not None:
+        seed = scope.next_seed()
     return original() if seed is None else seed
 
 
 def install() -> None:
     """Let scopes adopt Keras variables, steps refuse foreign ones, and tasks draw their own seeds. Done once."""
-    if _adopting in context.scope_hooks:
+    if any(isinstance(library, KerasLibrary) for library in libraries):
         return
-    context.scope_hooks.append(_adopting)
-    tracing.guards.append(StepScope)
-    slots.adopters.append(_adopt_for)
+    libraries.append(KerasLibrary())
     from keras.src.backend.jax import random as jax_random
 
     seed_generator.make_default_seed = _seed_of_task

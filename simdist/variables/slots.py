@@ -9,13 +9,14 @@ Invariant: a variable of the optimizer is bound when every cell of its trained v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array
+from simdist.program.scope import libraries
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import adopted
 from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
@@ -24,10 +25,7 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["OptimizerSlots", "adopters", "unplaced"]
-
-# What makes a Keras variable one of ours; the room that knows Keras variables registers it here.
-adopters: list[Callable[[KerasVariable, Variable], None]] = []
+__all__ = ["OptimizerSlots", "unplaced"]
 
 
 class OptimizerSlots:
@@ -42,7 +40,7 @@ class OptimizerSlots:
     """
 
     def __init__(self, optimizer: KerasOptimizer, variables: Sequence[Variable]) -> None:
-        if not adopters:
+        if not libraries:
             raise FailedPreconditionError(
                 f"A Keras optimizer ({type(optimizer).__name__}) needs simdist's Keras. Write `from simdist import keras` first."
             )
@@ -116,7 +114,8 @@ def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
     own = adopted(holder)
     if own is None:
         own = unplaced(holder.path, tuple(holder.shape), placement)
-        adopters[-1](holder, own)
+        if not any(library.adopt(holder, own) for library in libraries):
+            raise FailedPreconditionError(f"No library in use knows the optimizer's variable {holder.path!r}, a {type(holder).__name__}.")
     elif own.shape and own.placement.cells[0] not in placement.cells:
         # Made in a scope before anybody trained: what it held has been taken over.
         layout.drop(own.placement.cells)

@@ -21,6 +21,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray
 from simdist.program.narrowing import canonical
 from simdist.program.operations import ReplicaTrace
+from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import (
     VariableAggregation,
@@ -171,7 +172,7 @@ class Variable(Scatter, Arithmetic):
         if self.aggregation is VariableAggregation.MEAN and not jnp.issubdtype(value.dtype, jnp.inexact):
             raise InvalidArgumentError(f"The variable {self.name!r} has the dtype {value.dtype}; MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
-        creator()(self, value)
+        current_scope().create(self, value)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -279,17 +280,3 @@ def _name_of(name: object) -> str:
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(own in (1, whole) for own, whole in zip(shape[::-1], to[::-1], strict=False))
-
-
-Creator = Callable[[Variable, jax.Array], None]
-_creators: list[Callable[[], Creator]] = []
-
-
-def creator() -> Creator:
-    """The function that places a new variable: the strategy in scope finds it."""
-    return _creators[-1]()
-
-
-def register_creator(find: Callable[[], Creator]) -> None:
-    """Register the function that finds the strategy that places variables; called once, by the strategies."""
-    _creators.append(find)

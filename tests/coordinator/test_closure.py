@@ -84,7 +84,7 @@ def test_a_dataset_that_has_run_out_is_an_error_that_names_the_worker(strategy: 
     closure, worker = closure_of(strategy, sd.function(lambda iterator: next(iterator).sum()), dataset), Worker("worker:1")
     with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out after 0 steps\. .*repeat"):
         closure.link(worker, closure.bind(worker))
-    assert running_closure() is None
+    assert running_closure.get() is None
 
 
 def test_a_closure_is_tried_again_a_limited_number_of_times(strategy: sd.ParameterServerStrategy) -> None:
@@ -97,9 +97,9 @@ def test_code_of_users_is_called_in_its_closure_and_in_none_afterwards(strategy:
     assert plain is not None
     assert (plain.number, plain.worker, plain.strategy) == (7, "worker:1", strategy)  # pyright: ignore[reportAttributeAccessIssue]
     seen: list[object] = []
-    traced = closure_of(strategy, sd.function(lambda: seen.append(running_closure())))
+    traced = closure_of(strategy, sd.function(lambda: seen.append(running_closure.get())))
     traced.link(Worker(), traced.bind(Worker()))
     assert seen != [None]
     with pytest.raises(ZeroDivisionError):
         closure_of(strategy, lambda: 1 / 0).run(Worker())
-    assert running_closure() is None
+    assert running_closure.get() is None

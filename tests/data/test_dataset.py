@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table, seeds
+from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.process_state import TaskContext, active_context
 
 
 def plain(dataset: Any) -> list[Any]:
@@ -292,13 +293,18 @@ def test_zip_ends_with_the_shortest_and_enumerate_counts():
     assert [(int(i), int(x)) for i, x in Dataset.range(4, 6).enumerate(7)] == [(7, 4), (8, 5)]
 
 
-def test_shuffle_without_seed_asks_the_hook(monkeypatch: pytest.MonkeyPatch):
+def test_shuffle_without_seed_draws_one_from_the_stream_of_its_task():
     fixed = plain(Dataset.range(30).shuffle(30))
     assert fixed == plain(Dataset.range(30).shuffle(30)) == plain(Dataset.range(30).shuffle(30, seed=0))
-    asked: list[str] = []
-    monkeypatch.setattr(seeds, "default_seed", lambda purpose: asked.append(purpose) or 5)
-    assert plain(Dataset.range(30).shuffle(30)) == plain(Dataset.range(30).shuffle(30, seed=5)) != fixed
-    assert asked == ["shuffle"]
+    drawn, outer = iter([5, 6]), active_context()
+    task = TaskContext(seeds=lambda: next(drawn))
+    task.replace(outer)
+    try:
+        shuffled = [plain(Dataset.range(30).shuffle(30)) for _ in range(2)]
+    finally:
+        outer.replace(task)
+    assert shuffled == [plain(Dataset.range(30).shuffle(30, seed=seed)) for seed in (5, 6)]
+    assert fixed not in shuffled
 
 
 def test_global_generators_are_left_alone():

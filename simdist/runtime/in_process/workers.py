@@ -14,6 +14,7 @@ from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active_context
 from simdist.program.function import BoundCall
 from simdist.program.kernels import Kernel
+from simdist.program.scope import Scope, open_scopes
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
@@ -85,12 +86,12 @@ class Workers(ABC):
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, chief: Chief, tasks: Sequence[TaskHere], strategy: Any) -> None:
+    def __init__(self, chief: Chief, tasks: Sequence[TaskHere], strategy: Scope) -> None:
         self.chief = chief
         self._tasks = {task.name: task for task in tasks}
         self._contexts = {task.name: TaskContext(seeds=keras_seeds(chief.seed, task.name, 0)) for task in tasks}
         for context in self._contexts.values():
-            context.strategies.append(strategy)
+            open_scopes.get(context).append(strategy)
 
     @abstractmethod
     def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:

@@ -7,7 +7,8 @@ from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
-from simdist.process_state import TaskContext
+from simdist.program.scope import start_own_default
+from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
@@ -83,17 +84,18 @@ class SimulatedRun:
 
     def _start(self, task: Task) -> None:
         context = self.world.context_of(task, self.environ(task.name), f"[{task.name}] ")
-        context.locals["here"] = (self.cluster, task.name)
-        context.locals["returned"] = self.results
+        main = LaunchedMain(self.cluster, task.name, self.results)
+        launched_main.set(main, context)
+        start_own_default(context)
         self._started.add(task.name)
         fiber = self.world.start(task, self.main, context=context)
         process = task.process
-        fiber.finished.then(lambda _: self._ended(task, fiber, process, context))
+        fiber.finished.then(lambda _: self._ended(task, fiber, process, main))
 
-    def _ended(self, task: Task, fiber: Fiber, process: Incarnation, context: TaskContext) -> None:
+    def _ended(self, task: Task, fiber: Fiber, process: Incarnation, main: LaunchedMain) -> None:
         error = None if fiber.killed else _as_error(task, fiber.error)
         if not fiber.killed:
-            for ending in context.locals.get("endings", ()):
+            for ending in main.endings:
                 ending(error)
         if process is not task.process:
             return

@@ -10,10 +10,9 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from simdist.errors import UnavailableError
-from simdist.process_state import active_context
+from simdist.runtime.launched_main import launched_main
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
@@ -57,15 +56,16 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
         groups.append(group)
     group.processes[task_name] = world.tasks[task_name].process
     joined = group
-    endings: list[Any] = active_context().locals.setdefault("endings", [])
-    endings.append(lambda error: joined.leave(task_name, error))
+    main = launched_main.get()
+    if main is not None:
+        main.endings.append(lambda error: joined.leave(task_name, error))
     return group.collective_group
 
 
 def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
     """End the collectives of a new group where mains of the same run have returned: they never arrive."""
-    returned = active_context().locals.get("returned", ())
-    ended = [name for name in dict.fromkeys(member.task for member in members) if name in returned]
+    main = launched_main.get()
+    ended = [name for name in dict.fromkeys(member.task for member in members) if main is not None and name in main.returned]
     if ended:
         group.collective_group.break_up(
             UnavailableError(

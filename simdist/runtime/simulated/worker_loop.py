@@ -22,6 +22,7 @@ from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.process_state import TaskContext
 from simdist.program.bound_call import BoundCall
+from simdist.program.scope import Scope, open_scopes
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps
@@ -41,7 +42,7 @@ class WorkerLoop:
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, world: World, task: Task, strategy: Any) -> None:
+    def __init__(self, world: World, task: Task, strategy: Scope) -> None:
         self.world = world
         self.task = task
         self.strategy = strategy
@@ -58,7 +59,7 @@ class WorkerLoop:
         self.running = self.steps = self.given_up = None
         self.mail = None
         self.context = self.world.context_of(self.task)
-        self.context.strategies.append(self.strategy)
+        open_scopes.get(self.context).append(self.strategy)
         fiber = self.world.start(self.task, self._call_code_of_users, context=self.world.engine_context)
         fiber.finished.then(lambda _: self._ended(fiber))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +18,7 @@ from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.collective import Collective
 from simdist.program.function import StepFunction
 from simdist.program.markers import KeyMarker
+from simdist.program.scope import opened
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
@@ -27,7 +27,6 @@ from simdist.runtime.linking import link, prepare
 from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
 from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
-from simdist.variables import variable as variables
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement
 
@@ -84,7 +83,7 @@ class Driver:
                 self.layout.add(cell, array)
             variable.placement = Placement(placed, self.store, spread)
 
-        with _creating(create):
+        with opened(Creating(create)):
             return sd.Variable(np.asarray(value), name=name)
 
     # -- steps of workers
@@ -224,11 +223,14 @@ def random_key(salt: int) -> Any:
     return tracer.mark(KeyMarker(salt), [], [Aval((2,), "uint32")])[0]
 
 
-@contextmanager
-def _creating(create: Callable[[Any, Any], None]) -> Iterator[None]:
-    """New variables are placed like this."""
-    variables._creators.append(lambda: create)
-    try:
-        yield
-    finally:
-        variables._creators.pop()
+class Creating:
+    """A scope whose new variables are placed like this."""
+
+    def __init__(self, create: Callable[[Any, Any], None]) -> None:
+        self.create = create
+
+    def run_step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def next_seed(self) -> int:
+        raise NotImplementedError

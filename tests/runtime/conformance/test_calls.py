@@ -10,8 +10,8 @@ import pytest
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from simdist.process_state import active_context
 from simdist.program.function import StepFunction
+from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
 from simdist.runtime.linking import link
 from simdist.runtime.work import Worker
@@ -172,11 +172,11 @@ def test_a_function_knows_its_worker_and_keeps_things_in_its_memory(engine: Engi
 def test_code_of_users_runs_in_the_scope_of_the_strategy_and_leaves_none_behind(make_engine: Callable[..., Engine]) -> None:
     strategy = object()
     engine = make_engine(strategy=strategy)
-    before = list(active_context().strategies)
+    before = list(open_scopes.get())
     found = list[Any]()
-    Driver(engine).call("worker:0", lambda: found.append(active_context().strategies[-1])).wait()
+    Driver(engine).call("worker:0", lambda: found.append(open_scopes.get()[-1])).wait()
     assert found == [strategy]
-    assert active_context().strategies == before
+    assert open_scopes.get() == before
 
 
 def test_a_step_takes_the_next_batches_until_there_are_none(engine: Engine, driver: Driver) -> None:

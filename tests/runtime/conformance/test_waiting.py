@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
-from simdist.process_state import active_context
+from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
 from simdist.runtime.membership import MemberDecision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
@@ -159,7 +159,7 @@ def test_workers_may_be_started_for_a_second_strategy(make_engine: Callable[...,
     engine, second, seen = make_engine(), SimpleNamespace(), list[Any]()
 
     def step() -> None:  # its Python runs once, where it is traced
-        seen.append(list(active_context().strategies))
+        seen.append(list(open_scopes.get()))
 
     driver = Driver(engine)
     engine.start_workers(["worker:1"], second).call("worker:1", WorkerStep(driver, step, ()), 1).wait()

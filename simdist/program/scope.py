@@ -1,0 +1,167 @@
+"""The scope: who creates the variables, runs the steps and draws the seeds of the code that runs now.
+
+A strategy is a scope. The scope of those who have chosen none is made when it is first needed; each launched main has one of its own.
+A library that has variables of its own, Keras, takes part when a scope opens and when a step is traced.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from simdist.errors import FailedPreconditionError
+from simdist.process_state import TaskContext, TaskLocal
+from simdist.program.arrays import Array, Tree
+
+if TYPE_CHECKING:
+    from simdist.program.function import StepFunction
+
+__all__ = [
+    "Library",
+    "Scope",
+    "chosen_scope",
+    "current_scope",
+    "guarded",
+    "is_default",
+    "libraries",
+    "open_scopes",
+    "opened",
+    "register_default",
+    "running",
+    "running_scope",
+    "start_own_default",
+]
+
+
+class Scope(Protocol):
+    """Where code runs that makes variables, calls steps and needs seeds; strategies are scopes."""
+
+    # A variable is of a package above this one, as is its class.
+    def create(self, variable: Any, value: Array, /) -> None:
+        """Place a new variable, with this first value."""
+        ...
+
+    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree], /) -> Tree:
+        """Run a step that was called directly, and return its values."""
+        ...
+
+    def next_seed(self) -> int:
+        """A seed for something that was made without one."""
+        ...
+
+
+class Library(Protocol):
+    """A library that has variables of its own, which a scope can own."""
+
+    def opened(self, scope: Scope, /) -> AbstractContextManager[object]:
+        """Entered while a scope is open: the library's variables that are made belong to it."""
+        ...
+
+    def guard(self) -> AbstractContextManager[object]:
+        """Entered while a step is traced: the library's variables that belong to no scope are refused."""
+        ...
+
+    def adopt(self, holder: Any, variable: Any, /) -> bool:
+        """Let a variable of the library have its value in one of ours; False: it is not of this library."""
+        ...
+
+
+libraries: list[Library] = []
+"""The libraries that are in use; each adds itself."""
+
+open_scopes: TaskLocal[list[Scope]] = TaskLocal(list)
+"""The scopes that are open, the innermost last."""
+
+_running: TaskLocal[list[Scope]] = TaskLocal(list)
+_common_default: list[Scope] = []
+_default: TaskLocal[list[Scope]] = TaskLocal(lambda: _common_default)
+_make_default: list[Callable[[], Scope]] = []
+
+
+@contextmanager
+def opened(scope: Scope) -> Iterator[None]:
+    """Code inside belongs to this scope.
+
+    Raises:
+        FailedPreconditionError: another scope is open.
+    """
+    stack = open_scopes.get()
+    if stack and stack[-1] is not scope:
+        raise FailedPreconditionError(
+            f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
+        )
+    with ExitStack() as closing:
+        stack.append(scope)
+        closing.callback(stack.remove, scope)
+        for library in libraries:
+            closing.enter_context(library.opened(scope))
+        yield
+
+
+@contextmanager
+def running(scope: Scope) -> Iterator[None]:
+    """Code inside runs for a replica of this scope, whichever scope is open."""
+    stack = _running.get()
+    stack.append(scope)
+    try:
+        yield
+    finally:
+        stack.pop()
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """A step is traced inside: every library refuses variables that belong to no scope."""
+    with ExitStack() as guards:
+        for library in libraries:
+            guards.enter_context(library.guard())
+        yield
+
+
+def running_scope() -> Scope | None:
+    """The scope for whose replicas code runs; None outside of them."""
+    stack = _running.get()
+    return stack[-1] if stack else None
+
+
+def chosen_scope() -> Scope | None:
+    """The scope that was chosen for the code that runs now: for whose replicas it runs, or which is open; None: nobody has chosen."""
+    runs, stack = running_scope(), open_scopes.get()
+    if stack:
+        return stack[-1] if runs is None else runs
+    return None if runs is None or is_default(runs) else runs
+
+
+def current_scope() -> Scope:
+    """The scope of the code that runs now: for whose replicas it runs, else the one that is open, else the default one."""
+    runs, stack = running_scope(), open_scopes.get()
+    if runs is not None:
+        return runs
+    return stack[-1] if stack else _default_scope()
+
+
+def is_default(scope: object) -> bool:
+    """Whether it is the scope of those who have chosen none."""
+    return any(scope is known for known in _default.get())
+
+
+def _default_scope() -> Scope:
+    known = _default.get()
+    if not known:
+        if not _make_default:
+            raise FailedPreconditionError("No scope is open, and none was registered for this case. Import simdist, or open a scope.")
+        known.append(_make_default[-1]())
+    return known[0]
+
+
+def register_default(make: Callable[[], Scope]) -> None:
+    """Say how the scope of those is made who have chosen none."""
+    _make_default.append(make)
+
+
+def start_own_default(context: TaskContext) -> None:
+    """Let a task have a default scope of its own, which goes when the task does: it stands for a process of its own."""
+    _default.set([], context)

@@ -1,0 +1,49 @@
+"""What a launched main knows of itself."""
+
+from __future__ import annotations
+
+import simdist as sd
+from simdist.runtime.launched_main import launched_main
+
+
+def test_launched_main_knows_its_cluster_and_task_and_a_notebook_has_none() -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+
+        def main() -> tuple[bool, str]:
+            own = launched_main.get()
+            assert own is not None
+            return own.cluster is cluster, own.task
+
+        run = cluster.launch(main)
+        run.join()
+        assert run.results == {"worker:0": (True, "worker:0"), "worker:1": (True, "worker:1")}
+        assert launched_main.get() is None
+
+
+def test_launched_main_sees_who_of_the_others_has_returned() -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+
+        def main() -> list[str]:
+            own = launched_main.get()
+            assert own is not None
+            sd.sleep(2.0 if own.task == "worker:0" else 1.0)
+            return sorted(own.returned)
+
+        run = cluster.launch(main)
+        run.join()
+        assert run.results == {"worker:0": ["worker:1"], "worker:1": []}
+
+
+def test_endings_are_called_in_order_when_the_main_has_returned() -> None:
+    called: list[tuple[str, object]] = []
+    with sd.Cluster({"worker": 1}) as cluster:
+
+        def main() -> None:
+            own = launched_main.get()
+            assert own is not None
+            own.endings.append(lambda error: called.append(("first", error)))
+            own.endings.append(lambda error: called.append(("second", error)))
+            assert called == []
+
+        cluster.launch(main).join()
+    assert called == [("first", None), ("second", None)]
