@@ -5,7 +5,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
@@ -51,7 +51,7 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
     _sleeper(cluster).sleep(number(seconds, "seconds"))
 
 
-def _sleeper(cluster: Any) -> Sleeper:
+def _sleeper(cluster: object) -> Sleeper:
     fiber, context = current_fiber(), active_context()
     if cluster is None and fiber is not None:
         return fiber.clock

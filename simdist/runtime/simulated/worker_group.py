@@ -9,8 +9,7 @@ Taught in lesson 04.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from simdist.errors import UnavailableError
 from simdist.process_state import active_context
@@ -57,7 +56,7 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
         groups.append(group)
     group.processes[task_name] = world.tasks[task_name].process
     joined = group
-    endings: list[Any] = active_context().locals.setdefault("endings", [])
+    endings: list[Callable[[BaseException | None], None]] = active_context().locals.setdefault("endings", [])
     endings.append(lambda error: joined.leave(task_name, error))
     return group.collective_group
 

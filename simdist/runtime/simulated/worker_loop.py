@@ -16,7 +16,6 @@ of users has to run; a closure with the program of the one before needs none. Up
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError
@@ -27,6 +26,7 @@ from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Returned
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["WorkerLoop"]
@@ -41,7 +41,7 @@ class WorkerLoop:
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, world: World, task: Task, strategy: Any) -> None:
+    def __init__(self, world: World, task: Task, strategy: object) -> None:
         self.world = world
         self.task = task
         self.strategy = strategy
@@ -73,7 +73,7 @@ class WorkerLoop:
             self.steps.stop()
         self.running = self.steps = None
 
-    def replaced(self, _: Any = None) -> None:
+    def replaced(self, _: object = None) -> None:
         """Drop all closures: the chief, which had no heartbeat of this worker, has given them to other workers."""
         self.inbox.clear()
         if self.steps is not None and self.steps.is_under_way:
@@ -170,7 +170,7 @@ class WorkerLoop:
         self.mail = Gate(self.world.clock)
         return Rest(self.mail, self._waits_for)
 
-    def _called(self, closure: ClosureCall) -> Any:
+    def _called(self, closure: ClosureCall) -> Returned:
         """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
