@@ -64,7 +64,7 @@ class AdoptedVariable(keras.Variable):
             own = Variable(
                 jnp.asarray(value), name=self.path, trainable=self._trainable, synchronization=synchronization, aggregation=aggregation
             )
-        own.keras_variable = self  # pyright: ignore[reportAttributeAccessIssue]
+        own.keras_variable = self
         self.simdist_variable = own
 
     @property

@@ -56,7 +56,7 @@ def needs_global_denominators(model: StrategyModel, y_pred: Tree, sample_weight:
         sample_weight: None where there is none.
     """
     masked = any(backend.get_keras_mask(leaf) is not None for leaf in jax.tree_util.tree_leaves(y_pred))
-    reductions = [getattr(part, "reduction", None) for part in jax.tree_util.tree_leaves(model.loss)]
+    reductions = [part.reduction for part in jax.tree_util.tree_leaves(model.loss) if isinstance(part, losses.Loss)]
     return masked or (sample_weight is not None and "mean_with_sample_weight" in reductions)
 
 

@@ -157,7 +157,7 @@ def _batches(
         adapter = ArrayDataAdapter(x, y, weight, batch_size=batch_size, steps=steps, class_weight=classes)
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from error
-    rows = keras.tree.lists_to_tuples(adapter._inputs)  # pyright: ignore[reportPrivateUsage]
+    rows = keras.tree.lists_to_tuples(adapter._inputs)
     return Dataset.from_tensor_slices(rows), len(leaves[0]), int(cast(int, adapter.batch_size))
 
 

@@ -152,7 +152,7 @@ class Call:
         if not self.timed:
             self.timed = True
             other = leg.target if leg.source is self.client else leg.source
-            now = self.transport.clock.env._now
+            now = self.transport.clock.now
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - now), self._timed_out, other)
 
     def _timed_out(self, server: Task) -> None:

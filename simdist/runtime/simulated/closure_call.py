@@ -48,7 +48,7 @@ class ClosureCall:
         self.began_s = 0.0
         self.has_replied = False
         self._listeners: list[Callable[[], None]] = []
-        self._sent_s = world.clock.env._now
+        self._sent_s = world.clock.now
 
     def reply(self, _: object) -> None:
         """The reply has arrived at the chief."""

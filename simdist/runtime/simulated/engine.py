@@ -50,7 +50,7 @@ class SimulatedEngine:
 
     @property
     def now(self) -> float:
-        return self.world.clock.env._now
+        return self.world.clock.now
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class PendingCollective:
         self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
-        self.began_s = group.world.clock.env._now
+        self.began_s = group.world.clock.now
         self.expects_silence = False
         self.watch: list[PendingCollective] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         asked_s = None if collective.options is None else collective.options.timeout_seconds

@@ -167,7 +167,7 @@ class Transport:
 
     def sever(self, source: Task, target: Task) -> None:
         """Lose the messages on their way from one task to another: bytes now, the others at their arrival."""
-        self.cut_s[source.name, target.name] = self.clock.env._now
+        self.cut_s[source.name, target.name] = self.clock.now
         senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         for sender in senders:
             for flow in sender.flows:
