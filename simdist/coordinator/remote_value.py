@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from simdist.program.arrays import Array
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
 
@@ -53,7 +54,7 @@ class Result:
         self.wait()
         if self.stepped is None:
             return self.plain
-        arrays = [np.asarray(array) for array in self.engine.arrays([self.stepped.bundle])[0]]
+        arrays: list[Array] = [np.asarray(array) for array in self.engine.arrays([self.stepped.bundle])[0]]
         if arrays:
             self.engine.trace.observed()
         return self.stepped.linked.rebuild(arrays)

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from simdist.hardware import MemoryAccount, Network
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.scope import Scope
+from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
-from simdist.runtime.work import LaunchedRun, WorkerPool
+from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.trace import Trace
 from simdist.variables.state import GroupVersions
 
-__all__ = ["PENDING", "Engine", "Later", "Pending", "Promise", "StepInProgress", "TaskRuntime"]
+__all__ = ["PENDING", "Engine", "Later", "OperationResult", "Pending", "Promise", "StepInProgress", "TaskRuntime"]
 
 
 class Pending(Enum):
@@ -32,6 +35,9 @@ class Pending(Enum):
 
     PENDING = "pending"
 
+
+OperationResult: TypeAlias = Any
+"""What the method of an operation returned: of `read` and `compute` bundles, of `collective` one, of `next_batch` a batch."""
 
 PENDING: Final = Pending.PENDING
 Later = Literal[Pending.PENDING]
@@ -46,7 +52,7 @@ class StepInProgress(Protocol):
 
     over: bool
 
-    def go(self, result: Any = None) -> None:
+    def go(self, result: OperationResult = None) -> None:
         """Go on with the result of the operation that was pending."""
         ...
 
@@ -64,11 +70,11 @@ class TaskRuntime(Protocol):
 
     step: StepInProgress
 
-    def next_batch(self, iterator: Any) -> Any:
+    def next_batch(self, iterator: StepIterator) -> StepBatch | Later:
         """The next batch of an iterator of this task, or `PENDING`; `OutOfRangeError` at its end."""
         ...
 
-    def random_key(self, salt: int) -> Any:
+    def random_key(self, salt: int) -> Array:
         """Two uint32 that depend on the seed, the task, its step and `salt`."""
         ...
 
@@ -76,7 +82,7 @@ class TaskRuntime(Protocol):
         """The present versions of groups, wherever they live."""
         ...
 
-    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
         """Call a kernel on this task's device."""
         ...
 
@@ -105,8 +111,8 @@ class Promise(Protocol):
 
     @property
     def is_open(self) -> bool: ...
-    def open(self, value: Any = None) -> None: ...
-    def wait(self, what: str) -> Any: ...
+    def open(self, value: object = None) -> None: ...
+    def wait(self, what: str) -> Returned: ...
 
 
 class Engine(Protocol):
@@ -179,7 +185,7 @@ class Engine(Protocol):
 
     # -- variables
 
-    def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
+    def read(self, groups: Sequence[int]) -> list[Arrays]:
         """The present arrays of groups, computed together; takes no time.
 
         Raises:
@@ -187,17 +193,17 @@ class Engine(Protocol):
         """
         ...
 
-    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
+    def assign(self, group: int, kernel: Kernel, operand: Array, what: str) -> None:
         """Change a group at once, in no time: a kernel of its arrays and the operand gives its next version."""
         ...
 
-    def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
+    def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:
         """The arrays of results, computed now unless they are known."""
         ...
 
     # -- work
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkerPool:
+    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> WorkerPool:
         """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy."""
         ...
 
@@ -210,7 +216,7 @@ class Engine(Protocol):
         ...
 
     def launch(
-        self, cluster: Any, main: Callable[[], Any], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
+        self, cluster: object, main: Callable[[], Returned], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
     ) -> LaunchedRun:
         """Run a main on each of these tasks, in this cluster and with these variables of its environment; see `Cluster.launch`.
 

@@ -5,15 +5,16 @@ Sums are added in the order of the collective's schedule, all arrays of one dtyp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import DType
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import BundleType
@@ -44,7 +45,7 @@ class Combinations:
 
     def __init__(self) -> None:
         # By the identity of the schedule, which is kept with it: to compare thousands of transfers in each step takes longer.
-        self._known: dict[tuple[Any, ...], Combination] = {}
+        self._known: dict[Hashable, Combination] = {}
 
     def of(self, collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
         """The combination of a collective.
@@ -67,7 +68,7 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
     if collective.kind == "broadcast":
         return Combination(schedule, None, given, given[:1], True)
 
-    def run(*arrays: Any) -> list[Any]:
+    def run(*arrays: jax.Array) -> list[jax.Array]:
         if collective.kind == "all_gather":
             return list(arrays)
         assert schedule is not None
@@ -82,15 +83,15 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
     return Combination(schedule, kernel, given, writes, False)
 
 
-def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
+def added(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
     """The sums of the ranks' arrays: those of one dtype are laid end to end, as they travel.
 
     Args:
         schedule: of the reduction.
         parts: for each rank its arrays.
     """
-    sums: list[Any] = [None] * len(parts[0])
-    by_dtype: dict[Any, list[int]] = {}
+    sums = list(parts[0])
+    by_dtype: dict[DType, list[int]] = {}
     for number, array in enumerate(parts[0]):
         by_dtype.setdefault(array.dtype, []).append(number)
     for numbers in by_dtype.values():

@@ -7,10 +7,11 @@ the index of its next operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from simdist.program.arrays import Array, Arrays
+from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
-from simdist.runtime.base import PENDING, TaskRuntime
+from simdist.runtime.base import PENDING, OperationResult, TaskRuntime
 from simdist.runtime.linked import (
     ApplyAll,
     CheckFinite,
@@ -50,8 +51,8 @@ class Step:
         self,
         linked: Runnable,
         task: TaskRuntime,
-        iterators: Sequence[Any],
-        arguments: tuple[Any, ...],
+        iterators: Sequence[StepIterator],
+        arguments: Arrays,
         ended: Callable[[Step], bool | None],
     ) -> None:
         self.linked = linked
@@ -60,15 +61,15 @@ class Step:
         self.arguments = arguments
         self.ended = ended
         self.slots: list[Bundle] = []
-        self.batches: list[Any] = []
-        self.keys: list[Any] = []
+        self.batches: list[StepBatch] = []
+        self.keys: list[Array] = []
         self.position = -1
         self.result = NOTHING
         self.error: BaseException | None = None
         self.over = False
         task.step = self
 
-    def go(self, result: Any = None) -> None:
+    def go(self, result: OperationResult = None) -> None:
         """Begin, or continue with the result of the pending operation: until the next one is pending, or to the end."""
         operations = self.linked.operations
         end = len(operations)
@@ -120,7 +121,7 @@ class Step:
             self.slots[slot] = bundle
         self.batches, self.keys = [], []
 
-    def _start(self, op: LinkedOperation) -> Any:
+    def _start(self, op: LinkedOperation) -> OperationResult:
         """Begin an operation; what has no result of its own is over at once."""
         task, slots = self.task, self.slots
         if type(op) is RunKernel:
@@ -141,8 +142,8 @@ class Step:
             task.check(op, slots[op.slot])
         return None
 
-    def _host_arrays(self, op: RunKernel) -> tuple[Any, ...]:
-        arrays: list[Any] = []
+    def _host_arrays(self, op: RunKernel) -> Arrays:
+        arrays: list[Array] = []
         for kind, number in op.host:
             if kind == "batch":
                 arrays.extend(self.batches[number].leaves())

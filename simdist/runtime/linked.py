@@ -6,14 +6,13 @@ nothing about time: the engine that runs it knows its price.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
-from simdist.program.operations import Program
+from simdist.program.operations import Program, Rebuild
 from simdist.program.values import Bundle, BundleType
 
 __all__ = [
@@ -161,7 +160,7 @@ class LinkedProgram:
     operations: tuple[LinkedOperation, ...]
     constants: tuple[tuple[Slot, Bundle], ...]
     result: Slot
-    rebuild: Callable[[list[Any]], Any]
+    rebuild: Rebuild
     slots: tuple[BundleType, ...]
     batches: tuple[BundleType, ...]
     version: int

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
+import jax
 import jax.numpy as jnp
 
 from simdist.program.kernels import kernel_of
@@ -23,6 +24,7 @@ from simdist.program.operations import (
     Check,
     Compute,
     Next,
+    Operation,
     Program,
     RandomKey,
     Read,
@@ -72,12 +74,16 @@ def prepare(program: Program, layout: Layout, replica: int = 0) -> None:
             join_groups(op, replica, layout)
 
 
+Piece: TypeAlias = "tuple[Register, tuple[int, int] | None]"
+"""A register, or some rows of it."""
+
+
 @dataclass
 class _Bundled:
     """A bundle that a kernel must make: pieces of its results, in order."""
 
     slot: Slot
-    pieces: list[tuple[Register, tuple[int, int] | None]]
+    pieces: list[Piece]
 
 
 class _Linker:
@@ -86,7 +92,7 @@ class _Linker:
         self.replica = replica
         self.layout = layout
         self.num_kernels = 0
-        self.packed: dict[tuple[Any, ...], Slot] = {}
+        self.packed: dict[tuple[Piece, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
         self.slot_avals: list[tuple[Aval, ...]] = []
         self.source: dict[Register, list[tuple[str, int, int]]] = {}
@@ -181,7 +187,7 @@ class _Linker:
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
-    def _compute(self, op: Compute, later: Sequence[Any]) -> None:
+    def _compute(self, op: Compute, later: Sequence[Operation]) -> None:
         """Link a kernel: its results are cut into one bundle for each consumer."""
         self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
 
@@ -194,7 +200,9 @@ class _Linker:
         for position, register in enumerate(op.outputs):
             self.source[register] = [("slot", slot, position)]
 
-    def _produce(self, function: Callable[..., Any], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Any]) -> None:
+    def _produce(
+        self, function: Callable[..., Sequence[jax.Array]], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Operation]
+    ) -> None:
         made = set(outputs)
         bundles: list[_Bundled] = []
         for consumer in later:
@@ -212,7 +220,7 @@ class _Linker:
                 if rows is None:
                     self.source.setdefault(register, [("slot", bundle.slot, position)])
 
-    def _consumed(self, op: Any) -> list[list[tuple[Register, tuple[int, int] | None]]]:
+    def _consumed(self, op: Operation) -> list[list[Piece]]:
         match op:
             case Compute():
                 return [[(register, None) for register in op.inputs]]
@@ -227,14 +235,14 @@ class _Linker:
             case _:
                 return []
 
-    def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[Register, tuple[int, int] | None]]:
+    def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[Piece]:
         return [(op.operands[number], cell.rows) for number, cell in cells]
 
-    def _aval(self, piece: tuple[Register, tuple[int, int] | None]) -> Aval:
+    def _aval(self, piece: Piece) -> Aval:
         aval, rows = self.program.avals[piece[0]], piece[1]
         return aval if rows is None else Aval((rows[1] - rows[0], *aval.shape[1:]), aval.dtype)
 
-    def _pack(self, pieces: list[tuple[Register, tuple[int, int] | None]]) -> Slot:
+    def _pack(self, pieces: list[Piece]) -> Slot:
         """The slot that holds exactly these pieces; made by a kernel of its own if no other made it."""
         known = self.packed.get(tuple(pieces))
         if known is not None:
@@ -253,7 +261,7 @@ class _Linker:
 
     def _run(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Sequence[jax.Array]],
         inputs: Sequence[Register],
         results: list[Register],
         bundles: list[_Bundled],
@@ -271,8 +279,8 @@ class _Linker:
             offsets[source] = len(avals)
             avals.extend(self._source_avals(*source))
 
-        def run(*arrays: Any) -> list[Any]:
-            def gathered(pieces: list[tuple[str, int, int]]) -> Any:
+        def run(*arrays: jax.Array) -> list[jax.Array]:
+            def gathered(pieces: list[tuple[str, int, int]]) -> jax.Array:
                 parts = [arrays[offsets[kind, number] + position] for kind, number, position in pieces]
                 return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=0)
 
@@ -315,5 +323,5 @@ class _Linker:
         self.operations.append(ApplyAll(tuple(parts)))
 
 
-def _piece(array: Any, rows: tuple[int, int] | None) -> Any:
+def _piece(array: jax.Array, rows: tuple[int, int] | None) -> jax.Array:
     return array if rows is None else array[rows[0] : rows[1]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from simdist.cluster import ClusterSpec
+from simdist.cluster.spec import JobTasks
 from simdist.cluster.tasks import server_task
 from simdist.errors import FailedPreconditionError
 from simdist.simulation.fiber import current_fiber
@@ -30,7 +31,7 @@ class Server:
         'grpc://a:2222'
     """
 
-    def __init__(self, spec: ClusterSpec | dict[str, Any], job_name: str | None = None, task_index: int | None = None) -> None:
+    def __init__(self, spec: ClusterSpec | Mapping[str, JobTasks], job_name: str | None = None, task_index: int | None = None) -> None:
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
         task = server_task(self.spec, job_name, task_index)
         self.job_name, self.task_index = task.job, task.index

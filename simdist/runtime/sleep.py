@@ -5,7 +5,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from simdist.arguments import number
 from simdist.errors import FailedPreconditionError
@@ -59,7 +59,7 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
     _sleeper(cluster).sleep(number(seconds, "seconds"))
 
 
-def _sleeper(cluster: Any) -> Sleeper:
+def _sleeper(cluster: object) -> Sleeper:
     fiber, scope = current_fiber(), next(reversed(open_scopes.get()), None)
     if cluster is None and fiber is not None:
         return fiber.clock

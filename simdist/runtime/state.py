@@ -10,8 +10,10 @@ updates are put back into it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import jax
+
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Bundle, BundleType
 from simdist.variables.state import Group, task_of
@@ -37,7 +39,7 @@ class GroupStates:
 
     def __init__(
         self,
-        parts: Callable[[Bundle], tuple[Any, ...]],
+        parts: Callable[[Bundle], Arrays],
         call: Callable[[Kernel, Sequence[Bundle], BundleType], Bundle],
         hold: Callable[[str, str, int], None],
     ) -> None:
@@ -50,7 +52,7 @@ class GroupStates:
         self.groups: list[Group] = []
         self.joined: dict[int, tuple[int, list[int]]] = {}
 
-    def add(self, group: Group, arrays: Sequence[Any]) -> int:
+    def add(self, group: Group, arrays: Sequence[Array]) -> int:
         self.bundles.append(Bundle.of(arrays))
         self.versions.append(0)
         self.devices.append(group.cells[0].devices)
@@ -106,7 +108,7 @@ class GroupStates:
         number, positions = self.joined[old]
         whole = self.present(number)
 
-        def merge(*arrays: Any) -> list[Any]:
+        def merge(*arrays: jax.Array) -> list[jax.Array]:
             state = list(arrays[: len(whole.avals)])
             for position, array in zip(positions, arrays[len(whole.avals) :], strict=True):
                 state[position] = array

@@ -7,16 +7,18 @@ the version that the schedule has reached.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
+import jax
 import numpy as np
 
+from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import kernel_of
 from simdist.program.values import snapshot
 from simdist.runtime.base import Engine
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.state import Cell, Layout
-from simdist.variables.variable import Placement
+from simdist.variables.variable import OwningStrategy, Placement, Variable
 
 __all__ = ["Store"]
 
@@ -30,13 +32,13 @@ class Store:
         strategy: whose variables they are.
     """
 
-    def __init__(self, engine: Engine, observed: Callable[[str], None], strategy: Any = None) -> None:
+    def __init__(self, engine: Engine, observed: Callable[[str], None], strategy: OwningStrategy | None = None) -> None:
         self.engine = engine
         self.strategy = strategy
         self.layout = Layout(engine.versions)
         self.observed = observed
 
-    def observe(self, variable: Any) -> Any:
+    def observe(self, variable: Variable) -> Array:
         """The present value of a variable.
 
         Raises:
@@ -56,26 +58,26 @@ class Store:
             return arrays[0]
         if placement.combine == "none":
             raise no_combination(variable)
-        total = sum(np.asarray(array) for array in arrays)
+        total = cast(HostArray, sum(np.asarray(array) for array in arrays))
         return total / len(arrays) if placement.combine == "mean" else total
 
-    def compute(self, variables: Sequence[Any]) -> None:
+    def compute(self, variables: Sequence[Variable]) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""
         if self.engine.numerics != "off":
             self._read([cell for variable in variables for cell in variable.placement.cells])
 
-    def cell_value(self, variable: Any, cell: Cell) -> Any:
+    def cell_value(self, variable: Variable, cell: Cell) -> Array:
         """The present value of one cell of a variable."""
         self.observed(variable.name)
         return self._array(cell)
 
-    def _array(self, cell: Cell) -> Any:
+    def _array(self, cell: Cell) -> Array:
         return self._read([cell])[0][cell.position]
 
-    def _read(self, cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
+    def _read(self, cells: Sequence[Cell]) -> list[Arrays]:
         return self.engine.read([cell.group.number for cell in cells])
 
-    def update(self, rule: str, variables: Sequence[Any], operands: Sequence[Any]) -> None:
+    def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array]) -> None:
         """Assign to variables, or add to them, at once."""
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
@@ -85,18 +87,21 @@ class Store:
                 raise increment_of_sum(variable)
             for cell in placement.cells:
                 part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
-                self._change(rule, cell, _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync) if summed else part)
+                if summed:
+                    assert self.strategy is not None
+                    part = _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync)
+                self._change(rule, cell, part)
 
-    def _require_own(self, variable: Any) -> None:
+    def _require_own(self, variable: Variable) -> None:
         """Refuse a read or an assignment by a replica of another strategy."""
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
 
-    def _change(self, rule: str, cell: Cell, operand: Any) -> None:
+    def _change(self, rule: str, cell: Cell, operand: Array) -> None:
         avals = cell.group.avals
         position, size = cell.position, len(avals)
 
-        def run(*arrays: Any) -> list[Any]:
+        def run(*arrays: jax.Array) -> list[jax.Array]:
             state = list(arrays[:size])
             state[position] = arrays[size] if rule == "assign" else state[position] + arrays[size]
             return state
@@ -105,7 +110,7 @@ class Store:
         self.engine.assign(cell.group.number, kernel, operand, f"{rule} {cell.name}")
 
 
-def _share(value: Any, replica: int, num_replicas: int) -> Any:
+def _share(value: Array, replica: int, num_replicas: int) -> Array:
     """The share that a replica holds of a value that is the sum of all: an equal part; for whole numbers the first has the rest."""
     if np.issubdtype(np.dtype(value.dtype), np.integer):
         part = value // num_replicas

@@ -5,7 +5,7 @@ An optimizer brings rules of its own (`simdist.variables.optimizer`).
 
 from __future__ import annotations
 
-from typing import Any
+import jax
 
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
@@ -41,7 +41,7 @@ def assigning(rule: str, group: Group, positions: list[int], operand_avals: tupl
     """The kernel of a plain assignment or increment to some cells of a group."""
     num_cells = len(group.cells)
 
-    def run(*arrays: Any) -> list[Any]:
+    def run(*arrays: jax.Array) -> list[jax.Array]:
         state, operands = list(arrays[:num_cells]), arrays[num_cells:]
         for position, operand in zip(positions, operands, strict=True):
             state[position] = operand if rule == "assign" else state[position] + operand

@@ -5,16 +5,19 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from simdist.process_state import TaskLocal
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 
-__all__ = ["Handle", "LaunchedRun", "RunningClosure", "StepResult", "Worker", "WorkerPool", "WorkerStep", "running_closure"]
+__all__ = ["Handle", "LaunchedRun", "Returned", "RunningClosure", "StepResult", "Worker", "WorkerPool", "WorkerStep", "running_closure"]
+
+Returned: TypeAlias = Any
+"""What code of users has returned: anything."""
 
 
 class Worker(Protocol):
@@ -28,7 +31,7 @@ class Worker(Protocol):
 
     name: str
     steps: int
-    local: dict[Any, Any]
+    local: dict[Hashable, Any]
 
 
 class WorkerStep(Protocol):
@@ -89,11 +92,11 @@ class Handle(Protocol):
         ...
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Returned:
         """What a function returned; of a step its last `StepResult`."""
         ...
 
-    def wait(self) -> Any:
+    def wait(self) -> Returned:
         """Block until there is a reply; the value, or its error is raised."""
         ...
 
@@ -113,7 +116,7 @@ class WorkerPool(Protocol):
         """Run a step on a worker, as closure `number`."""
         ...
 
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Handle:
+    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int) -> Handle:
         """Run a plain function in a worker's process, as closure `number`."""
         ...
 
@@ -126,7 +129,7 @@ class LaunchedRun(Protocol):
         restarts: how often each main was started again.
     """
 
-    results: dict[str, Any]
+    results: dict[str, Returned]
     restarts: dict[str, int]
 
     def join(self) -> None:

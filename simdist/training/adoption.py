@@ -10,11 +10,11 @@ Keras' own ``fit`` takes variables apart and would train on one device without a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from weakref import WeakKeyDictionary
 
+import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
@@ -24,6 +24,7 @@ from keras.src.random import seed_generator
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import current_seed
 from simdist.program import tracing
+from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -36,15 +37,15 @@ class AdoptedVariable(keras.Variable):
     """A Keras variable whose value is `simdist_variable`."""
 
     simdist_variable: Variable | None
-    _scope: Scope
+    simdist_scope: Scope
 
     @property
-    def _value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _value(self) -> jax.Array | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         own = self.__dict__.get("simdist_variable")
         return None if own is None else jnp.asarray(own.placement.store.observe(own))
 
     @_value.setter
-    def _value(self, value: Any) -> None:
+    def _value(self, value: ArrayLike | None) -> None:
         if value is None:
             raise FailedPreconditionError(
                 f"Keras' own training loop reached for the variable {self.path!r}, which belongs to a strategy, and would train it on one "
@@ -56,17 +57,17 @@ class AdoptedVariable(keras.Variable):
         else:
             self._adopt(value)
 
-    def _adopt(self, value: Any) -> None:
+    def _adopt(self, value: ArrayLike) -> None:
         synchronization, aggregation = _roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
-        with opened(self._scope):
+        with opened(self.simdist_scope):
             own = Variable(
                 jnp.asarray(value), name=self.path, trainable=self._trainable, synchronization=synchronization, aggregation=aggregation
             )
-        own.keras_variable = self  # pyright: ignore[reportAttributeAccessIssue]
+        own.keras_variable = self
         self.simdist_variable = own
 
     @property
-    def value(self) -> Any:
+    def value(self) -> jax.Array:
         scope = stateless_scope.get_stateless_scope()
         if scope is not None and not isinstance(scope, StepScope):
             value = scope.get_current_value(self)
@@ -78,33 +79,33 @@ class AdoptedVariable(keras.Variable):
             return super().value
         return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> HostArray:
         """The present value, as a numpy array."""
         return np.asarray(self.value)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.value, dtype)
 
     @property
     def _is_seed(self) -> bool:
         return self.name == "seed_generator_state"
 
-    def assign(self, value: Any) -> Any:
+    def assign(self, value: ArrayLike) -> jax.Array:
         """Replace the value; in a step, an operation of the program."""
         scope = stateless_scope.get_stateless_scope()
         tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
         if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign(value)
-        value = self._convert_to_tensor(value, dtype=self._dtype)
-        if tuple(value.shape) != tuple(self.shape):
-            raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {value.shape} cannot be assigned to it.")
+        tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
+        if tuple(tensor.shape) != tuple(self.shape):
+            raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
         if self._is_seed:
-            tracer.set_random_key(own, value)
+            tracer.set_random_key(own, tensor)
         else:
-            tracer.update("assign", [own], [value])
-        return value
+            tracer.update("assign", [own], [tensor])
+        return tensor
 
-    def assign_add(self, value: Any) -> Any:
+    def assign_add(self, value: ArrayLike) -> jax.Array | None:
         """Add to the value, on the tasks that hold it."""
         scope = stateless_scope.get_stateless_scope()
         tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
@@ -113,21 +114,21 @@ class AdoptedVariable(keras.Variable):
         tracer.update("add", [own], [jnp.broadcast_to(jnp.asarray(value, own.dtype), own.shape)])
         return None
 
-    def assign_sub(self, value: Any) -> Any:
+    def assign_sub(self, value: ArrayLike) -> jax.Array | None:
         """Subtract from the value, on the tasks that hold it."""
         return self.assign_add(-jnp.asarray(value))
 
 
-def _roles(variable: Any, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:
+def _roles(variable: keras.Variable, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:
     """The synchronization and the aggregation of a Keras variable with several replicas.
 
     What is trained, and the optimizer's own, changes on all replicas alike. Metrics are summed when they are read. Other state
     of layers (moving averages) is each replica's own, and their mean when it is read, as in Keras on TensorFlow.
     """
     on_read, auto = VariableSynchronization.ON_READ, VariableSynchronization.AUTO
-    if variable._trainable:
+    if variable.trainable:
         return auto, VariableAggregation.MEAN if floating else VariableAggregation.ONLY_FIRST_REPLICA
-    match variable._aggregation:
+    match variable.aggregation:
         case "sum":
             return on_read, VariableAggregation.SUM
         case "mean":
@@ -147,7 +148,7 @@ class StepScope(stateless_scope.StatelessScope):
     def __init__(self) -> None:
         super().__init__(collect_losses=True, initialize_variables=False)
 
-    def get_current_value(self, variable: Any) -> Any:
+    def get_current_value(self, variable: keras.Variable) -> jax.Array | None:
         if not isinstance(variable, AdoptedVariable):
             raise InvalidArgumentError(
                 f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
@@ -157,7 +158,7 @@ class StepScope(stateless_scope.StatelessScope):
         unmade = tracing.active_tracer() is None or variable.__dict__.get("simdist_variable") is None
         return None if unmade else variable.value
 
-    def add_update(self, update: Any) -> None:
+    def add_update(self, update: tuple[keras.Variable, ArrayLike]) -> None:
         self.get_current_value(update[0])
 
 
@@ -167,11 +168,9 @@ class _Adoption:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def get_variable_layout(self, variable: Any) -> None:
+    def get_variable_layout(self, variable: keras.Variable) -> None:
         if not isinstance(variable, AdoptedVariable):
-            variable.__dict__.pop("_value", None)
-            variable.__class__ = AdoptedVariable
-            variable._scope = self.scope
+            _adopted_class(variable).simdist_scope = self.scope
 
     def get_tensor_layout(self, path: str) -> None:
         return None
@@ -202,18 +201,25 @@ class KerasLibrary:
         """Refuse variables of Keras that no scope has adopted."""
         return StepScope()
 
-    def adopt(self, holder: Any, variable: Variable) -> bool:
+    def adopt(self, holder: object, variable: Variable) -> bool:
         """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
         if not isinstance(holder, keras.Variable):
             return False
-        holder.__dict__.pop("_value", None)
-        holder.__class__ = AdoptedVariable
-        variable.keras_variable = holder  # pyright: ignore[reportAttributeAccessIssue]
-        holder.simdist_variable = variable  # pyright: ignore[reportAttributeAccessIssue]
+        adopted = _adopted_class(holder)
+        variable.keras_variable = adopted
+        adopted.simdist_variable = variable
         return True
 
 
-def _seed_of_task(original: Any = seed_generator.make_default_seed) -> int:
+def _adopted_class(variable: object) -> AdoptedVariable:
+    """A Keras variable, with our class and without its value."""
+    vars(variable).pop("_value", None)
+    variable.__class__ = AdoptedVariable
+    assert isinstance(variable, AdoptedVariable)
+    return variable
+
+
+def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed) -> int:
     """An unseeded initialiser draws from the stream of its task; outside of tasks, from the scope that was chosen."""
     seed = current_seed()
     scope = chosen_scope()

@@ -6,12 +6,13 @@ Everything is refused before anything runs, with what to do instead.
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import keras
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.training.keras_model import KerasArgument, StrategyModel, Verbose
+from simdist.variables.handles import adopted
 
 __all__ = ["compile_arguments", "require_compile_options", "require_inherited", "require_no_strategy_inside", "require_options"]
 
@@ -23,7 +24,7 @@ NOT_CALLED = {
 }
 
 
-def require_inherited(model: Any, caller: str) -> None:
+def require_inherited(model: StrategyModel, caller: str) -> None:
     """Refuse an overridden method that this loop would not call.
 
     Raises:
@@ -37,13 +38,13 @@ def require_inherited(model: Any, caller: str) -> None:
             )
 
 
-def require_no_strategy_inside(model: Any) -> None:
+def require_no_strategy_inside(model: StrategyModel) -> None:
     """Refuse variables of a strategy in a model that was created outside of every scope.
 
     Raises:
         FailedPreconditionError: it has.
     """
-    foreign = next((variable for variable in model.variables if getattr(variable, "simdist_variable", None) is not None), None)
+    foreign = next((variable for variable in model.variables if adopted(variable) is not None), None)
     if foreign is not None:
         raise FailedPreconditionError(
             f"The model {model.name!r} was made outside strategy.scope(), of layers that were made inside: {foreign.path!r} belongs to a "
@@ -51,7 +52,7 @@ def require_no_strategy_inside(model: Any) -> None:
         )
 
 
-def require_compile_options(arguments: dict[str, Any]) -> None:
+def require_compile_options(arguments: dict[str, KerasArgument]) -> None:
     """Steps under a strategy are always traced and compiled, one for each batch.
 
     Raises:
@@ -68,12 +69,12 @@ def require_compile_options(arguments: dict[str, Any]) -> None:
         raise InvalidArgumentError(f"steps_per_execution={count!r} is not a number of steps; expected an integer from 1.")
 
 
-def compile_arguments(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+def compile_arguments(args: tuple[KerasArgument, ...], options: dict[str, KerasArgument]) -> dict[str, KerasArgument]:
     """The arguments of ``compile``, by name."""
     return inspect.signature(keras.Model.compile).bind(None, *args, **options).arguments
 
 
-def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0, **counts: Any) -> None:
+def require_options(verbose: Verbose, epochs: int = 1, initial_epoch: int = 0, **counts: int | None) -> None:
     """Check arguments that are numbers or words.
 
     Args:
@@ -93,5 +94,5 @@ def require_options(verbose: Any, epochs: Any = 1, initial_epoch: Any = 0, **cou
             raise InvalidArgumentError(f"{name}={value!r} must be 1 or more, and a whole number; or leave it out.")
 
 
-def _is_count(value: Any, least: int) -> bool:
+def _is_count(value: object, least: int) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)

@@ -8,19 +8,20 @@ prediction have all hooks that Keras has, with the logs that Keras gives.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 from keras.src.callbacks import CallbackList
 
 from simdist.errors import InvalidArgumentError
+from simdist.training.keras_model import Callbacks, Logs, StrategyModel, Verbose
 
 __all__ = ["TRAIN_BATCH_HOOKS", "callback_list", "usable", "watch_for_nan"]
 
 TRAIN_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
-def usable(callbacks: Any, *, training: bool) -> Any:
+def usable(callbacks: Callbacks, *, training: bool) -> CallbackList | Sequence[keras.callbacks.Callback]:
     """The callbacks one by one, or the list of Keras that they came in.
 
     Args:
@@ -41,7 +42,9 @@ def usable(callbacks: Any, *, training: bool) -> Any:
     return callbacks if isinstance(callbacks, CallbackList) else given
 
 
-def callback_list(callbacks: Any, model: Any, verbose: Any, *, epochs: int = 1, steps: int | None, history: bool = False) -> CallbackList:
+def callback_list(
+    callbacks: Callbacks, model: StrategyModel, verbose: Verbose, *, epochs: int = 1, steps: int | None, history: bool = False
+) -> CallbackList:
     """Keras' list of callbacks, with its progress bar; the hooks are called one after the other, in no thread of their own."""
     if isinstance(callbacks, CallbackList):
         return callbacks
@@ -51,7 +54,7 @@ def callback_list(callbacks: Any, model: Any, verbose: Any, *, epochs: int = 1, 
     return made
 
 
-def watch_for_nan(callbacks: CallbackList, steps_done: int, logs: dict[str, Any]) -> bool:
+def watch_for_nan(callbacks: CallbackList, steps_done: int, logs: Logs) -> bool:
     """Let `TerminateOnNaN` read the loss of the epoch, since there is none of each batch; returns whether there is one."""
     watching = [callback for callback in callbacks.callbacks if isinstance(callback, keras.callbacks.TerminateOnNaN)]
     for callback in watching:
@@ -59,28 +62,28 @@ def watch_for_nan(callbacks: CallbackList, steps_done: int, logs: dict[str, Any]
     return bool(watching)
 
 
-def _require_kind(callback: Any) -> None:
+def _require_kind(callback: keras.callbacks.Callback) -> None:
     """Keras' own callbacks that need what a strategy does not have."""
-    found, name = keras.callbacks, type(callback).__name__
-    if isinstance(callback, found.BackupAndRestore):
+    name = type(callback).__name__
+    if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise InvalidArgumentError(
             f"{name} does not bring back a training under a strategy yet. Save weights with "
             'ModelCheckpoint(save_freq="epoch"), load them, and pass initial_epoch= to fit.'
         )
-    if isinstance(callback, found.OrbaxCheckpoint):
+    if isinstance(callback, keras.callbacks.OrbaxCheckpoint):
         raise InvalidArgumentError(f'{name} cannot save a model under a strategy. Use ModelCheckpoint(save_freq="epoch").')
-    if isinstance(callback, found.SwapEMAWeights):
+    if isinstance(callback, keras.callbacks.SwapEMAWeights):
         raise InvalidArgumentError(
             f"{name} looks for the averages in the optimizer, but under a strategy they are stored with the weights. Leave it out: with "
             "use_ema=True the weights are the averages after fit, or every ema_overwrite_frequency steps."
         )
-    if isinstance(callback, found.ModelCheckpoint) and callback.save_freq != "epoch":
+    if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch":
         raise InvalidArgumentError(f'{name} has save_freq={callback.save_freq!r}, but batches cannot save. Use save_freq="epoch".')
-    if isinstance(callback, found.TensorBoard):
+    if isinstance(callback, keras.callbacks.TensorBoard):
         _require_tensorboard(callback)
 
 
-def _require_tensorboard(callback: Any) -> None:
+def _require_tensorboard(callback: keras.callbacks.TensorBoard) -> None:
     if callback.update_freq != "epoch":
         raise InvalidArgumentError(f'TensorBoard has update_freq={callback.update_freq!r}, but batches have no logs. Use "epoch".')
     if callback._should_trace:
@@ -94,7 +97,7 @@ def _require_tensorboard(callback: Any) -> None:
         )
 
 
-def _require_epochs_only(callback: Any) -> None:
+def _require_epochs_only(callback: keras.callbacks.Callback) -> None:
     """No hook of training batches but those of Keras' own callbacks."""
     for hook in TRAIN_BATCH_HOOKS:
         if _is_own(callback, hook):
@@ -105,7 +108,7 @@ def _require_epochs_only(callback: Any) -> None:
             )
 
 
-def _is_own(callback: Any, hook: str) -> bool:
+def _is_own(callback: keras.callbacks.Callback, hook: str) -> bool:
     """Whether a hook is the user's, not one that Keras wrote."""
     if hook in vars(callback):
         return True

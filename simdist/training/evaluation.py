@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import keras
@@ -17,44 +16,48 @@ from keras.src import backend
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 from keras.src.utils.python_utils import pythonify_logs
 
+from simdist.data import Dataset, DatasetIterator
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Array, Tree
 from simdist.training.arguments import require_inherited, require_options
 from simdist.training.callbacks import callback_list, usable
+from simdist.training.keras_model import Callbacks, CompiledStep, Examples, Logs, StrategyModel, Verbose, strategy_of
 from simdist.training.sources import evaluation_source, first_batch, is_dataset
-from simdist.training.step import build
+from simdist.training.step import Example, build
+from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
 __all__ = ["Validation", "evaluate", "metric_values", "predict"]
 
 
 def evaluate(
-    model: Any,
-    x: Any = None,
-    y: Any = None,
+    model: StrategyModel,
+    x: Examples = None,
+    y: Examples = None,
     batch_size: int | None = None,
-    verbose: Any = "auto",
-    sample_weight: Any = None,
+    verbose: Verbose = "auto",
+    sample_weight: Examples = None,
     steps: int | None = None,
-    callbacks: Any = None,
+    callbacks: Callbacks = None,
     return_dict: bool = False,
-) -> Any:
+) -> Logs | float | list[float]:
     """See `simdist.keras.Model.evaluate`."""
     require_inherited(model, "evaluate")
     require_options(verbose, batch_size=batch_size, steps=steps)
     given = usable(callbacks, training=False)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
     logs = _tested(model, source, steps, given, verbose)
-    return logs if return_dict else model._flatten_metrics_in_order(logs)
+    return logs if return_dict else model.simdist_listed(logs)
 
 
 def predict(
-    model: Any,
-    x: Any,
+    model: StrategyModel,
+    x: Examples,
     batch_size: int | None = None,
-    verbose: Any = "auto",
+    verbose: Verbose = "auto",
     steps: int | None = None,
-    callbacks: Any = None,
-) -> Any:
+    callbacks: Callbacks = None,
+) -> Tree:
     """See `simdist.keras.Model.predict`."""
     require_inherited(model, "predict")
     require_options(verbose, batch_size=batch_size, steps=steps)
@@ -71,10 +74,10 @@ def predict(
     trained, before = _values(model.trainable_variables), _values(variables)
     state = before
     step = _compiled(model, "predict_step")
-    outputs: list[Any] = []
+    outputs: list[Tree] = []
     for begin, end, batches in _executions(model, iterator, steps):
         hooks.on_predict_batch_begin(begin)
-        made: list[Any] = []
+        made: list[Tree] = []
         for batch in batches:
             output, state = step((trained, state), batch if isinstance(batch, tuple) else (batch,))
             made.append(jax.tree_util.tree_map(np.asarray, output))
@@ -87,9 +90,9 @@ def predict(
     return _joined(outputs)
 
 
-def metric_values(model: Any) -> dict[str, Any]:
+def metric_values(model: StrategyModel) -> Logs:
     """The present values of the metrics; none where the cluster computes no numbers."""
-    strategy = model.simdist_strategy
+    strategy = strategy_of(model)
     if strategy.engine.numerics == "off":
         return {}
     strategy.store.compute([as_variable(variable) for variable in model.metrics_variables])
@@ -113,22 +116,28 @@ class Validation:
     """
 
     def __init__(
-        self, model: Any, data: Any, batch_size: int | None, own_batch_size: int | None, steps: int | None, frequency: int | Sequence[int]
+        self,
+        model: StrategyModel,
+        data: Examples,
+        batch_size: int | None,
+        own_batch_size: int | None,
+        steps: int | None,
+        frequency: int | Sequence[int],
     ) -> None:
         self.model, self.steps, self.frequency = model, steps, _checked_frequency(frequency)
-        self.source: Any = None
+        self.source: Dataset | None = None
         if data is None:
             if steps is not None or own_batch_size is not None:
                 raise InvalidArgumentError("validation_steps or validation_batch_size was given, but no validation_data. Pass it, too.")
             return
-        if model.simdist_strategy.engine.numerics == "off":
+        if strategy_of(model).engine.numerics == "off":
             raise FailedPreconditionError('numerics="off" computes no losses; leave validation_data out, or use numerics="deferred".')
         require_inherited(model, "evaluate")
         size = own_batch_size if is_dataset(data) else own_batch_size or batch_size
         x, y, weight = (data, None, None) if is_dataset(data) else unpack_x_y_sample_weight(data)
         self.source = evaluation_source("validation_data", x, y, weight, size, steps)
 
-    def logs(self, epoch: int, callbacks: Any) -> dict[str, Any]:
+    def logs(self, epoch: int, callbacks: Callbacks) -> Logs:
         """Loss and metrics after an epoch, from 0, named val_...; nothing where none are due."""
         number, frequency = epoch + 1, self.frequency
         due = number % frequency == 0 if isinstance(frequency, int) else number in frequency
@@ -138,14 +147,14 @@ class Validation:
         return {f"val_{name}": value for name, value in values.items()}
 
 
-def _checked_frequency(frequency: Any) -> int | list[int]:
+def _checked_frequency(frequency: int | Sequence[int]) -> int | Sequence[int]:
     numbers = frequency if isinstance(frequency, list) else [frequency]
     if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
         raise InvalidArgumentError(f"validation_freq={frequency!r}; expected a number of epochs from 1, or a list of epochs.")
     return frequency
 
 
-def _tested(model: Any, source: Any, steps: int | None, callbacks: Any, verbose: Any) -> dict[str, Any]:
+def _tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Logs:
     """One pass of ``test_step`` over the data, and the logs that Keras makes of it."""
     iterator = iter(source)
     build(model, first_batch("evaluate", iterator))
@@ -157,7 +166,7 @@ def _tested(model: Any, source: Any, steps: int | None, callbacks: Any, verbose:
     variables = (model.trainable_variables, model.non_trainable_variables, model.metrics_variables)
     before = state = tuple(_values(part) for part in variables)
     step = _compiled(model, "test_step")
-    logs: Any = {}
+    logs: Tree = {}
     for begin, end, batches in _executions(model, iterator, steps):
         hooks.on_test_batch_begin(begin)
         for batch in batches:
@@ -176,33 +185,37 @@ def _tested(model: Any, source: Any, steps: int | None, callbacks: Any, verbose:
     return found
 
 
-def _make_layers(model: Any, batch: Any) -> None:
+def _make_layers(model: StrategyModel, batch: Example) -> None:
     """Make the model's variables for batches of this shape, in the scope of its strategy; a loss and metrics need targets, too."""
     x, _, _ = unpack_x_y_sample_weight(batch.value())
     symbols = keras.tree.map_structure(lambda array: keras.KerasTensor(array.shape, backend.standardize_dtype(array.dtype)), x)
-    with model.simdist_strategy.scope():
+    with strategy_of(model).scope():
         backend.compute_output_spec(model, symbols, training=False)
 
 
-def _compiled(model: Any, name: str) -> Any:
+def _compiled(model: StrategyModel, name: str) -> CompiledStep:
     """A step of Keras, compiled for the model as it is: which of its variables are trainable says which value belongs to which."""
     trainable = [id(variable) for variable in model.trainable_variables]
-    known, step = model.__dict__.get(f"_simdist_{name}", (None, None))
-    if known != trainable:
-        step = jax.jit(lambda state, data: getattr(model, name)(state, data))
-        model.__dict__[f"_simdist_{name}"] = trainable, step
-    return step
+    known = model.simdist_state.chief_steps.get(name)
+    if known is None or known[0] != trainable:
+
+        def step(state: Tree, data: Tree) -> tuple[Tree, tuple[Tree, ...]]:
+            return getattr(model, name)(state, data)
+
+        known = model.simdist_state.chief_steps[name] = trainable, jax.jit(step)
+    return known[1]
 
 
-def _count(source: Any, steps: int | None) -> int | None:
+def _count(source: Dataset, steps: int | None) -> int | None:
     """The number of steps that a progress bar shows."""
     found = source.cardinality()
     return steps if found < 0 else found if steps is None else min(found, steps)
 
 
-def _executions(model: Any, iterator: Any, steps: int | None) -> Iterator[tuple[int, int, list[Any]]]:
+def _executions(model: StrategyModel, iterator: DatasetIterator, steps: int | None) -> Iterator[tuple[int, int, list[Tree]]]:
     """First number, last number and batches of what callbacks see as one: as many steps as the model was compiled for."""
-    size, done, batches = int(model.steps_per_execution), 0, []
+    size, done = int(model.steps_per_execution), 0
+    batches: list[Tree] = []
     while steps is None or done < steps:
         try:
             batches.append(iterator.next_batch().value())
@@ -219,20 +232,20 @@ def _executions(model: Any, iterator: Any, steps: int | None) -> Iterator[tuple[
         yield first, first + size - 1, batches
 
 
-def _joined(outputs: Sequence[Any]) -> Any:
+def _joined(outputs: Sequence[Tree]) -> Tree:
     return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts), *outputs)
 
 
-def _values(variables: Sequence[Any]) -> list[Any]:
+def _values(variables: Sequence[KerasVariable]) -> list[jax.Array]:
     return [variable.value for variable in variables]
 
 
-def _restore(variables: Sequence[Any], values: Sequence[Any]) -> None:
+def _restore(variables: Sequence[KerasVariable], values: Sequence[Array]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 
-def _keep(variables: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> None:
+def _keep(variables: Sequence[KerasVariable], before: Sequence[Array], after: Sequence[Array]) -> None:
     """Assign the values that have changed."""
     for variable, old, new in zip(variables, before, after, strict=True):
         if not np.array_equal(np.asarray(old), np.asarray(new)):

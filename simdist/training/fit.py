@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+import keras
 
 from simdist.errors import InvalidArgumentError
 from simdist.training.arguments import require_inherited, require_options
 from simdist.training.callbacks import callback_list, usable, watch_for_nan
 from simdist.training.evaluation import Validation, metric_values
+from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
 from simdist.training.runners import runner_of
 from simdist.training.sources import count_steps, split_arrays, training_source
 from simdist.training.step import finish
@@ -23,24 +25,24 @@ __all__ = ["fit"]
 
 
 def fit(
-    model: Any,
-    x: Any = None,
-    y: Any = None,
+    model: StrategyModel,
+    x: Examples = None,
+    y: Examples = None,
     batch_size: int | None = None,
     epochs: int = 1,
-    verbose: Any = "auto",
-    callbacks: Any = None,
+    verbose: Verbose = "auto",
+    callbacks: Callbacks = None,
     validation_split: float = 0.0,
-    validation_data: Any = None,
+    validation_data: Examples = None,
     shuffle: bool | None = None,
     class_weight: dict[int, float] | None = None,
-    sample_weight: Any = None,
+    sample_weight: Examples = None,
     initial_epoch: int = 0,
     steps_per_epoch: int | None = None,
     validation_steps: int | None = None,
     validation_batch_size: int | None = None,
     validation_freq: int | Sequence[int] = 1,
-) -> Any:
+) -> keras.callbacks.History:
     """See `simdist.keras.Model.fit`."""
     require_inherited(model, "fit")
     counts = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
@@ -57,7 +59,7 @@ def fit(
     hooks = callback_list(given, model, verbose, epochs=epochs, steps=steps, history=True)
     model.stop_training = False
     hooks.on_train_begin()
-    logs: dict[str, Any] = {}
+    logs: Logs = {}
     for epoch in range(initial_epoch, epochs):
         model.reset_metrics()
         hooks.on_epoch_begin(epoch)
@@ -74,7 +76,7 @@ def fit(
     return model.history
 
 
-def _require_finite(logs: dict[str, Any], epoch: int) -> None:
+def _require_finite(logs: Logs, epoch: int) -> None:
     if not math.isfinite(logs.get("loss", 0.0)):
         raise InvalidArgumentError(
             f"The loss of epoch {epoch + 1} is {logs['loss']}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at "

@@ -10,19 +10,20 @@ Invariant: a loss without a mask, and without the reduction "mean_with_sample_we
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 from keras.src import backend, ops
 from keras.src.losses import loss as losses
 
+from simdist.program.arrays import DTypeLike, Tree
 from simdist.program.tracing import active_tracer
+from simdist.training.keras_model import StrategyModel, Tensor
 
 __all__ = ["needs_global_denominators", "install", "of_global_batch"]
 
-_of_one_device: list[Any] = []
+_of_one_device: list[tuple[Callable[..., Tensor], Callable[..., Tensor]]] = []  # Keras' apply_mask and reduce_values
 _parts: list[float] = []
 MEANS = ("mean", "sum_over_batch_size")
 
@@ -46,7 +47,7 @@ def of_global_batch(part: float) -> Iterator[None]:
         _parts.pop()
 
 
-def needs_global_denominators(model: Any, y_pred: Any, sample_weight: Any) -> bool:
+def needs_global_denominators(model: StrategyModel, y_pred: Tree, sample_weight: Tree) -> bool:
     """Whether the loss of these outputs needs an all-reduce of its denominators.
 
     Args:
@@ -55,23 +56,23 @@ def needs_global_denominators(model: Any, y_pred: Any, sample_weight: Any) -> bo
         sample_weight: None where there is none.
     """
     masked = any(backend.get_keras_mask(leaf) is not None for leaf in jax.tree_util.tree_leaves(y_pred))
-    reductions = [getattr(part, "reduction", None) for part in jax.tree_util.tree_leaves(model.loss)]
+    reductions = [part.reduction for part in jax.tree_util.tree_leaves(model.loss) if isinstance(part, losses.Loss)]
     return masked or (sample_weight is not None and "mean_with_sample_weight" in reductions)
 
 
-def _shared(denominator: Any) -> Any:
+def _shared(denominator: Tensor) -> Tensor:
     """This replica's part of the sum of a denominator over all replicas."""
     tracer = active_tracer()
     assert tracer is not None
-    if getattr(tracer.options, "local", False):
+    if tracer.options is not None and tracer.options.local:
         # A replica that takes steps of its own takes its rows for the whole.
         return denominator
     return tracer.collective("all_reduce", [denominator], label="loss denominator")[0] * _parts[-1]
 
 
-def _apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: Any) -> Any:
+def _apply_mask(sample_weight: Tensor, mask: Tensor, dtype: DTypeLike, reduction: str | None) -> Tensor:
     """As Keras' function of that name; valid entries weigh as many as all entries by the valid ones of the global batch."""
-    apply_mask = _of_one_device[0]
+    apply_mask, _ = _of_one_device[0]
     if not _parts or mask is None or reduction not in MEANS:
         return apply_mask(sample_weight, mask, dtype=dtype, reduction=reduction)
     mask = ops.cast(mask, dtype)
@@ -80,19 +81,20 @@ def _apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: Any) -> An
     return apply_mask(sample_weight, mask * weight, dtype=dtype, reduction="sum")
 
 
-def _reduce_values(values: Any, sample_weight: Any = None, reduction: Any = "sum_over_batch_size") -> Any:
+def _reduce_values(values: Tensor, sample_weight: Tensor = None, reduction: str | None = "sum_over_batch_size") -> Tensor:
     """As Keras' function of that name; a mean by sample weight divides by the weights of the global batch."""
     if _parts and reduction == "mean_with_sample_weight" and sample_weight is not None and len(values.shape) > 0:
         return ops.divide_no_nan(ops.sum(values), _shared(ops.cast(ops.sum(sample_weight), values.dtype)))
     if _parts and 0 in values.shape:
         # Keras gives an empty array here, which does not add up with the losses of other outputs.
         return ops.sum(values)
-    loss = _of_one_device[1](values, sample_weight, reduction)
+    _, reduce_values = _of_one_device[0]
+    loss = reduce_values(values, sample_weight, reduction)
     return loss / _parts[-1] if _parts and reduction == "sum" else loss
 
 
 def install() -> None:
     """Put both in the place of Keras' functions. Done once."""
     if not _of_one_device:
-        _of_one_device.extend((losses.apply_mask, losses.reduce_values))
+        _of_one_device.append((losses.apply_mask, losses.reduce_values))
         losses.apply_mask, losses.reduce_values = _apply_mask, _reduce_values

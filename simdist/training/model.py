@@ -7,29 +7,37 @@ Keras model.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Self, TypeAlias, TypeVar, cast
 
 import keras
 from keras.src.models.functional import Functional as KerasFunctional
 from keras.src.models.model import functional_init_arguments
 
 from simdist.errors import FailedPreconditionError
+from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.training import evaluation, saving
 from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside
 from simdist.training.fit import fit
-from simdist.training.step import forget_steps, prepare_optimizer
+from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
+from simdist.training.step import prepare_optimizer
 
 __all__ = ["Functional", "Model", "Sequential"]
 
 
-class _Distributed(keras.Model):
+Result: TypeAlias = Logs | float | list[float]
+"""Loss and metrics: by name, in a list, or a loss alone."""
+
+NewModel = TypeVar("NewModel", bound=StrategyModel)
+
+
+class _Distributed(StrategyModel):
     """The methods that our models have beyond Keras'."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(super().__new__(cls, *args, **kwargs))
 
-    def compile(self, *args: Any, **options: Any) -> None:
+    def compile(self, *args: KerasArgument, **options: KerasArgument) -> None:
         """As `keras.Model.compile`; steps that were traced for an earlier one are traced again.
 
         Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
@@ -42,14 +50,14 @@ class _Distributed(keras.Model):
         if self.simdist_strategy is not None:
             require_compile_options(compile_arguments(args, options))
         super().compile(*args, **options)
-        forget_steps(self)
+        self.simdist_state.forget_steps()
 
-    def compile_from_config(self, config: dict[str, Any]) -> None:
+    def compile_from_config(self, config: dict[str, KerasArgument]) -> None:
         """Compile as a saved model was; the optimizer's slots are made by the strategy when it trains."""
         if type(self).compile is not _Distributed.compile:
             super().compile_from_config(config)
             return
-        self.compile(**cast(Any, keras.saving.deserialize_keras_object(config)))
+        self.compile(**cast(dict[str, KerasArgument], keras.saving.deserialize_keras_object(config)))
         if not self.built or self.optimizer is None:
             return
         if self.simdist_strategy is None:
@@ -57,13 +65,13 @@ class _Distributed(keras.Model):
         else:
             prepare_optimizer(self)
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **options: Any) -> None:
+    def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
         """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""
         if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
             prepare_optimizer(self)
         super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
 
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **options: Any) -> Any:
+    def fit(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> keras.callbacks.History:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.
 
         Losses are read at the end of each epoch, and callbacks get them there; hooks of training batches are refused. On a
@@ -92,7 +100,7 @@ class _Distributed(keras.Model):
         self._assert_compile_called("fit")
         return fit(self, x, y, *args, **options)
 
-    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **options: Any) -> Any:
+    def evaluate(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> Result:
         """Loss and metrics on data, as `keras.Model.evaluate` gives them; computed by the chief, with all hooks of callbacks.
 
         Args:
@@ -110,7 +118,7 @@ class _Distributed(keras.Model):
         self._assert_compile_called("evaluate")
         return evaluation.evaluate(self, x, y, *args, **options)
 
-    def predict(self, x: Any, *args: Any, **options: Any) -> Any:
+    def predict(self, x: Examples, *args: KerasArgument, **options: KerasArgument) -> Tree:
         """Outputs for data, in its order; computed by the chief.
 
         Args:
@@ -124,7 +132,7 @@ class _Distributed(keras.Model):
             return super().predict(x, *args, **options)
         return evaluation.predict(self, x, *args, **options)
 
-    def train_on_batch(self, *args: Any, **options: Any) -> Any:
+    def train_on_batch(self, *args: KerasArgument, **options: KerasArgument) -> Result:
         """As Keras', outside of strategies.
 
         Raises:
@@ -137,15 +145,14 @@ class _Distributed(keras.Model):
             "@sd.function, which takes batches from an iterator."
         )
 
-    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+    def test_on_batch(self, x: Examples, y: Examples = None, sample_weight: Examples = None, return_dict: bool = False) -> Result:
         """Loss and metrics of one batch, computed by the chief."""
         if not self._is_distributed():
             return super().test_on_batch(x, y, sample_weight, return_dict)
         self._assert_compile_called("test_on_batch")
-        options: dict[str, Any] = {"sample_weight": sample_weight, "return_dict": return_dict}
-        return evaluation.evaluate(self, x, y, steps=1, verbose=0, **options)
+        return evaluation.evaluate(self, x, y, steps=1, verbose=0, sample_weight=sample_weight, return_dict=return_dict)
 
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: Examples) -> Tree:
         """Outputs for one batch, computed by the chief."""
         return evaluation.predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
 
@@ -163,12 +170,12 @@ class _Distributed(keras.Model):
 class Model(_Distributed):
     """`keras.Model` that knows strategies; functional and subclassed."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         if cls is Model and functional_init_arguments(args, kwargs):
             return Functional(*args, **kwargs)
         return super().__new__(cls)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: KerasArgument, **kwargs: KerasArgument) -> None:
         if functional_init_arguments(args, kwargs) and not isinstance(self, KerasFunctional):
             _make_functional(type(self))
         super().__init__(*args, **kwargs)
@@ -177,24 +184,24 @@ class Model(_Distributed):
 class Functional(Model, KerasFunctional):
     """The class of ``Model(inputs, outputs)``."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(KerasFunctional.__new__(cls, *args, **kwargs))
 
 
 class Sequential(_Distributed, keras.Sequential):
     """`keras.Sequential` that knows strategies."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(keras.Sequential.__new__(cls))
 
 
-def _in_scope(model: Any) -> Any:
+def _in_scope(model: NewModel) -> NewModel:
     """A new model, which belongs to the strategy in scope."""
-    object.__setattr__(model, "simdist_strategy", get_strategy() if has_strategy() else None)
+    object.__setattr__(model, "simdist_state", TrainingState(get_strategy() if has_strategy() else None))
     return model
 
 
-def _make_functional(cls: Any) -> None:
+def _make_functional(cls: type) -> None:
     """Put `Functional` in the place of `Model` among the bases of a class; other classes of models stay as they are."""
     for base in cls.__bases__:
         if base is not Model and issubclass(base, Model):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from collections.abc import Callable
+
+from keras.src.callbacks import CallbackList
 
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.data import Dataset
@@ -11,48 +13,52 @@ from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator, InputContext
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.sources import first_batch
+from simdist.strategies.synchronous import SynchronousStrategy
+from simdist.training.keras_model import StrategyModel, strategy_of
+from simdist.training.sources import Source, first_batch
 from simdist.training.step import build, train_step_of
 
 __all__ = ["CoordinatedSteps", "LocalSteps", "runner_of"]
 
 
-def runner_of(model: Any, source: Any, steps: int | None) -> LocalSteps | CoordinatedSteps:
+def runner_of(model: StrategyModel, source: Source, steps: int | None) -> LocalSteps | CoordinatedSteps:
     """The runner for this model's strategy.
 
     Raises:
         InvalidArgumentError: parameter servers, and the number of steps of an epoch is not known.
     """
-    if not isinstance(model.simdist_strategy, ParameterServerStrategy):
-        return LocalSteps(model, source)
+    strategy = strategy_of(model)
+    if not isinstance(strategy, ParameterServerStrategy):
+        assert isinstance(strategy, SynchronousStrategy)
+        return LocalSteps(model, strategy, source)
     if steps is None:
         raise InvalidArgumentError(
             "steps_per_epoch is missing: only running the dataset can tell its length, and each worker runs its own part. "
             "Pass steps_per_epoch=."
         )
-    return CoordinatedSteps(model, source)
+    return CoordinatedSteps(model, strategy, source)
 
 
 class LocalSteps:
     """Steps on the replicas of a synchronous strategy, one after the other."""
 
-    def __init__(self, model: Any, source: Any) -> None:
+    def __init__(self, model: StrategyModel, strategy: SynchronousStrategy, source: Source) -> None:
         self.model = model
-        self.strategy = model.simdist_strategy
+        self.strategy = strategy
         self.source = source
         self.iterator = self._fresh()
         build(model, first_batch("fit", self.iterator))
         self.step = train_step_of(model)
 
     def _fresh(self) -> DistributedIterator:
-        if isinstance(self.source, DistributedDataset):
-            return iter(self.source)
-        distribute = (
-            self.strategy.distribute_datasets_from_function if isinstance(self.source, DatasetCreator) else self.strategy.distribute_dataset
-        )
-        return cast(DistributedIterator, iter(distribute(self.source)))
+        source = self.source
+        if isinstance(source, DistributedDataset):
+            return iter(source)
+        if isinstance(source, DatasetCreator):
+            return iter(self.strategy.distribute_datasets_from_function(source))
+        return iter(self.strategy.distribute_dataset(source))
 
-    def epoch(self, steps: int | None, callbacks: Any) -> int:
+    def epoch(self, steps: int | None, callbacks: CallbackList) -> int:
         """Run the steps of an epoch; return their number."""
         if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
             self.iterator = self._fresh()
@@ -73,21 +79,19 @@ class LocalSteps:
 class CoordinatedSteps:
     """Steps as closures on the workers of a parameter-server strategy."""
 
-    def __init__(self, model: Any, source: Any) -> None:
+    def __init__(self, model: StrategyModel, strategy: ParameterServerStrategy, source: Source) -> None:
         self.model = model
-        self.coordinator = ClusterCoordinator(model.simdist_strategy)
-        make = source.dataset_fn if isinstance(source, DistributedFromFunction) else source
-        distributed = DistributedFromFunction(make)
-        workers = len(model.simdist_strategy.workers)
-        if isinstance(source, Dataset):
-            distributed = DistributedFromFunction(lambda context: _part(source, context))
-        self.dataset = self.coordinator.create_per_worker_dataset(distributed)
+        self.coordinator = ClusterCoordinator(strategy)
+        assert not isinstance(source, DistributedDataset)
+        workers = len(strategy.workers)
+        make = _maker(source)
+        self.dataset = self.coordinator.create_per_worker_dataset(DistributedFromFunction(make))
         self.iterator = iter(self.dataset)
         sample = source if isinstance(source, Dataset) else make(InputContext(workers, 0, 1))
         build(model, first_batch("fit", iter(sample)))
         self.step = train_step_of(model)
 
-    def epoch(self, steps: int | None, callbacks: Any) -> int:
+    def epoch(self, steps: int | None, callbacks: CallbackList) -> int:
         """Run the steps of an epoch; return their number."""
         assert steps is not None
         per_closure = int(self.model.steps_per_execution)
@@ -98,6 +102,13 @@ class CoordinatedSteps:
             done += count
         self.coordinator.join()
         return done
+
+
+def _maker(source: Dataset | DatasetCreator | DistributedFromFunction) -> Callable[[InputContext], Dataset]:
+    """What makes the dataset of a worker."""
+    if isinstance(source, Dataset):
+        return lambda context: _part(source, context)
+    return source.dataset_fn if isinstance(source, DistributedFromFunction) else source
 
 
 def _part(source: Dataset, context: InputContext) -> Dataset:

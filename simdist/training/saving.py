@@ -7,11 +7,13 @@ same holds for ``from_config``, ``model_from_json`` and ``clone_model``.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
 
 import keras
 from keras.src import api_export
 from keras.src.models import cloning
+
+from simdist.training.keras_model import KerasArgument
 
 __all__ = ["install"]
 
@@ -19,13 +21,13 @@ __all__ = ["install"]
 class _Maker:
     """What ``clone_model`` takes for the class Sequential: it knows all that are, and makes ours."""
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Callable[..., keras.Sequential]) -> None:
         self.original = original
 
-    def __instancecheck__(self, instance: Any) -> bool:
+    def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, keras.Sequential)
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: KerasArgument, **options: KerasArgument) -> keras.Sequential:
         return self.original(*args, **options)
 
 
@@ -39,4 +41,4 @@ def install(model: type, sequential: type, functional: type) -> None:
     for name, own in names.items():
         api_export.REGISTERED_OBJS_TO_NAMES[own] = name
         api_export.REGISTERED_NAMES_TO_OBJS[name] = own
-    cast(Any, cloning).Sequential = _Maker(sequential)
+    cloning.Sequential = _Maker(sequential)

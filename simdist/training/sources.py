@@ -6,30 +6,42 @@ distributed is read as the one pipeline that it was made of, so that the metrics
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TypeAlias, TypeGuard, cast
 
 import keras
 import numpy as np
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
 from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable, train_validation_split
 
-from simdist.data import Dataset
+from simdist.data import Dataset, DatasetIterator
 from simdist.errors import InvalidArgumentError
-from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, FunctionInput, InputContext
-from simdist.strategies.base import DistributedFromFunction
+from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, DistributedIterator, FunctionInput, InputContext
+from simdist.input.view import InputView
+from simdist.program.arrays import Tree
+from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.training.keras_model import Examples, StrategyModel, strategy_of
+from simdist.training.step import Example
 
-__all__ = ["count_steps", "evaluation_source", "first_batch", "is_dataset", "split_arrays", "training_source"]
+__all__ = ["Source", "count_steps", "evaluation_source", "first_batch", "is_dataset", "split_arrays", "training_source"]
 
 ENDLESS = -1
 
+Source: TypeAlias = Dataset | DatasetCreator | DistributedFromFunction | DistributedDataset
+"""What gives batches by itself."""
 
-def is_dataset(x: Any) -> bool:
+Rows: TypeAlias = tuple[Tree, Tree, Tree]
+"""x, y and sample_weight as arrays of numpy in structures; None for what was not given."""
+
+
+def is_dataset(x: Examples) -> TypeGuard[Source]:
     """Whether an object gives batches by itself."""
     return isinstance(x, (Dataset, DatasetCreator, DistributedFromFunction, DistributedDataset))
 
 
-def training_source(model: Any, x: Any, y: Any, shuffle: Any, batch_size: int | None, steps: int | None, **weights: Any) -> Any:
+def training_source(
+    model: StrategyModel, x: Examples, y: Examples, shuffle: bool | None, batch_size: int | None, steps: int | None, **weights: Examples
+) -> Source:
     """The dataset that `fit` reads.
 
     Args:
@@ -49,11 +61,11 @@ def training_source(model: Any, x: Any, y: Any, shuffle: Any, batch_size: int | 
         dataset, rows, size = _batches("fit", x, y, batch_size, steps, **weights)
         return (dataset.shuffle(rows) if shuffle in (None, True) else dataset).batch(size)
     _require_alone("fit", y=y, batch_size=batch_size, shuffle=shuffle or None, **weights)
-    _require_own(model.simdist_strategy, x)
+    _require_own(strategy_of(model), x)
     return x
 
 
-def evaluation_source(caller: str, x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None) -> Dataset:
+def evaluation_source(caller: str, x: Examples, y: Examples, sample_weight: Examples, batch_size: int | None, steps: int | None) -> Dataset:
     """The plain dataset that the chief reads to evaluate or predict.
 
     Args:
@@ -75,7 +87,7 @@ def evaluation_source(caller: str, x: Any, y: Any, sample_weight: Any, batch_siz
     return dataset
 
 
-def count_steps(source: Any, steps_per_epoch: int | None) -> int | None:
+def count_steps(source: Source, steps_per_epoch: int | None) -> int | None:
     """The number of steps of an epoch; None where only the end of the data shows it.
 
     Raises:
@@ -93,19 +105,19 @@ def count_steps(source: Any, steps_per_epoch: int | None) -> int | None:
     return count if count > 0 else None
 
 
-def first_batch(caller: str, iterator: Any) -> Any:
+def first_batch(caller: str, iterator: DistributedIterator | DatasetIterator) -> Example:
     """The first batch, to build a model with.
 
     Raises:
         InvalidArgumentError: there is none.
     """
     try:
-        return iterator.sample() if hasattr(iterator, "sample") else iterator.peek(0)
+        return iterator.sample() if isinstance(iterator, DistributedIterator) else iterator.peek(0)
     except StopIteration:
         raise _nothing(caller) from None
 
 
-def split_arrays(x: Any, y: Any, sample_weight: Any, fraction: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+def split_arrays(x: Examples, y: Examples, sample_weight: Examples, fraction: float) -> tuple[Rows, Rows]:
     """The first rows, to train with, and the last, to validate with.
 
     Raises:
@@ -117,16 +129,18 @@ def split_arrays(x: Any, y: Any, sample_weight: Any, fraction: float) -> tuple[t
         raise InvalidArgumentError(f"validation_split={fraction} is not a part of the data; expected more than 0 and less than 1.")
     arrays = _arrays("fit", x, y, sample_weight)
     try:
-        train, last = cast(Any, train_validation_split(arrays, fraction))
+        train, last = cast(tuple[Rows, Rows], train_validation_split(arrays, fraction))
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from error
-    return tuple(train), tuple(last)
+    return train, last
 
 
 # -- arrays -------------------------------------------------------------------------------------------------------------
 
 
-def _batches(caller: str, x: Any, y: Any, batch_size: int | None, steps: int | None, **weights: Any) -> tuple[Dataset, int, int]:
+def _batches(
+    caller: str, x: Examples, y: Examples, batch_size: int | None, steps: int | None, **weights: Examples
+) -> tuple[Dataset, int, int]:
     """The rows of arrays as a dataset, how many there are, and the size of a batch."""
     weight, classes = weights.get("sample_weight"), weights.get("class_weight")
     if y is None and not (weight is None and classes is None):
@@ -143,11 +157,11 @@ def _batches(caller: str, x: Any, y: Any, batch_size: int | None, steps: int | N
         adapter = ArrayDataAdapter(x, y, weight, batch_size=batch_size, steps=steps, class_weight=classes)
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from error
-    rows = keras.tree.lists_to_tuples(adapter._inputs)  # pyright: ignore[reportPrivateUsage]
-    return Dataset.from_tensor_slices(rows), len(leaves[0]), int(cast(Any, adapter.batch_size))
+    rows = keras.tree.lists_to_tuples(adapter._inputs)
+    return Dataset.from_tensor_slices(rows), len(leaves[0]), int(cast(int, adapter.batch_size))
 
 
-def _arrays(caller: str, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+def _arrays(caller: str, x: Examples, y: Examples, sample_weight: Examples) -> Rows:
     """Structures of numpy arrays, of whatever Keras takes for arrays and of lists of numbers."""
     if x is None:
         raise InvalidArgumentError(f"{caller} was called without x. Pass an sd.Dataset, an sd.DatasetCreator, or arrays.")
@@ -158,11 +172,11 @@ def _arrays(caller: str, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
             f"{caller} takes arrays, an sd.Dataset or an sd.DatasetCreator; got {type(strange).__name__}. Make a dataset of generators "
             "and loaders: sd.Dataset.from_iterable(loader), whose elements are batches (x, y)."
         )
-    slices: Any = convert_to_sliceable(parts, target_backend="numpy")
-    return cast(Any, keras.tree.map_structure(lambda part: None if part is None else np.asarray(part.convert_to_numpy(part[:])), slices))
+    slices: Tree = convert_to_sliceable(parts, target_backend="numpy")
+    return cast(Rows, keras.tree.map_structure(lambda part: None if part is None else np.asarray(part.convert_to_numpy(part[:])), slices))
 
 
-def _written_out(part: Any) -> Any:
+def _written_out(part: Examples) -> Examples:
     """A list of numbers is an array; a list of arrays is several."""
     leaves = keras.tree.flatten(part)
     numbers = isinstance(part, (list, tuple)) and all(isinstance(leaf, (bool, int, float, complex)) for leaf in leaves)
@@ -177,7 +191,7 @@ def _written_out(part: Any) -> Any:
 # -- datasets -----------------------------------------------------------------------------------------------------------
 
 
-def _require_alone(caller: str, **given: Any) -> None:
+def _require_alone(caller: str, **given: Examples) -> None:
     """A dataset holds its targets, weights and batches itself."""
     remedies = {
         "y": "y was given together with a dataset, whose elements hold their targets already. Leave y out.",
@@ -191,7 +205,7 @@ def _require_alone(caller: str, **given: Any) -> None:
             raise InvalidArgumentError(f"{caller}: {remedies[name]}")
 
 
-def _require_own(strategy: Any, x: Any) -> None:
+def _require_own(strategy: Strategy, x: Source) -> None:
     """What was distributed must have been distributed by the model's strategy."""
     coordinated = isinstance(strategy, ParameterServerStrategy)
     other = x.strategy is not strategy if isinstance(x, DistributedDataset) else isinstance(x, DistributedFromFunction) and not coordinated
@@ -202,11 +216,11 @@ def _require_own(strategy: Any, x: Any) -> None:
         )
 
 
-def _plain(caller: str, x: Any, steps: int | None) -> Dataset:
+def _plain(caller: str, x: Source, steps: int | None) -> Dataset:
     """The dataset that was distributed; of a function, what it makes for a single pipeline and a single replica."""
     if isinstance(x, DistributedDataset):
         shared = x.input
-        x = cast(Any, shared).dataset if isinstance(shared, DistributedInput) else cast(FunctionInput, shared).creator
+        x = shared.dataset if isinstance(shared, DistributedInput) else cast(FunctionInput, shared).creator
     if isinstance(x, Dataset):
         return x
     if steps is None:
@@ -215,7 +229,7 @@ def _plain(caller: str, x: Any, steps: int | None) -> Dataset:
     return made if isinstance(made, Dataset) else Dataset.from_iterable(made)
 
 
-def _never_ends(shared: Any) -> bool:
+def _never_ends(shared: InputView) -> bool:
     """Whether a function made datasets without an end."""
     return isinstance(shared, FunctionInput) and any(
         shared.pipeline(worker * shared.per_worker + at).cardinality() == ENDLESS

@@ -11,21 +11,31 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from keras.src import backend
 from keras.src.layers.normalization import batch_normalization
 
 from simdist.program.tracing import active_tracer
+from simdist.training.keras_model import Tensor
 
 __all__ = ["install", "moments"]
 
-_of_one_device: list[Any] = []
+
+class Moments(Protocol):
+    """Keras' function that gives mean and variance."""
+
+    def __call__(self, x: jax.Array, axes: int | Sequence[int], keepdims: bool = False, /) -> tuple[Tensor, Tensor]: ...
 
 
-def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> tuple[Any, Any]:
+_of_one_device: list[Moments] = []
+
+
+def moments(x: jax.Array, axes: int | Sequence[int], keepdims: bool = False, synchronized: bool = False) -> tuple[jax.Array, jax.Array]:
     """Mean and variance over axes; with `synchronized`, over the rows of all replicas.
 
     Args:
@@ -36,7 +46,7 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     """
     tracer = active_tracer()
     if not synchronized or tracer is None or tracer.num_replicas == 1:
-        return _of_one_device[0](x, axes, keepdims=keepdims)
+        return _of_one_device[0](x, axes, keepdims)
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     values = x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x
     count = jnp.asarray(np.prod([x.shape[axis] for axis in axes]), values.dtype)
@@ -56,7 +66,7 @@ class _Backend:
     def backend(self) -> str:
         return "tensorflow"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(backend, name)
 
 
@@ -65,4 +75,4 @@ def install() -> None:
     if not _of_one_device:
         _of_one_device.append(backend.nn.moments)
         backend.nn.moments = moments
-        cast(Any, batch_normalization).backend = _Backend()
+        batch_normalization.backend = _Backend()

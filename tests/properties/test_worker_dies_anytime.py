@@ -43,7 +43,7 @@ def test_killing_a_worker_at_a_random_moment_loses_no_closure(seed: int) -> None
     assert len(cluster.trace.instants.where(category="crash")) == 1
 
 
-def test_some_of_these_crashes_hit_a_running_closure.get() -> None:
+def test_some_of_these_crashes_hit_a_running_closure() -> None:
     hits = sum(len(run(seed, restart=True)[0].trace.instants.where(category="retry")) for seed in range(12))
     assert hits > 0
 

@@ -10,6 +10,7 @@ from simdist.errors import DeadlineExceededError, FailedPreconditionError, Inval
 from simdist.hardware import MemoryAccount, Network
 from simdist.hardware.wiring import Wiring, hosts_of
 from simdist.program.kernels import Kernel
+from simdist.program.scope import Scope
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of, call_kernel
 from simdist.runtime.in_process.programs import Session, TaskHere
@@ -169,7 +170,7 @@ class InProcessEngine(WithoutTime):
         before = self.versions.present(group)
         self.versions.put(group, call_kernel(kernel, [before, given], [before.avals], where=where)[0])
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkersHere:
+    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> WorkersHere:
         return WorkersHere(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from simdist.errors import TimedOutError, UnavailableError
+from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
@@ -34,14 +35,14 @@ CALL_TIMEOUT_S = 30.0
 class Replied(Protocol):
     """The caller, which goes on when its call has ended."""
 
-    def answered(self, call: Any) -> None: ...
-    def unanswered(self, call: Any, error: BaseException) -> None: ...
+    def answered(self, call: Call) -> None: ...
+    def unanswered(self, call: Call, error: BaseException) -> None: ...
 
 
 class Server(Protocol):
     """The half of a call that runs on a server's task (`simdist.runtime.simulated.server_loop`)."""
 
-    def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None: ...
+    def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None: ...
     def receive(self, push: Any, part: ServerCall, process: Incarnation) -> None: ...
 
 
@@ -151,7 +152,7 @@ class Call:
         if not self.timed:
             self.timed = True
             other = leg.target if leg.source is self.client else leg.source
-            now = self.transport.clock.env._now
+            now = self.transport.clock.now
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - now), self._timed_out, other)
 
     def _timed_out(self, server: Task) -> None:

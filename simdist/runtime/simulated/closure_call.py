@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from simdist.errors import TimedOutError
 from simdist.program.values import Bundle
@@ -12,7 +11,7 @@ from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Worker, WorkerStep
+from simdist.runtime.work import Returned, Worker, WorkerStep
 from simdist.simulation.fiber import Gate
 
 __all__ = ["ClosureCall"]
@@ -35,30 +34,30 @@ class ClosureCall:
     """
 
     def __init__(
-        self, world: World, task: Task, number: int, work: WorkerStep | None = None, function: Callable[[Worker], Any] | None = None
+        self, world: World, task: Task, number: int, work: WorkerStep | None = None, function: Callable[[Worker], Returned] | None = None
     ) -> None:
         self.world = world
         self.task = task
         self.number = number
         self.work = work
         self.function = function
-        self.value: Any = None
+        self.value: Returned = None
         self.error: BaseException | None = None
         self.updates: list[tuple[Apply, PricedProgram, Bundle]] = []
         self.step = 0
         self.began_s = 0.0
         self.has_replied = False
         self._listeners: list[Callable[[], None]] = []
-        self._sent_s = world.clock.env._now
+        self._sent_s = world.clock.now
 
-    def reply(self, _: Any) -> None:
+    def reply(self, _: object) -> None:
         """The reply has arrived at the chief."""
         if not self.has_replied:
             self.has_replied = True
             for listener in self._listeners:
                 listener()
 
-    def wait(self) -> Any:
+    def wait(self) -> Returned:
         """Block until there is a reply."""
         gate = Gate(self.world.clock)
         self.then(gate.open)
@@ -85,12 +84,12 @@ class ClosureCall:
         """Add an update that travels with the reply."""
         self.updates.append((update, priced, operands))
 
-    def unheard(self, _: Any) -> None:
+    def unheard(self, _: object) -> None:
         """The closure, or its reply, was lost without an error: the call ends by its time-out."""
         delay_s = max(0.0, self._sent_s + CALL_TIMEOUT_S - self.world.now)
         self.world.clock.after(delay_s, self._timed_out)
 
-    def _timed_out(self, _: Any) -> None:
+    def _timed_out(self, _: object) -> None:
         if not self.has_replied:
             self.error = TimedOutError(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
             self.reply(None)

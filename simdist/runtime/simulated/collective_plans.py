@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from simdist.collectives.base import Schedule
-from simdist.ledger.entry import Site
+from simdist.ledger.entry import Site, Where
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations
@@ -62,7 +61,7 @@ class CollectivePlans:
         return known[1]
 
     def combined(
-        self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Any
+        self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Where
     ) -> Sequence[Bundle]:
         """The results of each replica.
 

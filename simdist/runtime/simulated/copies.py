@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
@@ -39,7 +38,7 @@ class Copy:
         devices: tuple[str, str],
         size_bytes: float,
         what: str,
-        ended: Callable[[BaseException | None], Any],
+        ended: Callable[[BaseException | None], object],
     ) -> None:
         for task in ends:
             if not task.alive:

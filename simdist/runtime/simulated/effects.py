@@ -23,7 +23,7 @@ class SimulatedEffects:
         cluster: what predicates are asked about.
     """
 
-    def __init__(self, world: World, cluster: Any) -> None:
+    def __init__(self, world: World, cluster: object) -> None:
         self.world = world
         self.cluster = cluster
         self.step_ended = world.step_ended
@@ -56,7 +56,7 @@ class SimulatedEffects:
     def cut(self, source: str, target: str) -> Heal:
         return self.world.silence.cut(self.world.task(source), self.world.task(target))
 
-    def note(self, category: str, task: str, text: str, **facts: Any) -> None:
+    def note(self, category: str, task: str, text: str, **facts: object) -> None:
         self.world.trace.instant(task, category, text, self.world.now, **facts)
 
     def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
@@ -65,7 +65,7 @@ class SimulatedEffects:
         else:
             self.world.clock.after_daemon(delay_s, function)
 
-    def ask(self, predicate: Callable[[Any], Any]) -> bool:
+    def ask(self, predicate: Callable[[Any], object]) -> bool:
         with self.world.clock.asking():
             return bool(predicate(self.cluster))
 

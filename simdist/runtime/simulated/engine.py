@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist.hardware import Device, MemoryAccount, Network
+from simdist.ledger.sharded import JaxDevice
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.scope import Scope
 from simdist.program.values import Bundle
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
@@ -16,6 +18,7 @@ from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Returned
 from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]
@@ -35,7 +38,7 @@ class SimulatedEngine:
     """
 
     def __init__(
-        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[Any] | None = None
+        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[JaxDevice] | None = None
     ) -> None:
         self.world = world = World(devices, network, seed, numerics, jax_devices)
         self.seed = seed
@@ -48,7 +51,7 @@ class SimulatedEngine:
 
     @property
     def now(self) -> float:
-        return self.world.clock.env._now
+        return self.world.clock.now
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
@@ -90,23 +93,23 @@ class SimulatedEngine:
 
     # -- variables ------------------------------------------------------------------------------------------------
 
-    def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
+    def read(self, groups: Sequence[int]) -> list[Arrays]:
         return self.arrays([self.world.states.present(group) for group in groups])
 
-    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
+    def assign(self, group: int, kernel: Kernel, operand: Array, what: str) -> None:
         states, ledger = self.world.states, self.world.ledger
         before = states.present(group)
         site = ledger.site(kernel, [before.avals], [before.avals])
         states.put(group, ledger.call(site, (before,), None, (operand,), what)[0])
 
-    def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
+    def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:
         if len(bundles) > 1:
             self.world.ledger.compute(bundles)
         return [self.world.ledger.arrays(bundle) for bundle in bundles]
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> SimulatedWorkers:
+    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> SimulatedWorkers:
         return SimulatedWorkers(self.world, tasks, strategy)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
@@ -116,7 +119,7 @@ class SimulatedEngine:
         return SimulatedReplicaGroup(self.world, communication, join_group(self.world, members, task, communication))
 
     def launch(
-        self, cluster: Any, main: Callable[[], Any], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
+        self, cluster: object, main: Callable[[], Returned], tasks: Sequence[str], environ: Callable[[str], dict[str, str]], restart: str
     ) -> SimulatedRun:
         return SimulatedRun(self.world, cluster, [self.world.task(name) for name in tasks], main, environ, restart)
 

@@ -96,10 +96,11 @@ class PendingCollective:
         self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
-        self.began_s = group.world.clock.env._now
+        self.began_s = group.world.clock.now
         self.expects_silence = False
         self.watch: list[PendingCollective] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
-        timeout_s = getattr(collective.options, "timeout_seconds", None) or group.communication.timeout_s
+        asked_s = None if collective.options is None else collective.options.timeout_seconds
+        timeout_s = asked_s or group.communication.timeout_s
         if timeout_s is not None:
             self.watch.append(self)
             group.world.clock.after(timeout_s, _expired, (self.watch, timeout_s))

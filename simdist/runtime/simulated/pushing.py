@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
@@ -86,7 +85,7 @@ class Pushing(Call):
         if self.left == 0:
             self.transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
 
-    def _confirmed(self, _: Any) -> None:
+    def _confirmed(self, _: object) -> None:
         for back, sent_s in self.confirmations if self.transport.cut_s else ():
             if self.transport.was_cut(back, sent_s):
                 self.silenced(back)

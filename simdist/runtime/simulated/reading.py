@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
@@ -65,7 +64,7 @@ class Reading(Call):
         if self.left == 0:
             self._found(None)
 
-    def _found(self, _: Any) -> None:
+    def _found(self, _: object) -> None:
         if self.client.held is not None:
             self.client.held.append((self._found, None))
         elif self.open:

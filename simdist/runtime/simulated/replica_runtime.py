@@ -8,12 +8,13 @@ changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist.errors import SimdistError, UnavailableError
+from simdist.program.arrays import Array, Arrays
+from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
-from simdist.runtime.base import PENDING, Later
+from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.linked import Apply, ApplyAll, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
@@ -66,13 +67,13 @@ class SimulatedReplica(SimulatedTask):
         if self._copy is not None and self._copy.open:
             self._copy.drop()
 
-    def random_key(self, salt: int) -> Any:
+    def random_key(self, salt: int) -> Array:
         which = () if self.collective_group is None else ("replica", self.rank)
         return step_key(self.world.seed, self.task.name, self.number, salt, *which)
 
     # -- input ----------------------------------------------------------------------------------------------------
 
-    def next_batch(self, iterator: Any) -> Any:
+    def next_batch(self, iterator: StepIterator) -> StepBatch | Later:
         ready_s = getattr(iterator, "ready_s", None)
         if ready_s is not None:
             began = self.clock.env._now
@@ -83,7 +84,7 @@ class SimulatedReplica(SimulatedTask):
                 return PENDING
         return super().next_batch(iterator)
 
-    def _input_is_there(self, what: tuple[Any, float]) -> None:
+    def _input_is_there(self, what: tuple[StepIterator, float]) -> None:
         if self._is_late(self._input_is_there, what):
             return
         iterator, began = what
@@ -109,7 +110,7 @@ class SimulatedReplica(SimulatedTask):
                 return PENDING
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
 
-    def _fetch(self, number: int, then: Callable[[], Any]) -> None:
+    def _fetch(self, number: int, then: Callable[[], OperationResult]) -> None:
         """Copy a variable from another device of the task; one that was lost is an error."""
         group = self.states.groups[number]
         first = group.cells[0]
@@ -121,7 +122,7 @@ class SimulatedReplica(SimulatedTask):
         size_bytes = sum([cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"])
         self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
 
-    def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], Any]) -> None:
+    def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], OperationResult]) -> None:
         """Copy the bytes of a variable from another device; then the operation goes on."""
         began = self.clock.now
         self.waits_for = f"variables from {source}"
@@ -144,7 +145,7 @@ class SimulatedReplica(SimulatedTask):
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
         early = self.priced.early[op.number]
         if not early:
             return SimulatedTask.compute(self, op, inputs, batch, host)
@@ -158,7 +159,7 @@ class SimulatedReplica(SimulatedTask):
         self.clock.after(end - now, self._computed_early, (op, outputs, start, end))
         return PENDING
 
-    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, end: float) -> Sequence[Bundle]:
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.device, self.number, end))
 
     def _computed_early(self, what: tuple[RunKernel, Sequence[Bundle], float, float]) -> None:

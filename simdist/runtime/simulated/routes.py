@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Arrived, Leg, Transport
+from simdist.runtime.simulated.transport import Arrived, Content, Leg, Transport
 from simdist.simulation.fabric import Fabric, Route
 
 __all__ = ["Routes"]
@@ -34,16 +32,16 @@ class Routes:
         """Seconds until a message without bytes has arrived."""
         return self.between(source.name, target.name).latency_s
 
-    def word(self, source: Task, target: Task, content: Any = None) -> Leg:
+    def word(self, source: Task, target: Task, content: Content = None) -> Leg:
         """The leg of a message without bytes."""
         return Leg(source, target, 0, (), self.latency_s(source, target), None, content, is_word=True)
 
-    def leg(self, source: Task, target: Task, size_bytes: float, content: Any = None) -> Leg:
+    def leg(self, source: Task, target: Task, size_bytes: float, content: Content = None) -> Leg:
         """The leg of a message whose bytes count as sent by its source."""
         route = self.between(source.name, target.name)
         return Leg(source, target, size_bytes, route.links, route.latency_s, (source.name, "bytes_sent"), content)
 
-    def post(self, source: Task, target: Task, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
+    def post(self, source: Task, target: Task, arrived: Arrived, content: Content = None, unheard: Arrived | None = None) -> None:
         """Send a message without bytes; `arrived(content)` is called at its arrival, unless one of the two has died before.
 
         Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
@@ -11,6 +10,7 @@ from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Returned
 from simdist.simulation.kernel import Fiber
 
 __all__ = ["SimulatedRun"]
@@ -31,9 +31,9 @@ class SimulatedRun:
     def __init__(
         self,
         world: World,
-        cluster: Any,
+        cluster: object,
         tasks: Sequence[Task],
-        main: Callable[[], Any],
+        main: Callable[[], Returned],
         environ: Callable[[str], dict[str, str]],
         restart: str,
     ) -> None:
@@ -42,7 +42,7 @@ class SimulatedRun:
         self.main = main
         self.environ = environ
         self.restart = restart
-        self.results: dict[str, Any] = {}
+        self.results: dict[str, Returned] = {}
         self.restarts = {task.name: 0 for task in tasks}
         self._started: set[str] = set()  # those whose mains have started, if not all tasks were up at once
         self.tasks = tasks

@@ -7,7 +7,6 @@ by its identity and is only confirmed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
@@ -51,7 +50,7 @@ class ServerLoop:
         self.updated = updated
         self._seen: dict[Identity, None] = {}
 
-    def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None:
+    def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
         """Put the present versions of groups into the reply, by position; an error where one is lost."""
         states, error = self.states, None
         for group, position in groups:

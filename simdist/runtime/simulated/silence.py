@@ -10,9 +10,9 @@ on, or later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
-from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.kernel import Clock
 
@@ -51,7 +51,7 @@ class Silence:
         self.is_expected = False
         self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
         self._cuts: dict[object, tuple[str, str]] = {}
-        self._pauses: dict[object, Any] = {}  # token -> the incarnation that is paused
+        self._pauses: dict[object, Incarnation] = {}  # token -> the incarnation that is paused
 
     def expect(self) -> None:
         """From now on a task may fall silent: a wait without an end gets a time-out."""

@@ -7,14 +7,18 @@ is dropped: every effect names its `Incarnation`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol, TypeAlias
 
 from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.kernel import Fiber
+from simdist.simulation.network import Flow
 
 __all__ = ["Incarnation", "Sender", "Task"]
+
+Held: TypeAlias = tuple[Callable[[Any], None], Any]
+"""What waits until a paused task goes on: a function, and its argument."""
 
 
 class Sender(Protocol):
@@ -24,7 +28,7 @@ class Sender(Protocol):
         flows: its bytes that are on their way.
     """
 
-    flows: list[Any]
+    flows: list[Flow]
 
     def silenced(self, leg: Any) -> None:
         """This message will not arrive, and no error says so."""
@@ -89,10 +93,10 @@ class Task:
         self.fibers: list[Fiber] = []
         self.calls: dict[Sender, None] = {}
         self.sequence = 0
-        self.local: dict[Any, Any] = {}
-        self.plans: dict[Any, Any] = {}
+        self.local: dict[Hashable, Any] = {}
+        self.plans: dict[Hashable, Any] = {}
         self.running: dict[Running, None] = {}
-        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
+        self.held: list[Held] | None = None
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.program.arrays import Array, Arrays
+from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
@@ -21,6 +23,9 @@ from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
 __all__ = ["SimulatedTask"]
+
+
+Argument = TypeVar("Argument")
 
 
 class SimulatedTask:
@@ -63,7 +68,7 @@ class SimulatedTask:
         self._began_s = 0.0
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
-    def _is_late(self, function: Callable[[Any], None], argument: Any) -> bool:
+    def _is_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
         """Whether an event of a step must not happen now: the step is over, or its task is paused and repeats the event when it goes on."""
         if not self.process.alive or self.step.over:
             return True
@@ -72,7 +77,7 @@ class SimulatedTask:
             return True
         return False
 
-    def _ends_late(self, function: Callable[[Any], None], argument: Any) -> bool:
+    def _ends_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
         """As `_is_late`, of work whose argument ends with (start, end): where a process was paused, it ends when that goes on."""
         return self._is_late(self._end_now, (function, argument))
 
@@ -86,7 +91,7 @@ class SimulatedTask:
         if self._call is not None and self._call.open:
             self._call.drop()
 
-    def next_batch(self, iterator: Any) -> Any:
+    def next_batch(self, iterator: StepIterator) -> StepBatch | Later:
         try:
             return iterator.next_batch()
         except StopIteration:
@@ -94,7 +99,7 @@ class SimulatedTask:
                 f"The dataset of {self.task.name} has run out. Ask for fewer steps, or end the dataset with .repeat()."
             ) from None
 
-    def random_key(self, salt: int) -> Any:
+    def random_key(self, salt: int) -> Array:
         return step_key(self.world.seed, self.task.name, self.task.steps, salt)
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -137,7 +142,7 @@ class SimulatedTask:
             parts.append(part)
         return CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts))
 
-    def answered(self, call: Any) -> None:
+    def answered(self, call: Call) -> None:
         """A call has ended: the step goes on."""
         now, result = self.clock.env._now, None
         if isinstance(call, Reading):
@@ -148,13 +153,13 @@ class SimulatedTask:
             self.trace.span(self.task.name, "update", "update", self._began_s, now, bytes=call.plan.size_bytes)
         self.step.go(result)
 
-    def unanswered(self, call: Any, error: BaseException) -> None:
+    def unanswered(self, call: Call, error: BaseException) -> None:
         """A call has failed, and the step with it."""
         self.step.fail(error)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
         now = self.clock.env._now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         if end > now:
@@ -163,7 +168,7 @@ class SimulatedTask:
             return PENDING
         return self._outputs(op, inputs, batch, host, end)
 
-    def _computed(self, what: tuple[RunKernel, Sequence[Bundle], Any, tuple[Any, ...], float, float]) -> None:
+    def _computed(self, what: tuple[RunKernel, Sequence[Bundle], StepBatch | None, Arrays, float, float]) -> None:
         if self._ends_late(self._computed, what):
             return
         op, inputs, batch, host, start, end = what
@@ -177,7 +182,7 @@ class SimulatedTask:
         else:
             self.step.go(outputs)
 
-    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, end: float) -> Sequence[Bundle]:
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.task.name, self.task.steps, end))
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:

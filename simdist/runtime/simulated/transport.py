@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from simdist.runtime.simulated.task import Task
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Flow, Link, SharedLinks
 from simdist.trace import Trace
 
-__all__ = ["Arrived", "Leg", "Sender", "Transport"]
+__all__ = ["Arrived", "Content", "Leg", "Sender", "Transport"]
+
+Content: TypeAlias = Any
+"""What a message is about: its sender and its receiver know."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,7 +47,7 @@ class Leg:
     links: tuple[Link, ...]
     latency_s: float
     counted: tuple[str, str] | None = None
-    content: Any = None
+    content: Content = None
     is_word: bool = False
     travels: bool = field(init=False)
 
@@ -75,7 +78,7 @@ class Sender(Protocol):
         ...
 
 
-Arrived = Callable[[Any], None]
+Arrived = Callable[[Content], None]
 
 
 class Transport:
@@ -150,7 +153,7 @@ class Transport:
             sender.silenced(leg)
         return [leg for leg in legs if leg not in lost]
 
-    def post(self, leg: Leg, arrived: Arrived, content: Any = None, unheard: Arrived | None = None) -> None:
+    def post(self, leg: Leg, arrived: Arrived, content: Content = None, unheard: Arrived | None = None) -> None:
         """Send a message without bytes; `arrived(content)` is called at its arrival, unless one of the two has died before.
 
         Args:
@@ -164,7 +167,7 @@ class Transport:
 
     def sever(self, source: Task, target: Task) -> None:
         """Lose the messages on their way from one task to another: bytes now, the others at their arrival."""
-        self.cut_s[source.name, target.name] = self.clock.env._now
+        self.cut_s[source.name, target.name] = self.clock.now
         senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         for sender in senders:
             for flow in sender.flows:
@@ -192,7 +195,7 @@ class Letter:
 
     __slots__ = ("arrived", "content", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
 
-    def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
+    def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Content, unheard: Arrived | None) -> None:
         self.transport = transport
         self.leg = leg
         self.source_process = leg.source.process
@@ -207,7 +210,7 @@ class Letter:
         """Client, incarnation and sequence number."""
         return self.leg.source.name, self.source_process.incarnation, self.sequence
 
-    def arrive(self, _: Any) -> None:
+    def arrive(self, _: object) -> None:
         """The latency is over."""
         if not (self.source_process.alive and self.target_process.alive):
             return
@@ -218,7 +221,7 @@ class Letter:
         else:
             self.arrived(self.content)
 
-    def _read(self, _: Any) -> None:
+    def _read(self, _: object) -> None:
         """Give the content to the target; one that is paused reads it when it goes on."""
         held = self.leg.target.held
         if not self.target_process.alive:

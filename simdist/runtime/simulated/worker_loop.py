@@ -16,7 +16,6 @@ of users has to run; a closure with the program of the one before needs none. Up
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from simdist import debugging
 from simdist.errors import AbortedError
@@ -28,6 +27,7 @@ from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
+from simdist.runtime.work import Returned
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["WorkerLoop"]
@@ -74,7 +74,7 @@ class WorkerLoop:
             self.steps.stop()
         self.running = self.steps = None
 
-    def replaced(self, _: Any = None) -> None:
+    def replaced(self, _: object = None) -> None:
         """Drop all closures: the chief, which had no heartbeat of this worker, has given them to other workers."""
         self.inbox.clear()
         if self.steps is not None and self.steps.is_under_way:
@@ -97,7 +97,7 @@ class WorkerLoop:
 
     def _begin(self, closure: ClosureCall) -> None:
         self.running = closure
-        closure.began_s = self.world.clock.env._now
+        closure.began_s = self.world.clock.now
         self.task.running[self] = None
         ready = None if closure.work is None else closure.work.ready(self.task)
         if ready is None:
@@ -136,7 +136,7 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.env._now, closure=closure.number)
+        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.now, closure=closure.number)
         world.routes.post(self.task, world.chief, closure.reply, None, closure.unheard)
         self._go_to_next()
 
@@ -171,7 +171,7 @@ class WorkerLoop:
         self.mail = Gate(self.world.clock)
         return Rest(self.mail, self._waits_for)
 
-    def _called(self, closure: ClosureCall) -> Any:
+    def _called(self, closure: ClosureCall) -> Returned:
         """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
+from simdist.program.scope import Scope
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Worker, WorkerStep
+from simdist.runtime.work import Returned, Worker, WorkerStep
 
 __all__ = ["SimulatedWorkers"]
 
@@ -23,7 +24,7 @@ class SimulatedWorkers:
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, world: World, tasks: Sequence[str], strategy: Any) -> None:
+    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope) -> None:
         self.world = world
         self.loops = {name: WorkerLoop(world, world.task(name), strategy) for name in tasks}
         self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
@@ -37,7 +38,7 @@ class SimulatedWorkers:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, work=step))
 
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> ClosureCall:
+    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int) -> ClosureCall:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, function=function))
 

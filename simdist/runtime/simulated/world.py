@@ -15,6 +15,7 @@ from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network
 from simdist.hardware.wiring import hosts_of
 from simdist.ledger.ledger import Ledger
+from simdist.ledger.sharded import JaxDevice
 from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
@@ -31,6 +32,7 @@ from simdist.runtime.simulated.silence import Listener, Silence
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.runtime.state import GroupStates
+from simdist.runtime.work import Returned
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
 from simdist.simulation.network import SharedLinks
@@ -51,7 +53,7 @@ class World:
     """
 
     def __init__(
-        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[Any] | None = None
+        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[JaxDevice] | None = None
     ) -> None:
         self.seed = seed
         self.network = network
@@ -75,7 +77,7 @@ class World:
             task.begin(self.seed, 0)
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
-        self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.mains: dict[str, list[Callable[[Task], None]]] = {name: [] for name in devices}  # what a task does again after a restart
         self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
@@ -106,7 +108,7 @@ class World:
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def copy(self, source: str, target: str, size_bytes: float, what: str, ended: Callable[[BaseException | None], Any]) -> Copy:
+    def copy(self, source: str, target: str, size_bytes: float, what: str, ended: Callable[[BaseException | None], object]) -> Copy:
         """Copy bytes from one device to another; `ended` is called when they have arrived, or with the error.
 
         Raises:
@@ -117,7 +119,7 @@ class World:
 
     # -- starts and crashes ---------------------------------------------------------------------------------------
 
-    def start(self, task: Task, function: Callable[[], Any], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
+    def start(self, task: Task, function: Callable[[], Returned], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
         """Run a function as a part of a task's present incarnation."""
         fiber = self.clock.spawn(lane or task.name, function, context or self.context_of(task))
         fiber.held = task.held

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.kernels import Kernel
+from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.in_process.computing import arrays_of, call_kernel, meets_nobody, require_finite
 from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
+from simdist.runtime.in_process.isolated.sent_batches import SentBatches
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
@@ -41,16 +42,6 @@ class Surroundings(Protocol):
         ...
 
 
-class Batch:
-    """A batch that came as arrays."""
-
-    def __init__(self, arrays: tuple[Any, ...]) -> None:
-        self._arrays = arrays
-
-    def leaves(self) -> tuple[Any, ...]:
-        return self._arrays
-
-
 class HostStep(ABC):
     """What steps of workers and of replicas have in common.
 
@@ -70,7 +61,7 @@ class HostStep(ABC):
         self.device = begin.device
         self.holders = dict(begin.holders)
         self.observed: list[str] = []
-        iterators = [deque(map(Batch, batches)) for batches in begin.batches]
+        iterators = [SentBatches(batches) for batches in begin.batches]
         self._step = Step(program, self, iterators, begin.arguments, lambda _: None)
 
     def go(self, result: Bundle | None = None) -> Message:
@@ -89,8 +80,8 @@ class HostStep(ABC):
 
     # -- as TaskRuntime
 
-    def next_batch(self, iterator: deque[Batch]) -> Batch:
-        return iterator.popleft()
+    def next_batch(self, iterator: StepIterator) -> StepBatch:
+        return iterator.next_batch()
 
     def random_key(self, salt: int) -> Any:
         return step_key(self.host.seed, self.host.name, self.number, salt, *self.which)
@@ -114,7 +105,7 @@ class HostStep(ABC):
         """A group that this task holds, as this step sees it."""
         return self.host.groups.present(group)
 
-    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
 

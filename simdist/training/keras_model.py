@@ -1,0 +1,108 @@
+"""Keras' models as this package uses them: the class that ours derive from, and the words for what they are called with.
+
+Keras carries no types. What it keeps private of a model is touched by the methods here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import keras
+from keras.src.callbacks import CallbackList
+
+from simdist.program.arrays import Array, Tree
+from simdist.program.function import StepFunction
+from simdist.strategies.base import Strategy
+from simdist.variables.optimizer import Optimizer
+
+__all__ = [
+    "Callbacks",
+    "CompiledStep",
+    "Examples",
+    "KerasArgument",
+    "Logs",
+    "StrategyModel",
+    "Tensor",
+    "TrainingState",
+    "Verbose",
+    "strategy_of",
+]
+
+Tensor: TypeAlias = Any
+"""What Keras' functions take for an array, and give: an array of JAX, or a placeholder of one."""
+
+KerasArgument: TypeAlias = Any
+"""What a method of Keras takes, or gives: it is passed on as it is."""
+
+Examples: TypeAlias = Tree
+"""What is read to train, evaluate or predict: a dataset, or arrays in tuples, lists and dicts; targets and weights likewise."""
+
+Callbacks: TypeAlias = CallbackList | keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None
+"""The callbacks of a call: Keras' list of them, one, or several."""
+
+Verbose: TypeAlias = str | int
+"""How much a call prints: "auto", 0, 1 or 2."""
+
+Logs: TypeAlias = dict[str, Any]
+"""Loss and metrics by name: numbers, or what a step of the user's own says."""
+
+CompiledStep: TypeAlias = Callable[[Tree, Tree], tuple[Tree, tuple[Tree, ...]]]
+"""A step of Keras for the chief: of the values of the variables and a batch it gives the outputs and the new values."""
+
+
+@dataclass
+class TrainingState:
+    """What a model remembers of its training under a strategy.
+
+    Attributes:
+        strategy: in whose scope the model was made; None where that was outside of every scope.
+        optimizer: the model's, with slots that the strategy made.
+        is_built: whether the variables of the compiled loss and metrics were made.
+        train_step: the traced step of `fit`.
+        chief_steps: the compiled ``test_step`` and ``predict_step``, each with the variables that were trainable then, by identity.
+    """
+
+    strategy: Strategy | None
+    optimizer: Optimizer | None = None
+    is_built: bool = False
+    train_step: StepFunction | None = None
+    chief_steps: dict[str, tuple[list[int], CompiledStep]] = field(default_factory=dict[str, tuple[list[int], CompiledStep]])
+
+    def forget_steps(self) -> None:
+        """Delete the steps of a model that was compiled again."""
+        self.is_built, self.train_step = False, None
+        self.chief_steps.clear()
+
+
+class StrategyModel(keras.Model):
+    """A Keras model that has a `TrainingState`."""
+
+    simdist_state: TrainingState
+
+    @property
+    def simdist_strategy(self) -> Strategy | None:
+        """The strategy that the model belongs to."""
+        return self.simdist_state.strategy
+
+    def simdist_build(self, data: Tree) -> None:
+        """Make the variables of the model, of its loss and of its metrics, for a batch of this shape."""
+        self._symbolic_build(data_batch=data)
+
+    def simdist_update_metrics(self, loss: Array, rows: int, y: Tree, y_pred: Tree, sample_weight: Tree) -> None:
+        """Count a batch of rows in the mean loss, and in the compiled metrics."""
+        self._loss_tracker.update_state(loss, sample_weight=rows)
+        if self._compile_metrics is not None:
+            self._compile_metrics.update_state(y, y_pred, sample_weight)
+
+    def simdist_listed(self, logs: Logs) -> float | list[float]:
+        """Loss and metrics in their order, as ``evaluate`` returns them; a loss alone is no list."""
+        return self._flatten_metrics_in_order(logs)
+
+
+def strategy_of(model: StrategyModel) -> Strategy:
+    """The strategy of a model that has one."""
+    strategy = model.simdist_state.strategy
+    assert strategy is not None
+    return strategy
