@@ -7,39 +7,48 @@ when it is over for all, so a step that fails leaves no mark.
 
 The same strategy drives all replicas from one notebook, or those of one task of many, each with a main of its own.
 
+What its steps wait for is said by a policy, who drives the replicas by `Replicas`.
+
 Taught in lesson 02.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from simdist import debugging
-from simdist.caches import BoundedCache
-from simdist.data import InputContext
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.data import Dataset, InputContext, InputOptions
+from simdist.errors import OutOfRangeError
 from simdist.process_state import active_context
-from simdist.program.function import KEPT_SIGNATURES, BoundCall, StepFunction
-from simdist.program.operations import Program, Read, Update
-from simdist.program.per_replica import PerReplica, per_replica, spread
+from simdist.program.arrays import Array, Tree
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.operations import Program
+from simdist.program.per_replica import PerReplica, spread
 from simdist.program.replica_programs import ReplicaPrograms
 from simdist.program.tracing import active_tracer
-from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
-from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
-from simdist.runtime.replicas import Member
+from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.distributed import DistributedDataset
+from simdist.strategies.reduction import ReduceOp
+from simdist.strategies.synchronous.across_workers import Axes
+from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.strategies.synchronous.ownership import require_own
+from simdist.strategies.synchronous.policies import EveryReplica, StepPolicy
+from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
+from simdist.strategies.synchronous.replicas import DrivenReplicas, Replicas
+from simdist.strategies.synchronous.step_programs import StepPrograms
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["StepOutcome", "SynchronousStrategy"]
+__all__ = ["SynchronousStrategy"]
+
+T = TypeVar("T")
 
 COMBINE = {
     VariableAggregation.NONE: "none",
@@ -49,56 +58,45 @@ COMBINE = {
 }
 
 
-class StepOutcome:
-    """What a step returned, replica by replica, before anybody has looked."""
-
-    def __init__(self, strategy: SynchronousStrategy, linked: Sequence[LinkedProgram], bundles: Sequence[Bundle]) -> None:
-        self.strategy = strategy
-        self.linked = linked
-        self.bundles = bundles
-
-    def value(self) -> Any:
-        """The values, computed now if nobody has asked before."""
-        engine = self.strategy.engine
-        results = [linked.rebuild(list(arrays)) for linked, arrays in zip(self.linked, engine.arrays(self.bundles), strict=True)]
-        if any(bundle.avals for bundle in self.bundles):
-            engine.trace.observed()
-        return per_replica(results)
-
-
 class SynchronousStrategy(Strategy):
     """A strategy whose replicas take each step together.
 
     Args:
         cluster: where it runs; None: this machine alone, or the task whose main runs.
         options: of its collectives.
+        policy: what its steps wait for; None: `EveryReplica`.
+        replicas: which of its replicas this program drives; None: all.
+
+    Raises:
+        InvalidArgumentError: the replicas cannot follow the policy.
     """
 
-    backup_workers = 0
-    is_elastic = False  # whether replicas may leave: what was meant for them is dropped
-
-    def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster | None = None,
+        options: CommunicationOptions | None = None,
+        policy: StepPolicy | None = None,
+        replicas: Replicas | None = None,
+    ) -> None:
         here = active_context().locals.get("here")
         self.task_name: str | None = None if here is None else here[1]
         super().__init__(cluster if cluster is not None else None if here is None else here[0])
         self.options = options or CommunicationOptions()
-        self.members = self.found_members()
-        self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.backup_workers)
-        self.group = self.engine.replica_group(self.communication)
-        self.editions: BoundedCache[StepFunction, ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
-        self.linked: BoundedCache[tuple[Program, ...], list[LinkedProgram]] = BoundedCache(KEPT_SIGNATURES)
+        self.policy: StepPolicy = EveryReplica() if policy is None else policy
+        self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
+        self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
+        self.policy.attach(self)
+        self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.policy.backup_workers)
+        self.replicas.join(self.communication)
+        self.programs = StepPrograms(self.store.layout, lambda program: require_own(self, program))
 
     # -- who takes part -------------------------------------------------------------------------------------------
-
-    def found_members(self) -> list[Member]:
-        """All replicas, by rank; the devices are made if they are not there."""
-        return [self.member(rank, device) for rank, device in enumerate(self.replica_devices())]
 
     def replica_devices(self) -> list[str]:
         """The device of each replica."""
         return [self.default_device]
 
-    def member(self, rank: int, device: str) -> Member:
+    def _member(self, rank: int, device: str) -> Member:
         """A replica on a device."""
         self.engine.add_device(device)
         task = task_of(device)
@@ -118,14 +116,32 @@ class SynchronousStrategy(Strategy):
         return len(self.members)
 
     @property
-    def local_members(self) -> list[Member]:
-        """The replicas that this program drives."""
-        return self.members
+    def members(self) -> list[Member]:
+        """All replicas, by rank."""
+        return self.replicas.members
 
     @property
-    def num_workers(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def local_members(self) -> list[Member]:
+        """The replicas that this program drives."""
+        return self.replicas.local_members
+
+    @property
+    def launched(self) -> bool:
+        return self.replicas.launched
+
+    @property
+    def group(self) -> ReplicaGroup:
+        """Where the replicas take part in collectives."""
+        return self.replicas.group
+
+    @property
+    def num_workers(self) -> int:
         """Tasks that have replicas."""
         return len({member.task for member in self.members})
+
+    @property
+    def worker_index(self) -> int:
+        return self.replicas.worker_index
 
     @property
     def ranks(self) -> range:
@@ -148,20 +164,17 @@ class SynchronousStrategy(Strategy):
     @property
     def is_chief(self) -> bool:
         """Whether this program saves checkpoints."""
-        return self.ranks.start == 0
+        return self.replicas.is_chief
 
     @property
     def gradient_policy(self) -> GradientPolicy:
         """What becomes of the replicas' gradients."""
         options = self.options
-        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.local_updates)
-
-    local_updates = False
-    """Whether each replica changes trained variables of its own, and they are brought together only now and then."""
+        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.policy.local_updates)
 
     # -- variables ------------------------------------------------------------------------------------------------
 
-    def place(self, variable: Variable, value: Any) -> Placement:
+    def place(self, variable: Variable, value: Array) -> Placement:
         """A copy for every replica."""
         devices = tuple(dict.fromkeys(member.device for member in self.local_members))
         if variable.synchronization is VariableSynchronization.ON_READ and self.num_replicas_in_sync > 1:
@@ -169,8 +182,8 @@ class SynchronousStrategy(Strategy):
             summed = variable.aggregation is VariableAggregation.SUM
             for number, cell in enumerate(cells):
                 self.store.layout.add(cell, value * 0 if summed and number else value)
-            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.read_across)
-        if self.local_updates and variable.trainable:
+            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.replicas.read_across)
+        if self.policy.is_local(variable):
             cells = [self._own_cell(variable, device) for device in range(len(self.local_members))]
             for cell in cells:
                 self.store.layout.add(cell, value)
@@ -182,9 +195,6 @@ class SynchronousStrategy(Strategy):
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""
         return devices
-
-    read_across: Callable[[Any], Any] | None = None
-    """Where replicas are driven by several programs: reads what each has for itself, from all of them."""
 
     def _own_cell(self, variable: Variable, device: int, kind: str = "parameter") -> Cell:
         member = self.local_members[device]
@@ -202,7 +212,7 @@ class SynchronousStrategy(Strategy):
             self.store.layout.add(cell, value)
         placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
 
-    def update_copies(self, variable: Variable, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], group: bool) -> Any:
+    def update_copies(self, variable: Variable, fn: Callable[..., Tree], args: list[Tree], kwargs: dict[str, Tree], group: bool) -> Tree:
         """See `StrategyExtended.update`."""
         if active_tracer() is None:
             return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
@@ -214,7 +224,7 @@ class SynchronousStrategy(Strategy):
 
     # -- input ----------------------------------------------------------------------------------------------------
 
-    def distribute_dataset(self, dataset: Any, options: Any = None) -> DistributedDataset:
+    def distribute_dataset(self, dataset: Dataset | Iterable[Tree], options: InputOptions | None = None) -> DistributedDataset:
         """Split each batch of a dataset among the replicas, as evenly as can be.
 
         Args:
@@ -226,7 +236,9 @@ class SynchronousStrategy(Strategy):
         """
         return DistributedDataset(self, dataset, options)
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> DistributedDataset:
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Dataset], options: InputOptions | None = None
+    ) -> DistributedDataset:
         """Datasets that each input pipeline makes by itself from an `InputContext`; each replica takes batches as they are."""
         super().distribute_datasets_from_function(dataset_fn, options)
         return DistributedDataset(self, dataset_fn, options)
@@ -236,27 +248,34 @@ class SynchronousStrategy(Strategy):
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
+    def step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> StepOutcome:
         """Run one step on all replicas that this program drives; it takes virtual time.
 
         Raises:
             OutOfRangeError: a dataset has run out.
             UnavailableError: a task of a replica has died.
         """
-        strange: list[PerReplica] = []
-        calls = [fn.bind(args, kwargs, _resolver(device, len(self.local_members), strange)) for device in range(len(self.local_members))]
+        self.replicas.before_step()
+        return self.policy.step(self, [*args, *kwargs.values()], lambda: self._take(fn, args, kwargs))
+
+    def _take(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> StepOutcome:
+        arguments = ReplicaArguments(len(self.local_members))
+        calls = [fn.bind(args, kwargs, arguments.resolver(local_rank)) for local_rank in range(len(self.local_members))]
         try:
             with context.stepping(self):
-                programs = self._editions(fn).programs(calls)
+                programs = self._traced(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
-        if strange and not self.is_elastic:
-            raise _wrong_number(strange[0], len(self.local_members))
-        return self._run(fn, calls, programs)
+        if not self.policy.drops_surplus_values:
+            arguments.require_no_surplus()
+        self.policy.before(self, programs)
+        outcome = self._run(fn, calls, programs)
+        self.policy.after(self, programs)
+        return outcome
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         self.require_program()
-        linked = self._link(programs)
+        linked = self.programs.linked(programs)
         try:
             bundles = self.group.run(self.members, self.local_members, linked, calls)
         except Exception as error:
@@ -264,83 +283,33 @@ class SynchronousStrategy(Strategy):
             step = f"step {engine.steps_of(task)} of {fn.name}"
             debugging.report(error, step, task, engine.process(task).incarnation, 0, engine.now)
             raise
-        return StepOutcome(self, linked, bundles)
+        return StepOutcome(self.engine, linked, bundles)
 
-    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+    def eagerly(self, fn: Callable[[], T], name: str) -> T:
         """Run a function as a step of its own, once."""
         step = StepFunction(fn, name=name)
-        known = set(self.linked)
-        try:
+        with self.programs.once(step):
             return self.step(step, (), {}).value()
-        finally:
-            # It never runs again: what was made for it goes.
-            self.editions.drop(step)
-            for programs in set(self.linked) - known:
-                self.linked.drop(programs)
 
-    def _editions(self, fn: StepFunction) -> ReplicaPrograms:
-        return self.editions.get(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
+    def _traced(self, fn: StepFunction) -> ReplicaPrograms:
+        return self.programs.traced(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
 
     def forget(self, fn: StepFunction) -> None:
         """Drop what was traced of a step that another strategy runs."""
-        self.editions.drop(fn)
+        self.programs.forget(fn)
 
-    def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
-        known = tuple(programs)
-        linked = self.linked.get(known, lambda: self._linked(programs))
-        if linked[0].version != self.store.layout.version:
-            self.linked.drop(known)
-            linked = self.linked.get(known, lambda: self._linked(programs))
-        return linked
+    # -- values of replicas ---------------------------------------------------------------------------------------
 
-    def _linked(self, programs: Sequence[Program]) -> list[LinkedProgram]:
-        layout = self.store.layout
-        for device, program in enumerate(programs):
-            self.require_own(program)
-            prepare(program, layout, device)
-        return [link(program, layout, device) for device, program in enumerate(programs)]
+    def observe(self, read: Callable[[], T]) -> T:
+        return self.replicas.observe(read)
 
-    def require_own(self, program: Program) -> None:
-        """Variables of another strategy have copies on other devices.
+    def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
 
-        Raises:
-            FailedPreconditionError: the program uses one.
-            TakeOver: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
+        There a plain value is this worker's, and the workers' values are combined.
         """
-        used = [variable for op in program.operations for variable in _variables(op)]
-        owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
-        if set(owners) <= {id(self.store)}:
-            return
-        if len(owners) == 1 and not context.has_strategy() and context.is_default(self):
-            raise context.TakeOver(next(iter(owners.values())))
-        foreign = next(variable for variable in used if variable.placement.store is not self.store)
-        raise FailedPreconditionError(
-            f"Mixing different strategies: {foreign.name} was made in the scope of {foreign.placement.store.strategy!r}, but "
-            f"{program.name} runs under {self!r}. Make the variable in this strategy's scope, or run the step under the other one."
-        )
+        return self.replicas.reduce(super().reduce, reduce_op, value, axis)
 
-
-def _variables(op: Any) -> tuple[Any, ...]:
-    return op.variables if isinstance(op, Update) else (op.variable,) if isinstance(op, Read) else ()
-
-
-def _resolver(device: int, count: int, strange: list[PerReplica]) -> Callable[[Any], Any]:
-    """What a replica gets of an argument; those with more values than replicas are noted, as another strategy may take the step over."""
-
-    def resolve(leaf: Any) -> Any:
-        if isinstance(leaf, PerReplica):
-            if device >= len(leaf.values):
-                raise _wrong_number(leaf, count)
-            if len(leaf.values) > count:
-                strange.append(leaf)
-            return leaf.values[device]
-        return leaf.view(device) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
-
-    return resolve
-
-
-def _wrong_number(value: PerReplica, count: int) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"A PerReplica of {len(value.values)} values was given to a step on {count} replicas. Give one value for each replica; "
-        "strategy.distribute_values_from_function and strategy.run make such values."
-    )
+    def gather(self, value: Tree, axis: int) -> Tree:
+        """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
+        return self.replicas.gather(super().gather, value, axis)
