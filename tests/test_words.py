@@ -44,11 +44,7 @@ UNFINISHED: tuple[str, ...] = (
     "simdist/runtime/membership.py",
     "simdist/strategies/context.py",
     "simdist/strategies/distributed.py",
-    "simdist/strategies/elastic.py",
-    "simdist/strategies/local_steps.py",
-    "simdist/strategies/multi_worker_mirrored.py",
     "simdist/strategies/operations.py",
-    "simdist/strategies/synchronous.py",
 )
 
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from simdist.data import Dataset, InputContext, seeds
 from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
@@ -54,6 +54,7 @@ class ValueContext:
     num_replicas_in_sync: int = 1
 
 
+@runtime_checkable
 class TrainingStrategy(Protocol):
     """What a strategy is: it owns variables, and combines what the replicas compute in steps."""
 

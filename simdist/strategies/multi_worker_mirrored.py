@@ -1,8 +1,8 @@
 """`MultiWorkerMirroredStrategy`: the workers of a cluster compute each step together.
 
 It is driven in one of two ways. From a notebook, one strategy drives the replicas of all workers. Or every worker has a main
-of its own (``cluster.launch(main)``), makes the strategy in it, finds its place from TF_CONFIG, and meets the others in every
-exchange; then each has variables of its own, which begin as those of the chief.
+of its own (``cluster.launch(main)``), makes the strategy in it, finds its task in TF_CONFIG, and takes part in every
+collective with the others; then each has variables of its own, which begin as those of the chief.
 
 Source: Dean et al., Large Scale Distributed Deep Networks, 2012, and Goyal et al., Accurate, Large Minibatch SGD, 2017, for
 synchronous training over several machines.

@@ -85,15 +85,15 @@ class AcrossWorkers:
         context.require_cross_replica("strategy.gather")
         return jax.tree_util.tree_map(lambda leaf: self._gathered(local(leaf, axis), axis), value, is_leaf=_is_per_replica)
 
-    def _gathered(self, own: Array, axis: int) -> Array:
+    def _gathered(self, value: Array, axis: int) -> Array:
         """First the lengths, then the values, filled up to the longest: what travels must have one shape."""
-        device = axis % own.ndim
-        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([own.shape[device]]))]
-        fill = [(0, max(lengths) - own.shape[device] if dim == device else 0) for dim in range(own.ndim)]
-        parts = self._from_all(jnp.pad(own, fill))
+        device = axis % value.ndim
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([value.shape[device]]))]
+        fill = [(0, max(lengths) - value.shape[device] if dim == device else 0) for dim in range(value.ndim)]
+        parts = self._from_all(jnp.pad(value, fill))
         return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=device) for part, n in zip(parts, lengths, strict=True)], axis=device)
 
-    def _from_all(self, value: Array) -> list[jax.Array]:
+    def _from_all(self, value: Array) -> list[Array]:
         """One value of each worker, in their order."""
 
         def collective() -> list[Array]:

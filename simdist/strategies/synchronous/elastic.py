@@ -199,7 +199,7 @@ class Elastic(OverAnother):
         return store.cell_value(variable, first)
 
     def _bring_back(self, back: Sequence[Member]) -> list[Member]:
-        """The variables travel from a survivor to each that has come back; whoever dies on the way, or is reached by none, stays away."""
+        """The variables travel from a survivor to each that has come back; one that dies meanwhile, or that none reaches, stays away."""
         joined: list[Member] = []
         believes_in = self.strategy.group.believes_in
         for member in back:

@@ -31,7 +31,7 @@ class StepPolicy(Protocol):
 
     Attributes:
         backup_workers: how many replicas a step does not wait for.
-        local_updates: whether replicas apply their own gradients, which are not exchanged.
+        local_updates: whether replicas apply their own gradients, without a collective.
         drops_surplus_values: whether values in arguments that are for more replicas than there are now are dropped, and not refused.
     """
 

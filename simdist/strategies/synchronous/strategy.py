@@ -1,13 +1,13 @@
 """Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
 
-A step is one program that every replica runs on its own device (`simdist.program.replica_programs`); where replicas must agree they meet
-in collectives. A variable is a copy on every device; a copy that cannot differ from the others
+A step is one program that every replica runs on its own device (`simdist.program.replica_programs`); where they must agree they take
+part in collectives. A variable is a copy on every device; a copy that cannot differ from the others
 is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
 when it is over for all, so a step that fails leaves no mark.
 
 The same strategy drives all replicas from one notebook, or those of one task of many, each with a main of its own.
 
-What its steps wait for is said by a policy, who drives the replicas by `Replicas`.
+What its steps wait for a policy says (`policies`); which replicas this program drives, `replicas`.
 
 Taught in lesson 02.
 """
@@ -35,27 +35,20 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.across_workers import Axes
+from simdist.strategies.synchronous.copies import place_copies, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.ownership import require_own
 from simdist.strategies.synchronous.policies import EveryReplica, StepPolicy
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
 from simdist.strategies.synchronous.replicas import DrivenReplicas, Replicas
 from simdist.strategies.synchronous.step_programs import StepPrograms
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.gradient_sum import GradientPolicy
-from simdist.variables.state import Cell, task_of
+from simdist.variables.state import task_of
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["SynchronousStrategy"]
 
 T = TypeVar("T")
-
-COMBINE = {
-    VariableAggregation.NONE: "none",
-    VariableAggregation.SUM: "sum",
-    VariableAggregation.MEAN: "mean",
-    VariableAggregation.ONLY_FIRST_REPLICA: "first",
-}
 
 
 class SynchronousStrategy(Strategy):
@@ -176,41 +169,15 @@ class SynchronousStrategy(Strategy):
 
     def place(self, variable: Variable, value: Array) -> Placement:
         """A copy for every replica."""
-        devices = tuple(dict.fromkeys(member.device for member in self.local_members))
-        if variable.synchronization is VariableSynchronization.ON_READ and self.num_replicas_in_sync > 1:
-            cells = [self._own_cell(variable, device, "metric") for device in range(len(self.local_members))]
-            summed = variable.aggregation is VariableAggregation.SUM
-            for number, cell in enumerate(cells):
-                self.store.layout.add(cell, value * 0 if summed and number else value)
-            return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.replicas.read_across)
-        if self.policy.is_local(variable):
-            cells = [self._own_cell(variable, device) for device in range(len(self.local_members))]
-            for cell in cells:
-                self.store.layout.add(cell, value)
-            return Placement(cells, self.store, "replicas", "mean", separate=self._separate)
-        cell = Cell(variable.name, variable.aval, self.local_members[0].task, devices=self.variable_devices(devices))
-        self.store.layout.add(cell, value)
-        return Placement([cell], self.store, separate=self._separate)
+        return place_copies(self, variable, value)
 
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""
         return devices
 
-    def _own_cell(self, variable: Variable, device: int, kind: str = "parameter") -> Cell:
-        member = self.local_members[device]
-        return Cell(variable.name, variable.aval, member.task, kind=kind, devices=(member.device,), replica=device)
-
-    def _separate(self, variable: Variable) -> None:
+    def separate(self, variable: Variable) -> None:
         """The copies may differ from now on: a replica changes its own alone."""
-        placement: Placement = variable.placement
-        if placement.spread == "replicas" or len(self.local_members) == 1:
-            return
-        value = self.store.cell_value(variable, placement.cells[0])
-        self.store.layout.release(placement.cells)
-        cells = [self._own_cell(variable, device) for device in range(len(self.local_members))]
-        for cell in cells:
-            self.store.layout.add(cell, value)
-        placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
+        separate_copies(self, variable)
 
     def update_copies(self, variable: Variable, fn: Callable[..., Tree], args: list[Tree], kwargs: dict[str, Tree], group: bool) -> Tree:
         """See `StrategyExtended.update`."""
@@ -218,7 +185,7 @@ class SynchronousStrategy(Strategy):
             return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
         differs = any(isinstance(argument, PerReplica) for argument in [*args, *kwargs.values()])
         if differs:
-            self._separate(variable)
+            self.separate(variable)
         result = fn(variable, *self._own(args), **self._own(kwargs))
         return None if group or result is None else spread(result)
 
