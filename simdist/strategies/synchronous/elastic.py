@@ -32,7 +32,7 @@ from simdist.variables.variable import Placement, Variable
 if TYPE_CHECKING:
     from simdist.strategies.synchronous.strategy import SynchronousStrategy
 
-__all__ = ["Elastic"]
+__all__ = ["MAX_TIME_OUTS", "Elastic"]
 
 
 # So often a step of survivors is taken again because bytes of it were lost.
