@@ -5,9 +5,6 @@ Every one of them is a step of its own, with a collective in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
-
 import jax
 import jax.numpy as jnp
 
@@ -16,22 +13,11 @@ from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
 from simdist.strategies import context
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
+from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, SteppingStrategy
 from simdist.variables.aggregation import VariableSynchronization
 from simdist.variables.variable import Variable
 
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
-
-__all__ = ["AcrossWorkers", "Axes", "LocalGather", "LocalReduce"]
-
-Axes: TypeAlias = int | Sequence[int] | None
-"""The axes that `reduce` reduces, too; None for none."""
-
-LocalReduce: TypeAlias = Callable[[ReduceOp | str, Tree, Axes], Tree]
-"""`Strategy.reduce` over the replicas of one program; in a step over all replicas."""
-
-LocalGather: TypeAlias = Callable[[Tree, int], Tree]
-"""`Strategy.gather` likewise."""
+__all__ = ["AcrossWorkers"]
 
 
 class AcrossWorkers:
@@ -41,7 +27,7 @@ class AcrossWorkers:
         strategy: this main's.
     """
 
-    def __init__(self, strategy: SynchronousStrategy) -> None:
+    def __init__(self, strategy: SteppingStrategy) -> None:
         self.strategy = strategy
         self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
 

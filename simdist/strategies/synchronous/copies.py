@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from simdist.program.arrays import Array
+from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
-
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
 
 __all__ = ["place_copies", "separate_copies"]
 
@@ -22,7 +18,7 @@ COMBINE = {
 }
 
 
-def place_copies(strategy: SynchronousStrategy, variable: Variable, value: Array) -> Placement:
+def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -> Placement:
     """A copy of a new variable for every replica that this program drives."""
     store, members = strategy.store, strategy.local_members
     if variable.synchronization is VariableSynchronization.ON_READ and strategy.num_replicas_in_sync > 1:
@@ -42,7 +38,7 @@ def place_copies(strategy: SynchronousStrategy, variable: Variable, value: Array
     return Placement([cell], store, separate=strategy.separate)
 
 
-def separate_copies(strategy: SynchronousStrategy, variable: Variable) -> None:
+def separate_copies(strategy: SteppingStrategy, variable: Variable) -> None:
     """The copies of a variable get cells of their own, which begin with the value that they share."""
     placement: Placement = variable.placement
     if placement.spread == "replicas" or len(strategy.local_members) == 1:
@@ -55,7 +51,7 @@ def separate_copies(strategy: SynchronousStrategy, variable: Variable) -> None:
     placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
 
 
-def _replica_cells(strategy: SynchronousStrategy, variable: Variable, kind: str = "parameter") -> list[Cell]:
+def _replica_cells(strategy: SteppingStrategy, variable: Variable, kind: str = "parameter") -> list[Cell]:
     return [
         Cell(variable.name, variable.aval, member.task, kind=kind, devices=(member.device,), replica=local_rank)
         for local_rank, member in enumerate(strategy.local_members)

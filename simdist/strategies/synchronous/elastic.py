@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,11 +26,9 @@ from simdist.runtime.replicas import Member
 from simdist.strategies.distributed import DistributedIterator
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.policies import EveryReplica, OverAnother, StepPolicy
+from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
-
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
 
 __all__ = ["MAX_TIME_OUTS", "Elastic"]
 
@@ -56,13 +54,13 @@ class Elastic(OverAnother):
         super().__init__(EveryReplica() if inner is None else inner)
         self.everybody: list[Member] = []
 
-    strategy: SynchronousStrategy
+    strategy: SteppingStrategy
 
     @property
     def drops_surplus_values(self) -> bool:
         return True
 
-    def attach(self, strategy: SynchronousStrategy) -> None:
+    def attach(self, strategy: SteppingStrategy) -> None:
         if self.everybody:
             raise InvalidArgumentError("This Elastic knows the replicas of another strategy. Make one for each strategy.")
         super().attach(strategy)
@@ -74,7 +72,7 @@ class Elastic(OverAnother):
         self.strategy = strategy
         self.everybody = list(strategy.members)
 
-    def step(self, strategy: SynchronousStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         iterators, num_time_outs = self.positions(arguments), 0
         while True:
             try:

@@ -13,7 +13,7 @@ Taught in lesson 03.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
@@ -21,12 +21,10 @@ from simdist.program.function import StepFunction
 from simdist.program.operations import Program, Update
 from simdist.program.tracing import active_tracer
 from simdist.strategies.synchronous.policies import EveryReplica
+from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.variable import Variable
-
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
 
 __all__ = ["LocalSteps", "OuterOptimizer"]
 
@@ -66,7 +64,7 @@ class LocalSteps(EveryReplica):
     def local_updates(self) -> bool:
         return True
 
-    def attach(self, strategy: SynchronousStrategy) -> None:
+    def attach(self, strategy: SteppingStrategy) -> None:
         if self._average is not None:
             raise InvalidArgumentError("This LocalSteps counts the steps of another strategy. Make one for each strategy.")
         wanted = [name for name, said in strategy.options.of_gradients().items() if said]
@@ -81,7 +79,7 @@ class LocalSteps(EveryReplica):
         """Those that are trained; where all began is the same for all replicas."""
         return variable.trainable and not self._makes_anchors
 
-    def before(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Before the first training step, remember where all began."""
         if self.outer is None or self.anchors or not _trains(programs):
             return
@@ -94,7 +92,7 @@ class LocalSteps(EveryReplica):
         finally:
             self._makes_anchors = False
 
-    def after(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """After every so many training steps the replicas average their variables."""
         if not _trains(programs):
             return
@@ -103,12 +101,12 @@ class LocalSteps(EveryReplica):
             assert self._average is not None
             strategy.step(self._average, (), {})
 
-    def _trained(self, strategy: SynchronousStrategy) -> list[Variable]:
+    def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""
         anchors = set(map(id, self.anchors))
         return [v for v in strategy.variables if v.trainable and id(v) not in anchors and v.placement.spread == "replicas"]
 
-    def _averaged(self, strategy: SynchronousStrategy) -> None:
+    def _averaged(self, strategy: SteppingStrategy) -> None:
         tracer = active_tracer()
         assert tracer is not None
         trained = self._trained(strategy)

@@ -11,62 +11,16 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.operations import Program
 from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.strategies.synchronous.protocols import SteppingStrategy, StepPolicy
 from simdist.variables.variable import Variable
 
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
-
 __all__ = ["EveryReplica", "OverAnother", "StepPolicy", "WithBackups"]
-
-
-class StepPolicy(Protocol):
-    """How the replicas of a strategy take a step.
-
-    Attributes:
-        backup_workers: how many replicas a step does not wait for.
-        local_updates: whether replicas apply their own gradients, without a collective.
-        drops_surplus_values: whether values in arguments that are for more replicas than there are now are dropped, and not refused.
-    """
-
-    @property
-    def backup_workers(self) -> int: ...
-
-    @property
-    def local_updates(self) -> bool: ...
-
-    @property
-    def drops_surplus_values(self) -> bool: ...
-
-    def attach(self, strategy: SynchronousStrategy) -> None:
-        """Become the policy of a strategy, whose replicas are known.
-
-        Raises:
-            InvalidArgumentError: its replicas or its options do not go with this policy.
-        """
-        ...
-
-    def is_local(self, variable: Variable) -> bool:
-        """Whether each replica gets a copy of a new variable that may differ from the others."""
-        ...
-
-    def step(self, strategy: SynchronousStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
-        """Take a step: call `take`, which binds the arguments and runs all replicas, once or until it succeeds."""
-        ...
-
-    def before(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
-        """The replicas are about to run these programs, one each."""
-        ...
-
-    def after(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
-        """The replicas have run these programs; nothing of it has failed."""
-        ...
 
 
 class EveryReplica:
@@ -84,19 +38,19 @@ class EveryReplica:
     def drops_surplus_values(self) -> bool:
         return False
 
-    def attach(self, strategy: SynchronousStrategy) -> None:
+    def attach(self, strategy: SteppingStrategy) -> None:
         """Every strategy can follow this policy."""
 
     def is_local(self, variable: Variable) -> bool:
         return False
 
-    def step(self, strategy: SynchronousStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return take()
 
-    def before(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Nothing."""
 
-    def after(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Nothing."""
 
 
@@ -122,19 +76,19 @@ class OverAnother:
     def drops_surplus_values(self) -> bool:
         return self.inner.drops_surplus_values
 
-    def attach(self, strategy: SynchronousStrategy) -> None:
+    def attach(self, strategy: SteppingStrategy) -> None:
         self.inner.attach(strategy)
 
     def is_local(self, variable: Variable) -> bool:
         return self.inner.is_local(variable)
 
-    def step(self, strategy: SynchronousStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return self.inner.step(strategy, arguments, take)
 
-    def before(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         self.inner.before(strategy, programs)
 
-    def after(self, strategy: SynchronousStrategy, programs: Sequence[Program]) -> None:
+    def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         self.inner.after(strategy, programs)
 
 
@@ -158,7 +112,7 @@ class WithBackups(OverAnother):
     def backup_workers(self) -> int:
         return self._number
 
-    def attach(self, strategy: SynchronousStrategy) -> None:
+    def attach(self, strategy: SteppingStrategy) -> None:
         super().attach(strategy)
         if self._number >= strategy.num_replicas_in_sync:
             raise InvalidArgumentError(

@@ -9,7 +9,7 @@ Taught in lesson 04.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
 from simdist.cluster import ClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
@@ -17,74 +17,13 @@ from simdist.program.arrays import Array, Tree
 from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.strategies.communication import GroupCommunication
 from simdist.strategies.reduction import ReduceOp
-from simdist.strategies.synchronous.across_workers import AcrossWorkers, Axes, LocalGather, LocalReduce
+from simdist.strategies.synchronous.across_workers import AcrossWorkers
+from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, Replicas, SteppingStrategy
 from simdist.variables.variable import Variable
-
-if TYPE_CHECKING:
-    from simdist.strategies.synchronous.strategy import SynchronousStrategy
 
 __all__ = ["DrivenReplicas", "LaunchedReplicas", "Replicas"]
 
 T = TypeVar("T")
-
-
-class Replicas(Protocol):
-    """The replicas that take a strategy's steps together.
-
-    Attributes:
-        members: all of them, by rank.
-        group: where they take part in collectives.
-        launched: whether every worker has a main of its own.
-        read_across: reads a variable with replica-local values of other programs; None where this program has them all.
-    """
-
-    members: list[Member]
-    group: ReplicaGroup
-
-    @property
-    def launched(self) -> bool: ...
-
-    @property
-    def local_members(self) -> list[Member]:
-        """The replicas that this program drives."""
-        ...
-
-    @property
-    def worker_index(self) -> int:
-        """The index of this program's worker; 0 where one program drives all."""
-        ...
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this program saves checkpoints."""
-        ...
-
-    @property
-    def read_across(self) -> Callable[[Variable], Array] | None: ...
-
-    def attach(self, strategy: SynchronousStrategy, members: list[Member]) -> None:
-        """Become the replicas of a strategy."""
-        ...
-
-    def join(self, communication: GroupCommunication) -> None:
-        """Form the group, or join that of the other mains."""
-        ...
-
-    def before_step(self) -> None:
-        """What has to happen before a step can run: mains share the initial values of new variables."""
-        ...
-
-    def observe(self, read: Callable[[], T]) -> T:
-        """Read variables, all of them at once."""
-        ...
-
-    def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
-        """`Strategy.reduce` over all replicas; `local` does it for those of this program."""
-        ...
-
-    def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
-        """`Strategy.gather` from all replicas; `local` does it for those of this program."""
-        ...
 
 
 class DrivenReplicas:
@@ -102,7 +41,7 @@ class DrivenReplicas:
     def local_members(self) -> list[Member]:
         return self.members
 
-    def attach(self, strategy: SynchronousStrategy, members: list[Member]) -> None:
+    def attach(self, strategy: SteppingStrategy, members: list[Member]) -> None:
         self._strategy = strategy
         self.members = members
 
@@ -158,7 +97,7 @@ class LaunchedReplicas:
     def read_across(self) -> Callable[[Variable], Array] | None:
         return None if self._across is None else self._across.read
 
-    def attach(self, strategy: SynchronousStrategy, members: list[Member]) -> None:
+    def attach(self, strategy: SteppingStrategy, members: list[Member]) -> None:
         self._strategy = strategy
         self.members = members
         self._across = AcrossWorkers(strategy) if len(members) > 1 else None

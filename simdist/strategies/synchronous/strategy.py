@@ -34,13 +34,13 @@ from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.reduction import ReduceOp
-from simdist.strategies.synchronous.across_workers import Axes
 from simdist.strategies.synchronous.copies import place_copies, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.ownership import require_own
-from simdist.strategies.synchronous.policies import EveryReplica, StepPolicy
+from simdist.strategies.synchronous.policies import EveryReplica
+from simdist.strategies.synchronous.protocols import Axes, Replicas, StepPolicy
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
-from simdist.strategies.synchronous.replicas import DrivenReplicas, Replicas
+from simdist.strategies.synchronous.replicas import DrivenReplicas
 from simdist.strategies.synchronous.step_programs import StepPrograms
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.state import task_of
