@@ -8,16 +8,9 @@ from simdist import caches, errors, hardware
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
-from simdist.data import (
-    AutoShardPolicy,
-    Dataset,
-    DatasetCreator,
-    InputContext,
-    InputOptions,
-    InputReplicationMode,
-    Options,
-)
+from simdist.data import AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
+from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
 from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.remote_value import Result
-from simdist.data import InputContext
 from simdist.errors import OutOfRangeError
+from simdist.input import InputContext
+from simdist.process_state import active_context
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.work import Worker
+from simdist.runtime.work import RunningClosure, Worker
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["Closure"]
@@ -34,12 +35,12 @@ class Closure:
     """
 
     strategy: ParameterServerStrategy
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    fn: Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     result: Result
     repeat: int = 1
-    key: Any = None
+    key: Hashable = None
     time_outs: int = 0
 
     def may_be_tried_again(self) -> bool:
@@ -47,10 +48,11 @@ class Closure:
         self.time_outs += 1
         return self.time_outs <= MAX_TIME_OUTS
 
-    def run(self, worker: Worker) -> Any:
+    def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""
-        args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
-        return self.fn(*args, **kwargs)
+        with self._running_on(worker):
+            args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
+            return self.fn(*args, **kwargs)
 
     def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
@@ -60,20 +62,15 @@ class Closure:
     def bind(self, worker: Worker) -> BoundCall:
         """The arguments of a traced function, on this worker."""
         assert isinstance(self.fn, StepFunction)
-        return self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
-
-    def _resolved(self, leaf: Any, worker: Worker) -> Any:
-        return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf
-
-    def _input_context(self, worker: Worker) -> InputContext:
-        workers = self.strategy.workers
-        return InputContext(len(workers), workers.index(worker.name), self.strategy.num_replicas_in_sync)
+        with self._running_on(worker):
+            return self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
 
     def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
         assert isinstance(self.fn, StepFunction)
         try:
-            program = self.fn.program(call, self.strategy.programs)
+            with self._running_on(worker):
+                program = self.fn.program(call, self.strategy.programs)
         except StopIteration:
             raise OutOfRangeError(
                 f"The dataset of {worker.name} has run out after {worker.steps} steps. Schedule fewer steps, or end the dataset "
@@ -96,3 +93,20 @@ class Closure:
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
         """Whether the same program can be run once more."""
         return linked.version == self.strategy.store.layout.version and fits_at_once(linked.program, call)
+
+    @contextmanager
+    def _running_on(self, worker: Worker) -> Iterator[None]:
+        """While code of users runs: what it calls can know that it is called in a closure."""
+        found = active_context().locals
+        found["closure"] = RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine)
+        try:
+            yield
+        finally:
+            del found["closure"]
+
+    def _resolved(self, leaf: object, worker: Worker) -> object:
+        return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf
+
+    def _input_context(self, worker: Worker) -> InputContext:
+        workers = self.strategy.workers
+        return InputContext(len(workers), workers.index(worker.name), self.strategy.num_replicas_in_sync)

@@ -7,23 +7,27 @@ Taught in lessons 00 and 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import jax
 
 from simdist.arguments import require_arguments
 from simdist.coordinator.closure import Closure
+from simdist.coordinator.closure_states import ClosureAction
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
-from simdist.coordinator.queue import ClosureQueue, Decision
+from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
-from simdist.errors import CancelledError, InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.coordinator.synchronization import Asynchronous, Reads, Synchronization, UpdatesCount
+from simdist.data import Dataset
+from simdist.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.base import Promise
-from simdist.runtime.membership import Decision as Seen
-from simdist.runtime.work import Handle
+from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.work import Handle, running_closure
+from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator"]
@@ -34,27 +38,49 @@ class ClusterCoordinator:
 
     Args:
         strategy: a `ParameterServerStrategy`.
+        synchronization: how workers wait for each other; default `Asynchronous`: not at all.
 
     Raises:
-        InvalidArgumentError: another kind of strategy.
+        InvalidArgumentError: another kind of strategy; or a synchronization that the servers cannot carry out, or another than that with
+            which the coordinator of this strategy was made.
+
+    Example:
+        >>> import simdist as sd
+        >>> cluster = sd.Cluster({"worker": 2, "ps": 1})
+        >>> strategy = sd.ParameterServerStrategy(cluster)
+        >>> with strategy.scope():
+        ...     count = sd.Variable(0.0)
+        >>> @sd.function
+        ... def step():
+        ...     count.assign_add(1.0)
+        >>> coordinator = sd.ClusterCoordinator(strategy)
+        >>> for _ in range(5):
+        ...     _ = coordinator.schedule(step)
+        >>> coordinator.join()
+        >>> float(count.numpy()), coordinator
+        (5.0, ClusterCoordinator(2 workers, 5 closures scheduled, 0 pending))
     """
 
-    def __new__(cls, strategy: Any) -> ClusterCoordinator:
+    def __new__(cls, strategy: Strategy, synchronization: Synchronization | None = None) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise InvalidArgumentError(f"ClusterCoordinator needs a ParameterServerStrategy; got {type(strategy).__name__}.")
         known: ClusterCoordinator | None = strategy.coordinator
         if known is None:
             known = super().__new__(cls)
-            known._set_up(strategy)
+            known._set_up(strategy, _carried_out(synchronization))
             strategy.coordinator = known
+        elif synchronization not in (None, known.queue.synchronization):
+            raise InvalidArgumentError(
+                f"This strategy has a coordinator already, with {known.queue.synchronization!r}; {synchronization!r} cannot take its "
+                "place. Leave synchronization= out, or make another strategy."
+            )
         return known
 
-    def _set_up(self, strategy: ParameterServerStrategy) -> None:
+    def _set_up(self, strategy: ParameterServerStrategy, synchronization: Synchronization) -> None:
         self.strategy = strategy
         self.engine = engine = strategy.engine
-        self.queue = ClosureQueue()
+        self.queue = ClosureQueue(synchronization)
         self.closures: dict[int, Closure] = {}
-        self.calls: dict[str, Handle] = {}  # by worker: the one that the queue knows of
         self.scheduled = 0
         self._joining: list[Promise] = []  # of those who wait until nothing is pending
         self._process = engine.process(engine.chief)
@@ -72,7 +98,7 @@ class ClusterCoordinator:
 
     # -- for users ------------------------------------------------------------------------------------------------
 
-    def schedule(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def schedule(self, fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> RemoteValue:
         """Run a function on some worker, as soon as one is free. Returns at once.
 
         Args:
@@ -85,7 +111,7 @@ class ClusterCoordinator:
         Raises:
             TypeError: `fn` is not a function.
             InvalidArgumentError: args is not a list or tuple, or there is a `RemoteValue` in it.
-            FailedPreconditionError: the cluster is closed, or this is another thread.
+            FailedPreconditionError: the cluster is closed, or this is another thread, or a closure of this coordinator.
             UnavailableError: the chief has crashed, and the closures with it.
             Exception: the error of an earlier closure, once.
         """
@@ -95,7 +121,7 @@ class ClusterCoordinator:
         require_arguments(args, kwargs, "schedule")
         return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
 
-    def schedule_steps(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeat: int) -> Result:
+    def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure; gives the result of the last."""
         self._require_usable("schedule was called")
         leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
@@ -136,7 +162,7 @@ class ClusterCoordinator:
         """A structure with each `RemoteValue` replaced by its value."""
         return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, value)
 
-    def create_per_worker_dataset(self, source: Any) -> PerWorkerDataset:
+    def create_per_worker_dataset(self, source: object) -> PerWorkerDataset:
         """A dataset on each worker.
 
         Args:
@@ -145,16 +171,11 @@ class ClusterCoordinator:
         Raises:
             InvalidArgumentError: something else.
         """
-        from simdist.data import Dataset
-        from simdist.strategies.base import DistributedFromFunction
+        if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
+            return PerWorkerDataset(source)
+        raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
 
-        if not callable(source) and not isinstance(source, (Dataset, DistributedFromFunction)):
-            raise InvalidArgumentError(
-                f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one."
-            )
-        return PerWorkerDataset(source)
-
-    def create_per_worker_resource(self, fn: Callable[[], Any]) -> PerWorkerResource:
+    def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:
         """Something that each worker makes by calling `fn`; made again when it comes back.
 
         Raises:
@@ -167,6 +188,13 @@ class ClusterCoordinator:
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
         self.engine.require_usable(what)
+        closure = running_closure()
+        if closure is not None and closure.strategy is self.strategy:
+            raise FailedPreconditionError(
+                f"{what} in closure {closure.number} on {closure.worker}, which this coordinator has scheduled itself. A worker runs "
+                "closures, and one that waits for others keeps a place from them; model.fit does so too, as its steps are closures. Return "
+                "from the closure what is needed, and call schedule, join or fit where the coordinator was made."
+            )
         if not self._process.alive:
             raise UnavailableError(
                 f"{what}, but {self.engine.chief}, which held this coordinator and its closures, has crashed. Start again on a new "
@@ -175,78 +203,87 @@ class ClusterCoordinator:
 
     # -- facts and decisions --------------------------------------------------------------------------------------
 
-    def _membership_changed(self, seen: Seen) -> None:
-        if self._process.alive and seen.task in self.strategy.workers:
-            up = seen.kind == "up"
-            self._carry_out(self.queue.worker_up(seen.task) if up else self.queue.worker_down(seen.task))
+    def _membership_changed(self, seen: MemberDecision) -> None:
+        if not self._process.alive or seen.task not in self.strategy.workers:
+            return
+        match seen.kind:
+            case MemberChange.UP:
+                self._carry_out(self.queue.worker_up(seen.task))
+            case MemberChange.DOWN:
+                self._carry_out(self.queue.worker_down(seen.task))
+            case _:
+                assert_never(seen.kind)
 
-    def _dispatch(self, number: int, worker: str) -> None:
+    def _dispatch(self, attempt: Attempt) -> None:
+        number, worker = attempt.closure, attempt.worker
         closure = self.closures[number]
         call = (
             self._workers.call(worker, closure, number)
             if isinstance(closure.fn, StepFunction)
             else self._workers.call_function(worker, closure.run, number)
         )
-        self.calls[worker] = call
-        call.then(partial(self._replied, worker, number, call))
+        call.then(partial(self._replied, attempt, call))
 
-    def _replied(self, worker: str, number: int, call: Handle) -> None:
-        """A reply has come; that of a worker which no longer has the closure does not count."""
-        if self.calls.get(worker) is not call or self.queue.running.get(worker) != number:
+    def _replied(self, attempt: Attempt, call: Handle) -> None:
+        """A reply has come. What travelled with it counts if the closure is still its worker's."""
+        if not self.queue.is_current(attempt):
+            self.queue.completed(attempt)  # too late: nothing follows
             return
-        error = call.error
+        closure, error = self.closures[attempt.closure], call.error
         if error is None:
             try:
                 call.accept()
             except Exception as failure:
                 error = failure
-        if isinstance(error, TimedOutError) and self.closures[number].may_be_tried_again():
-            self._carry_out(self.queue.timed_out(worker, number))
-            return
-        if error is not None:
-            self._carry_out(self.queue.raised(worker, number, error))
-            return
-        self.closures[number].result.take(call.value)
-        self._carry_out(self.queue.completed(worker, number))
+        if error is None:
+            closure.result.take(call.value)
+            self._carry_out(self.queue.completed(attempt))
+        elif isinstance(error, TimedOutError) and closure.may_be_tried_again():
+            self._carry_out(self.queue.timed_out(attempt))
+        else:
+            self._carry_out(self.queue.raised(attempt, error))
 
-    def _carry_out(self, decisions: list[Decision]) -> None:
+    def _carry_out(self, decisions: list[ClosureDecision]) -> None:
         trace, now, chief = self.engine.trace, self.engine.now, self.engine.chief
         for decision in decisions:
+            number, worker = decision.closure, decision.worker
             match decision.kind:
-                case "dispatch":
-                    self._dispatch(decision.closure, decision.worker)
-                case "retry":
-                    trace.instant(
-                        decision.worker,
-                        "retry",
-                        f"closure {decision.closure} is run again",
-                        now,
-                        closure=decision.closure,
-                    )
-                case "resolve":
-                    self._end(decision.closure, None)
-                case "fail":
-                    name = type(decision.error).__name__
-                    trace.instant(decision.worker, "error", f"closure {decision.closure}: {name}", now, closure=decision.closure)
-                    self._end(decision.closure, decision.error)
+                case ClosureAction.DISPATCH:
+                    assert decision.attempt is not None
+                    self._dispatch(decision.attempt)
+                case ClosureAction.RETRY:
+                    trace.instant(worker, "retry", f"closure {number} is run again", now, closure=number)
+                case ClosureAction.RESOLVE:
+                    self.closures.pop(number).result.end(None)
+                case ClosureAction.FAIL:
+                    trace.instant(worker, "error", f"closure {number}: {type(decision.error).__name__}", now, closure=number)
+                    self.closures.pop(number).result.end(decision.error)
+                case ClosureAction.CANCEL:
+                    trace.instant(chief, "cancel", f"closure {number}", now, closure=number)
+                    error = f"Closure {number} was cancelled, because another closure failed: {self.queue.error!r}"
+                    self.closures.pop(number).result.end(CancelledError(error))
                 case _:
-                    trace.instant(chief, "cancel", f"closure {decision.closure}", now, closure=decision.closure)
-                    error = CancelledError(
-                        f"Closure {decision.closure} was cancelled, because another closure failed: {self.queue.error!r}"
-                    )
-                    self._end(decision.closure, error)
+                    assert_never(decision.kind)
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if not self.queue.pending:
             joining, self._joining = self._joining, []
             for promise in joining:
                 promise.open()
 
-    def _end(self, number: int, error: BaseException | None) -> None:
-        result = self.closures.pop(number).result
-        result.error = error
-        result.ready.open()
-
     def _raise_stored(self) -> None:
         error = self.queue.take_error()
         if error is not None:
             raise error
+
+
+def _carried_out(synchronization: Synchronization | None) -> Synchronization:
+    """A policy that the servers can carry out."""
+    if synchronization is None:
+        return Asynchronous()
+    if synchronization.reads is not Reads.PRESENT or synchronization.counts is not UpdatesCount.ON_ARRIVAL:
+        raise InvalidArgumentError(
+            f"{synchronization!r} needs servers that keep the versions of a round and collect its updates (reads={synchronization.reads}, "
+            f"counts={synchronization.counts}). These let a step read what is present and apply each update as it comes; use a policy with "
+            "reads=Reads.PRESENT and counts=UpdatesCount.ON_ARRIVAL."
+        )
+    return synchronization

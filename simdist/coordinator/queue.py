@@ -1,17 +1,11 @@
 """The closure queue: what is scheduled, who runs it, what becomes of it. A state machine without clock, network or JAX.
 
-Facts go in, decisions come out. A closure moves like this:
-
-    queued    --a worker is idle-->          running     decision: Dispatch
-    running   --its reply came-->            done        decision: Resolve
-    running   --its worker went down-->      queued      decision: Retry (at the front of the queue)
-    running   --a message of it was lost-->  queued      decision: Retry (at the front of the queue)
-    running   --it raised-->                 failed      decision: Fail; all queued ones: Cancel
-    queued    --another one failed-->        cancelled   decision: Cancel
+Facts go in, decisions come out. What follows from what stands in the tables of `simdist.coordinator.closure_states`; a fact that they
+exclude raises.
 
 The first error is kept until somebody asks for it; it is given once. After that the queue is as good as new.
 
-Rules for this file: no time, no I/O, no arrays; a closure is a number here.
+Rules for this file: no time, no I/O, no arrays; a closure is a number here, and each has a larger one than those before.
 
 Taught in lesson 01.
 """
@@ -19,115 +13,183 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-__all__ = ["ClosureQueue", "Decision"]
+from simdist.coordinator.closure_states import CLOSURES, WORKERS, ClosureAction, ClosureFact, ClosureState, WorkerFact, WorkerState
+from simdist.coordinator.synchronization import Asynchronous, Synchronization
+from simdist.transitions import Ignored
+
+__all__ = ["Attempt", "ClosureDecision", "ClosureQueue"]
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """One time that a closure is given to a worker. Whoever tells what became of it gives back the very object that `dispatch` came with.
+
+    Attributes:
+        state: of the closure; after the attempt is over, what it made of it.
+    """
+
+    closure: int
+    worker: str
+    state: ClosureState
 
 
 @dataclass(frozen=True)
-class Decision:
-    """`kind` is "dispatch", "retry", "resolve", "fail" or "cancel"."""
+class ClosureDecision:
+    """What to do with a closure: which, on which worker; `attempt` of those that run or ran, `error` of those that failed."""
 
-    kind: str
+    kind: ClosureAction
     closure: int
     worker: str = ""
-    error: Any = None
+    error: BaseException | None = None
+    attempt: Attempt | None = field(default=None, compare=False, repr=False)
 
 
 class ClosureQueue:
     """Closures and the workers that run them.
 
+    Args:
+        synchronization: which idle worker may begin; default: each.
+
     Example:
         >>> queue = ClosureQueue()
         >>> queue.schedule(0)
         []
-        >>> queue.worker_up("worker:0")
-        [Decision(kind='dispatch', closure=0, worker='worker:0', error=None)]
-        >>> queue.worker_down("worker:0")
-        [Decision(kind='retry', closure=0, worker='worker:0', error=None)]
+        >>> [str(decision.kind) for decision in queue.worker_up("worker:0")]
+        ['dispatch']
+        >>> [str(decision.kind) for decision in queue.worker_down("worker:0")]
+        ['retry']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, synchronization: Synchronization | None = None) -> None:
+        self.synchronization: Synchronization = Asynchronous() if synchronization is None else synchronization
         self.queue: deque[int] = deque()
-        self.running: dict[str, int] = {}
+        self.running: dict[str, Attempt] = {}
         self.idle: dict[str, None] = {}
-        self.error: Any = None
+        self.error: BaseException | None = None
+        self._newest = -1
 
     @property
     def pending(self) -> int:
         """Closures that are neither done, failed nor cancelled."""
         return len(self.queue) + len(self.running)
 
+    def is_current(self, attempt: Attempt) -> bool:
+        """Whether a reply to this attempt counts."""
+        return self.running.get(attempt.worker) is attempt
+
     # -- facts ----------------------------------------------------------------------------------------------------
 
-    def schedule(self, closure: int) -> list[Decision]:
+    def schedule(self, closure: int) -> list[ClosureDecision]:
         """A closure was scheduled."""
-        self.queue.append(closure)
-        return self._dispatch()
+        state = ClosureState.NEW if closure > self._newest else self._state_of_known(closure)
+        decisions = self._move(Attempt(closure, "", state), ClosureFact.SCHEDULED)
+        self._newest = closure
+        return [*(decisions or []), *self._dispatch()]
 
-    def worker_up(self, worker: str) -> list[Decision]:
+    def worker_up(self, worker: str) -> list[ClosureDecision]:
         """A worker is ready for work."""
-        if worker in self.running or worker in self.idle:
+        if not self._move_worker(worker, WorkerFact.UP):
             return []
-        self.idle[worker] = None
+        self.synchronization.joined(worker)
         return self._dispatch()
 
-    def worker_down(self, worker: str) -> list[Decision]:
+    def worker_down(self, worker: str) -> list[ClosureDecision]:
         """A worker is gone. What it ran is run again, before everything that is queued."""
-        self.idle.pop(worker, None)
-        closure = self.running.pop(worker, None)
-        if closure is None:
+        attempt = self.running.get(worker)
+        if not self._move_worker(worker, WorkerFact.DOWN):
             return []
-        if self.error is not None:
-            return [Decision("cancel", closure, worker)]
-        self.queue.appendleft(closure)
-        return [Decision("retry", closure, worker), *self._dispatch()]
+        self.synchronization.left(worker)
+        decisions = None if attempt is None else self._move(attempt, ClosureFact.WORKER_DOWN)
+        return [*(decisions or []), *self._dispatch()]
 
-    def completed(self, worker: str, closure: int) -> list[Decision]:
-        """A reply came. That of a worker which no longer has the closure is ignored."""
-        if self.running.get(worker) != closure:
-            return []
-        del self.running[worker]
-        self.idle[worker] = None
-        return [Decision("resolve", closure, worker), *self._dispatch()]
+    def completed(self, attempt: Attempt) -> list[ClosureDecision]:
+        """A reply came."""
+        decisions = self._move(attempt, ClosureFact.COMPLETED)
+        return [] if decisions is None else [*decisions, *self._free(attempt.worker, True)]
 
-    def timed_out(self, worker: str, closure: int) -> list[Decision]:
-        """A message of a closure was lost: it is run again, before everything that is queued. Its worker is there."""
-        if self.running.get(worker) != closure:
-            return []
-        decisions = self.worker_down(worker)
-        self.idle[worker] = None
-        return [*decisions, *self._dispatch()]
+    def timed_out(self, attempt: Attempt) -> list[ClosureDecision]:
+        """A message of a closure was lost: it is run again, before everything that is queued, by another worker if one is idle."""
+        decisions = self._move(attempt, ClosureFact.MESSAGE_LOST)
+        return [] if decisions is None else [*decisions, *self._dispatch(), *self._free(attempt.worker, False)]
 
-    def raised(self, worker: str, closure: int, error: Any) -> list[Decision]:
+    def raised(self, attempt: Attempt, error: BaseException) -> list[ClosureDecision]:
         """A closure failed by itself: it is not run again, and what is queued is cancelled."""
-        if self.running.get(worker) != closure:
+        decisions = self._move(attempt, ClosureFact.RAISED, error)
+        if decisions is None:
             return []
-        del self.running[worker]
-        self.idle[worker] = None
         if self.error is None:
             self.error = error
-        return [Decision("fail", closure, worker, error), *self._cancel_queued()]
+        queued = [Attempt(closure, "", ClosureState.QUEUED) for closure in self.queue]
+        self.queue.clear()
+        for other in [*queued, *(running for running in self.running.values() if running is not attempt)]:
+            decisions += self._move(other, ClosureFact.OTHER_FAILED) or []
+        return [*decisions, *self._free(attempt.worker, False)]
 
-    def take_error(self) -> Any:
+    def take_error(self) -> BaseException | None:
         """The first error since the last call, or None."""
         error, self.error = self.error, None
+        if error is not None:
+            for attempt in self.running.values():
+                decisions = self._move(attempt, ClosureFact.ERROR_TAKEN)
+                assert not decisions, "nobody would carry them out"
         return error
 
-    # -- decisions ------------------------------------------------------------------------------------------------
+    # -- transitions ----------------------------------------------------------------------------------------------
 
-    def _dispatch(self) -> list[Decision]:
-        decisions: list[Decision] = []
-        while self.queue and self.idle:
-            worker = next(iter(self.idle))
-            del self.idle[worker]
-            closure = self.queue.popleft()
-            self.running[worker] = closure
-            decisions.append(Decision("dispatch", closure, worker))
+    def _move(self, attempt: Attempt, fact: ClosureFact, error: BaseException | None = None) -> list[ClosureDecision] | None:
+        """What a fact makes of a closure that was queued or given to a worker; None: nothing, as it comes too late."""
+        move = CLOSURES.after(attempt.state, fact, attempt.closure)
+        if isinstance(move, Ignored):
+            return None
+        if move.to is ClosureState.QUEUED:
+            enter = self.queue.append if attempt.state is ClosureState.NEW else self.queue.appendleft
+            enter(attempt.closure)
+        attempt.state = move.to
+        return [ClosureDecision(action, attempt.closure, attempt.worker, error, attempt) for action in move.decisions]
+
+    def _move_worker(self, worker: str, fact: WorkerFact, attempt: Attempt | None = None) -> bool:
+        """Note what a fact makes of a worker; whether it changes anything."""
+        state = WorkerState.BUSY if worker in self.running else WorkerState.IDLE if worker in self.idle else WorkerState.AWAY
+        move = WORKERS.after(state, fact, worker)
+        if isinstance(move, Ignored):
+            return False
+        self.idle.pop(worker, None)
+        self.running.pop(worker, None)
+        if move.to is WorkerState.IDLE:
+            self.idle[worker] = None
+        elif move.to is WorkerState.BUSY:
+            assert attempt is not None
+            self.running[worker] = attempt
+        return True
+
+    def _free(self, worker: str, has_completed: bool) -> list[ClosureDecision]:
+        """A worker is rid of its closure, and may take another."""
+        self._move_worker(worker, WorkerFact.FREED)
+        self.synchronization.ended(worker, has_completed)
+        return self._dispatch()
+
+    def _dispatch(self) -> list[ClosureDecision]:
+        decisions: list[ClosureDecision] = []
+        while self.queue and (worker := self._next_worker()) is not None:
+            attempt = Attempt(self.queue.popleft(), worker, ClosureState.QUEUED)
+            decisions += self._move(attempt, ClosureFact.WORKER_IDLE) or []
+            self._move_worker(worker, WorkerFact.GIVEN_WORK, attempt)
+            self.synchronization.began(worker)
+            if self.error is not None:
+                self._move(attempt, ClosureFact.OTHER_FAILED)
         return decisions
 
-    def _cancel_queued(self) -> list[Decision]:
-        cancelled = list(self.queue)
-        self.queue.clear()
-        return [Decision("cancel", closure) for closure in cancelled]
+    def _next_worker(self) -> str | None:
+        """The worker that has been idle for longest, of those that may begin."""
+        for worker in self.idle:
+            if self.synchronization.may_begin(worker):
+                return worker
+        return None
+
+    def _state_of_known(self, closure: int) -> ClosureState:
+        for attempt in self.running.values():
+            if attempt.closure == closure:
+                return attempt.state
+        return ClosureState.QUEUED if closure in self.queue else ClosureState.ENDED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -27,15 +26,20 @@ class Result:
         self.number = number
         self.ready = engine.promise()
         self.stepped: StepResult | None = None
-        self.plain: Any = None
+        self.plain: object = None
         self.error: BaseException | None = None
 
-    def take(self, value: Any) -> None:
+    def take(self, value: object) -> None:
         """What the worker has replied."""
         if isinstance(value, StepResult):
             self.stepped = value
         else:
             self.plain = value
+
+    def end(self, error: BaseException | None) -> None:
+        """The closure has ended, well or with this error; whoever waits goes on."""
+        self.error = error
+        self.ready.open()
 
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""
@@ -44,7 +48,7 @@ class Result:
         if self.error is not None:
             raise self.error
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """The whole result, with numpy arrays."""
         self.wait()
         if self.stepped is None:
@@ -56,29 +60,40 @@ class Result:
 
 
 class RemoteValue:
-    """One leaf of a closure's result. Made by `ClusterCoordinator.schedule`.
+    """The result of a closure. Made by `ClusterCoordinator.schedule`.
 
-    Its `fetch` waits for the closure; looking at the number takes no virtual time.
+    Its `fetch` waits for the closure; to look at the number takes no virtual time.
+
+    Example:
+        >>> import simdist as sd
+        >>> with sd.Cluster({"worker": 2, "ps": 1}) as cluster:
+        ...     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+        ...     value = coordinator.schedule(lambda: {"loss": 0.5})
+        ...     print(value)
+        ...     print(value.fetch())
+        ...     print(value)
+        RemoteValue(closure 0, pending)
+        {'loss': 0.5}
+        RemoteValue(closure 0, ready)
     """
 
-    def __init__(self, result: Result, pick: Callable[[Any], Any] = lambda value: value) -> None:
+    def __init__(self, result: Result) -> None:
         self._result = result
-        self._pick = pick
 
     def fetch(self) -> Any:
-        """The value as a numpy array (or what the function returned); waits until it is there.
+        """The value with numpy arrays (or what the function returned); waits until it is there.
 
         Raises:
             CancelledError: the closure was dropped because another one failed.
             Exception: the closure's own error, at each call.
         """
-        return self._pick(self._result.value())
+        return self._result.value()
 
     def get(self) -> Any:
-        """The value as a JAX array on the chief; waits until it is there."""
+        """The value with JAX arrays on the chief; waits until it is there."""
         return jax.tree_util.tree_map(jax.numpy.asarray, self.fetch())
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.
 
         Raises:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
-from simdist.data.leaves import Array, Leaves, Structure, flatten, is_text, unflatten
+from simdist.data.leaves import Array, Element, Leaves, Scalar, Structure, flatten, is_text, unflatten
 from simdist.data.table import Signature, Table
 from simdist.errors import InvalidArgumentError
 
@@ -57,7 +56,7 @@ class Batch:
         self._signature: Signature | None = None
 
     @classmethod
-    def from_value(cls, value: Any, what: str = "an element") -> Batch:
+    def from_value(cls, value: Element, what: str = "an element") -> Batch:
         """A concrete batch from a nested value; the arrays are copied unless nobody can write to them."""
         arrays, structure = flatten(value, what)
         return cls(None, None, arrays, structure)
@@ -87,11 +86,11 @@ class Batch:
             self._leaves = self.table.take(self.rows)
         return self._leaves
 
-    def value(self) -> Any:
+    def value(self) -> Element:
         """The element as its user knows it: a nested structure of numpy arrays."""
         return unflatten(self.structure, self.leaves())
 
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Array | Scalar, ...]:
         """The leaves as a map function sees them: scalars where a leaf has no axes."""
         return tuple([leaf if leaf.ndim else leaf[()] for leaf in self.leaves()])
 
@@ -177,7 +176,7 @@ class Batch:
 
 
 def stack(items: Sequence[Batch]) -> Batch:
-    """One batch of several concrete elements, with a new first axis.
+    """One batch of shape [b, ...] of b concrete elements of shape [...].
 
     Raises:
         InvalidArgumentError: the elements differ in structure, shape or kind of dtype.
@@ -191,7 +190,7 @@ def stack(items: Sequence[Batch]) -> Batch:
 
 
 def stack_leaf(leaves: Sequence[Array]) -> Array:
-    """The arrays of one component with a new first axis, or an error that names what differs."""
+    """The b arrays of one component, shape [...], as one of shape [b, ...]; or an error that names what differs."""
     shapes = sorted({leaf.shape for leaf in leaves})
     if len(shapes) > 1:
         raise InvalidArgumentError(

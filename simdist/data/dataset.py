@@ -12,31 +12,22 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
-
 from simdist.arguments import flag, optional_flag, whole_number
 from simdist.data import grouping, joining, reorder
-from simdist.data.files import FileNames, FileReader, FromFiles, Paths, lines_of
+from simdist.data.creation import DatasetCreation
 from simdist.data.functions import Filter, Map
-from simdist.data.leaves import as_leaf, flatten, tree_flatten
+from simdist.data.leaves import ElementFunction, Tree
 from simdist.data.nodes import Node
 from simdist.data.options import SHARD_HINT, Options
 from simdist.data.padding import PaddedBatch
-from simdist.data.pipeline import Pipeline
-from simdist.data.sources import FromIterable, FromTable
-from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Dataset"]
 
 AUTOTUNE = -1  # a buffer size or a degree of parallelism that is left to the engine
-LARGEST_RANGE = 1 << 24  # longer ranges are counted instead of written down
 
 
-class Dataset(Pipeline):
+class Dataset(DatasetCreation):
     """A sequence of elements, each a nested structure of arrays.
 
     Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable`, `from_files`, `list_files` or `zip`.
@@ -47,153 +38,9 @@ class Dataset(Pipeline):
         [[0, 1, 2, 0], [1, 2]]
     """
 
-    # Sources
-
-    @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
-        """One element per row of the arrays.
-
-        Args:
-            tensors: a nested structure of arrays (or lists) with equal first dimensions.
-
-        Raises:
-            InvalidArgumentError: first dimensions differ, an array has none, or there is no array.
-
-        Example:
-            >>> list(Dataset.from_tensor_slices({"a": [1, 2]}))
-            [{'a': array(1, dtype=int32)}, {'a': array(2, dtype=int32)}]
-        """
-        leaves, structure = flatten(tensors, "from_tensor_slices")
-        sizes = [leaf.shape[0] if leaf.ndim else None for leaf in leaves]
-        if None in sizes:
-            raise InvalidArgumentError(
-                f"component {sizes.index(None)} of from_tensor_slices is a scalar; expected at least one axis; "
-                "use from_tensors for a single element"
-            )
-        if len(set(sizes)) > 1:
-            raise InvalidArgumentError(
-                f"the components of from_tensor_slices have {sizes} rows; expected equal first dimensions; "
-                "check that features and labels belong together"
-            )
-        table = Table.from_leaves(leaves, structure)
-        return Dataset(FromTable(table, f"Dataset.from_tensor_slices({table.num_rows} rows)"))
-
-    @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
-        """A single element: the whole structure.
-
-        Example:
-            >>> [x.shape for x in Dataset.from_tensors([[1.0, 2.0]])]
-            [(1, 2)]
-        """
-        leaves, structure = flatten(tensors, "from_tensors")
-        table = Table.from_leaves([leaf[None] for leaf in leaves], structure)
-        return Dataset(FromTable(table, "Dataset.from_tensors()"))
-
-    @staticmethod
-    def range(*args: int) -> Dataset:
-        """Integers, as in Python's range: ``range(stop)``, ``range(start, stop)``, ``range(start, stop, step)``.
-
-        Example:
-            >>> [int(x) for x in Dataset.range(1, 7, 2)]
-            [1, 3, 5]
-        """
-        try:
-            numbers = range(*args)
-        except ValueError as error:
-            raise InvalidArgumentError(f"range{args}: {error}; expected a step other than 0") from error
-        label = f"Dataset.range({', '.join(map(str, args))})"
-        if len(numbers) > LARGEST_RANGE:
-            return Dataset(FromIterable(numbers))
-        column = as_leaf(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
-        return Dataset(FromTable(Table.from_leaves([column], flatten(0, "range")[1]), label))
-
-    @staticmethod
-    def from_iterable(iterable: Iterable[Any] | Callable[[], Iterable[Any]]) -> Dataset:
-        """The elements of any iterable: a Grain or torch loader, a list, or a generator function.
-
-        Args:
-            iterable: an iterable of nested arrays, or a function that returns one; it is read one element at a time.
-                An iterator (a generator that was called already) can be passed over only once.
-
-        Example:
-            >>> def squares():
-            ...     for i in (1, 2, 3):
-            ...         yield i * i
-            >>> [int(x) for x in Dataset.from_iterable(squares).repeat(2)]
-            [1, 4, 9, 1, 4, 9]
-        """
-        return Dataset(FromIterable(iterable))
-
-    @staticmethod
-    def list_files(file_pattern: Paths, shuffle: bool = True, seed: int | None = None) -> Dataset:
-        """The names of files, one string per element.
-
-        Args:
-            file_pattern: a pattern such as ``"logs/*.txt"``, a path, or a list of these.
-            shuffle: another order at each iteration; False keeps the sorted one.
-            seed: as in `shuffle`.
-
-        Raises:
-            NotFoundError: no file matches.
-        """
-        names = Dataset(FileNames(file_pattern))
-        return names.shuffle(names.cardinality(), seed) if flag(shuffle, "shuffle") else names
-
-    @staticmethod
-    def from_files(paths: Paths | Dataset, read: Callable[[str], Any] | None = None) -> Dataset:
-        """The elements of files, one file after another.
-
-        A file is read when its first element is asked for, and only once.
-
-        Args:
-            paths: a pattern, a path, a list of these, or a dataset of names (`list_files`).
-            read: from a path to the elements of the file: arrays, whose rows are the elements, or an iterable of
-                elements. None reads lines of text.
-
-        Raises:
-            NotFoundError: no file matches.
-
-        Example:
-            >>> squares = {"low": [0, 1], "high": [4, 9]}
-            >>> [int(x) for x in Dataset.from_files(["low", "high"], read=squares.get)]
-            [0, 1, 4, 9]
-        """
-        names = paths._node if isinstance(paths, Dataset) else FileNames(paths)
-        options = paths._options if isinstance(paths, Dataset) else None
-        return Dataset(FromFiles(names, FileReader(lines_of if read is None else read)), options)
-
-    @staticmethod
-    def zip(*datasets: Any) -> Dataset:
-        """Elements side by side, until the shortest dataset ends.
-
-        Args:
-            datasets: a nested structure of datasets, for example a tuple, or the datasets one by one.
-
-        Raises:
-            TypeError: something in it is not a dataset.
-
-        Example:
-            >>> [(int(a), int(b)) for a, b in Dataset.zip((Dataset.range(3), Dataset.range(5, 9)))]
-            [(0, 5), (1, 6), (2, 7)]
-        """
-        given = datasets[0] if len(datasets) == 1 else datasets
-        leaves, outer = tree_flatten(given)
-        if not leaves:
-            raise InvalidArgumentError("zip was given no datasets; expected a tuple or dict of at least one")
-        for leaf in leaves:
-            if not isinstance(leaf, Dataset):
-                raise TypeError(f"zip was given {type(leaf).__name__}; expected datasets; wrap it in from_tensor_slices")
-        options = Options()
-        for leaf in leaves:
-            options = options.merge(leaf._options)
-        return Dataset(joining.Zip(tuple(leaf._node for leaf in leaves), outer), options)
-
-    # Steps
-
     def map(
         self,
-        map_func: Callable[..., Any],
+        map_func: ElementFunction,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
@@ -217,7 +64,7 @@ class Dataset(Pipeline):
         _check_hints(num_parallel_calls, deterministic)
         return self._then(Map(self._node, map_func, optional_flag(pure, "pure")))
 
-    def filter(self, predicate: Callable[..., Any], *, pure: bool | None = None) -> Dataset:
+    def filter(self, predicate: ElementFunction, *, pure: bool | None = None) -> Dataset:
         """Keep the elements for which a function returns True.
 
         Args:
@@ -255,7 +102,7 @@ class Dataset(Pipeline):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
     ) -> Dataset:
-        """Put `batch_size` consecutive elements together, with a new first axis.
+        """Put b = `batch_size` consecutive elements of shape [...] together: one element of shape [b, ...].
 
         Args:
             batch_size: elements, 1 or more.
@@ -270,7 +117,9 @@ class Dataset(Pipeline):
         _check_hints(num_parallel_calls, deterministic)
         return self._then(grouping.BatchRows(self._node, batch_size, flag(drop_remainder, "drop_remainder")))
 
-    def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False) -> Dataset:
+    def padded_batch(
+        self, batch_size: int, padded_shapes: Tree = None, padding_values: Tree = None, drop_remainder: bool = False
+    ) -> Dataset:
         """Put consecutive elements of different shapes together, each filled up at the end of its axes.
 
         Args:
@@ -283,6 +132,7 @@ class Dataset(Pipeline):
             InvalidArgumentError: an element is longer than its padded shape (when it is met).
 
         Example:
+            >>> import numpy as np
             >>> ragged = Dataset.range(1, 3).map(lambda n: np.full(n, 7))
             >>> next(iter(ragged.padded_batch(2))).tolist()
             [[7, 0], [7, 7]]
@@ -301,10 +151,10 @@ class Dataset(Pipeline):
         """
         if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"concatenate was given {type(dataset).__name__}; expected a dataset; wrap it in from_tensor_slices")
-        return Dataset(joining.Concatenate(self._node, dataset._node), self._options.merge(dataset._options))
+        return Dataset(joining.Concatenate(self._node, dataset.node), self._options.merge(dataset.options()))
 
     def unbatch(self) -> Dataset:
-        """The rows of each element, one by one."""
+        """The b rows of each element of shape [b, ...], one by one, of shape [...]."""
         return self._then(grouping.Unbatch(self._node))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
@@ -323,7 +173,7 @@ class Dataset(Pipeline):
         """
         if num_shards == index == SHARD_HINT:
             return self._then(reorder.HintedShard(self._node))
-        return self._then(reorder.Shard(self._node, num_shards, index))
+        return self._then(reorder.EveryNth(self._node, num_shards, index))
 
     def take(self, count: int) -> Dataset:
         """The first `count` elements; -1 takes all."""

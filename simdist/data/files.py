@@ -1,6 +1,6 @@
 """Elements that lie in files: each file is opened when its first element is asked for, and read once.
 
-The names of the files are a dataset of their own, so that they can be shuffled; sharding by files (autoshard.py) shares
+The names of the files are a dataset of their own, so that they can be shuffled; sharding by files (`simdist.input`) shares
 out the names. What a file holds is remembered by its reader, which all shards of a dataset have in common: a later
 epoch, or another worker of the same process, does not read it again.
 
@@ -15,14 +15,13 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, Structure, flatten, spec_of, structure_of
-from simdist.data.nodes import UNKNOWN, Node, Run, Spec, single_rows
+from simdist.data.leaves import Array, Element, Structure, flatten, has_shape, spec_of, structure_of
+from simdist.data.nodes import UNKNOWN, Node, Pass, Spec, single_rows
 from simdist.data.sources import FromIterable, FromTable, probed_element
 from simdist.data.streams import Pull
 from simdist.data.table import Table
@@ -49,7 +48,7 @@ class FileReader:
         read: from a path to the elements of that file: arrays, whose rows are the elements, or an iterable.
     """
 
-    def __init__(self, read: Callable[[str], Any]) -> None:
+    def __init__(self, read: Callable[[str], Element | Iterable[Element]]) -> None:
         if not callable(read):
             raise TypeError(f"read is {read!r}; expected a function from a path to the elements of the file, or None for lines of text")
         self.read = read
@@ -73,8 +72,8 @@ class FromFiles(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return FromFiles(sources[0], self.reader)
 
-    def open(self, run: Run) -> Pull:
-        names = self.names.open_elements(run)
+    def open(self, one_pass: Pass) -> Pull:
+        names = self.names.open_elements(one_pass)
         structure: Structure | None = None
         rest: list[Batch] = []
         at = 0
@@ -126,10 +125,10 @@ def lines_of(path: str) -> Array:
         raise NotFoundError(f"there is no file {path!r}; expected a text file; check the paths of from_files") from error
 
 
-def elements_of(content: Any, path: str) -> list[Batch]:
+def elements_of(content: Element | Iterable[Element], path: str) -> list[Batch]:
     """What a `read` function returned, as elements: the rows of arrays, or the items of an iterable."""
-    if not isinstance(content, (tuple, dict)) and not hasattr(content, "shape") and isinstance(content, Iterable):
-        pull = FromIterable(content).open(Run())  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(content, (tuple, dict)) and not has_shape(content) and isinstance(content, Iterable):
+        pull = FromIterable(content).open(Pass())  # pyright: ignore[reportUnknownArgumentType]
         return list(streams.drained(pull))
     leaves, structure = flatten(content, f"what was read from {path!r}")
     if len({leaf.shape[:1] for leaf in leaves}) > 1 or not leaves[0].ndim:

@@ -9,14 +9,11 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Structure, flatten, spec_of
+from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, flatten, spec_of
 from simdist.data.mapped import Predicate, mapped_table, predicate
-from simdist.data.nodes import UNKNOWN, Node, Reorder, Run, Spec
+from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
 from simdist.data.purity import call_on, name_of, truth
 from simdist.data.sources import probed_element, table_spec
 from simdist.data.streams import Pull
@@ -28,15 +25,14 @@ __all__ = ["Filter", "Map"]
 FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over and above 64 passes of the table
 
 
-class Map(Node):
+class Map(Transform):
     """A function of each element; a pure function of rows makes a new table."""
 
-    def __init__(self, source: Node, fn: Callable[..., Any], pure: bool | None) -> None:
+    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None) -> None:
         if not callable(fn):
             raise TypeError(f"map was given {fn!r}; expected a function of one element")
-        self.source, self.fn, self.pure = source, fn, pure
-        self.sources = (source,)
-        self.label = "map()"
+        super().__init__(source, "map()")
+        self.fn, self.pure = fn, pure
         self.found: Table | None = None
         self.decided = False
         self.structure: Structure | None = None
@@ -63,10 +59,10 @@ class Map(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Map(sources[0], self.fn, self.pure)
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         if self.table() is not None:
-            return self.source.open(run)
-        pull = self.source.open_elements(run)
+            return self.source.open(one_pass)
+        pull = self.source.open_elements(one_pass)
         return lambda limit: streams.as_objects([self.element(batch) for batch in pull(limit)])
 
     def element(self, batch: Batch) -> Batch:
@@ -103,7 +99,7 @@ def loosened(spec: ArraySpec, rows: int) -> ArraySpec:
 class Filter(Reorder):
     """The elements for which a function returns True."""
 
-    def __init__(self, source: Node, fn: Callable[..., Any], pure: bool | None) -> None:
+    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None) -> None:
         if not callable(fn):
             raise TypeError(f"filter was given {fn!r}; expected a function of one element that returns a boolean")
         super().__init__(source, "filter()")
@@ -132,11 +128,11 @@ class Filter(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Filter(sources[0], self.fn, self.pure)
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         rule = self.predicate()
         if rule is not None:
-            return kept_rows(self.source.open(run), rule)
-        pull = self.source.open_elements(run)
+            return kept_rows(self.source.open(one_pass), rule)
+        pull = self.source.open_elements(one_pass)
 
         def pull_kept(limit: int) -> Array:
             while len(chunk := pull(1)):

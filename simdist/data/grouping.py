@@ -15,7 +15,7 @@ from simdist.arguments import whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch, stack
 from simdist.data.leaves import Array, ArraySpec, flatten, spec_of, structure_of, unflatten
-from simdist.data.nodes import INFINITE, UNKNOWN, Node, Run, Spec
+from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Spec, Transform
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -25,15 +25,13 @@ __all__ = ["BatchRows", "Enumerate", "Unbatch"]
 NOT_BATCHED = "unbatch needs elements whose components share a first axis; expected a batched dataset; remove unbatch()"
 
 
-class BatchRows(Node):
-    """Consecutive elements put together, with a new first axis."""
+class BatchRows(Transform):
+    """Consecutive elements of shape [...] put together, b at a time: elements of shape [b, ...]."""
 
     def __init__(self, source: Node, batch_size: int, drop_remainder: bool) -> None:
         self.batch_size = whole_number(batch_size, "batch_size", 1)
         self.drop_remainder = bool(drop_remainder)
-        self.source = source
-        self.sources = (source,)
-        self.label = f"batch({batch_size})"
+        super().__init__(source, f"batch({batch_size})")
 
     @property
     def free(self) -> bool:
@@ -53,11 +51,11 @@ class BatchRows(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return BatchRows(sources[0], self.batch_size, self.drop_remainder)
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         table = self.source.table()
         if table is not None:
-            return streams.row_batches(self.source.open(run), table, self.batch_size, self.drop_remainder)
-        pull = self.source.open(run)
+            return streams.row_batches(self.source.open(one_pass), table, self.batch_size, self.drop_remainder)
+        pull = self.source.open(one_pass)
 
         def pull_batch(limit: int) -> Array:
             items = list(streams.filled(pull, self.batch_size))
@@ -78,13 +76,11 @@ class BatchRows(Node):
         return structure, tuple(ArraySpec((size, *leaf.shape), leaf.dtype) for leaf in leaves)
 
 
-class Unbatch(Node):
-    """The rows of each element, one by one."""
+class Unbatch(Transform):
+    """The rows of each element of shape [b, ...], one by one: b elements of shape [...]."""
 
     def __init__(self, source: Node) -> None:
-        self.source = source
-        self.sources = (source,)
-        self.label = "unbatch()"
+        super().__init__(source, "unbatch()")
 
     @property
     def free(self) -> bool:
@@ -96,8 +92,8 @@ class Unbatch(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Unbatch(sources[0])
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open_elements(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open_elements(one_pass)
         if self.table() is not None:
             return streams.batch_rows(pull)
         rest: deque[Batch] = deque()
@@ -121,27 +117,25 @@ class Unbatch(Node):
 
 
 def rows_of(batch: Batch) -> list[Batch]:
-    """Each row of a concrete batch as an element."""
+    """Each of the b rows of a concrete batch as an element."""
     if not batch.is_batched:
         raise InvalidArgumentError(NOT_BATCHED)
     leaves, structure = batch.leaves(), batch.structure
     return [Batch(None, None, tuple(np.asarray(leaf[row]) for leaf in leaves), structure) for row in range(batch.num_rows)]
 
 
-class Enumerate(Node):
+class Enumerate(Transform):
     """Pairs (position, element), the positions being integers from `start`."""
 
     def __init__(self, source: Node, start: int) -> None:
-        self.source = source
-        self.sources = (source,)
         self.start = whole_number(start, "start", -(1 << 31))
-        self.label = "enumerate()"
+        super().__init__(source, "enumerate()")
 
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Enumerate(sources[0], self.start)
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open_elements(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open_elements(one_pass)
         position = self.start
 
         def pull_numbered(limit: int) -> Array:

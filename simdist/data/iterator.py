@@ -13,22 +13,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from simdist.data.batch import Batch
-from simdist.data.nodes import Node, Run
+from simdist.data.leaves import Element
+from simdist.data.nodes import Node, Pass
 from simdist.data.optional_element import OptionalElement
+from simdist.data.positions import Position, consumed_and_bases
 from simdist.data.reorder import shuffles_of
 from simdist.data.streams import MAX_CHUNK, Pull
-from simdist.data.table import Signature
 from simdist.errors import InvalidArgumentError
+from simdist.program.step_iterator import BatchSignature, StepIterator
 
 __all__ = ["DatasetIterator"]
 
 READ_AHEAD = 32  # elements made at once where nobody can notice
 
 
-class DatasetIterator:
+class DatasetIterator(StepIterator):
     """The elements of a dataset, one after another.
 
     Made by ``iter(dataset)``. ``next`` gives nested numpy arrays; the engine uses `next_batch` and `peek`.
@@ -60,7 +61,7 @@ class DatasetIterator:
     def __iter__(self) -> DatasetIterator:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Element:
         return self.next_batch().value()
 
     get_next = __next__
@@ -84,7 +85,7 @@ class DatasetIterator:
         self._consumed += 1
         return queue.popleft()
 
-    def next_is(self, signature: Signature) -> bool:
+    def next_is(self, signature: BatchSignature) -> bool:
         """Whether the next element is there already, and has this signature; runs no code of the pipeline."""
         if not self._queue:
             return False
@@ -104,7 +105,7 @@ class DatasetIterator:
             batch.table.compute(batch.rows)
         return batch
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Position:
         """The position, as plain numbers: elements consumed, and the iteration in which each shuffle began.
 
         Example:
@@ -116,7 +117,7 @@ class DatasetIterator:
         """
         return {"consumed": self._consumed, "shuffles": list(self._bases)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Position) -> None:
         """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one.
 
         Args:
@@ -125,7 +126,7 @@ class DatasetIterator:
         Raises:
             InvalidArgumentError: the state belongs to another dataset.
         """
-        consumed, bases = position_in(state, len(self._shuffles))
+        consumed, bases = consumed_and_bases(state, len(self._shuffles))
         self._bases = bases
         for shuffle, base in zip(self._shuffles, bases, strict=True):
             shuffle.iterations = base + 1
@@ -134,9 +135,9 @@ class DatasetIterator:
         self._consumed = consumed
 
     def _open(self) -> Pull:
-        run = Run(dict(zip(self._shuffles, self._bases, strict=True)))
+        one_pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)))
         self._queue.clear()
-        self._pull = self._node.open_elements(run)
+        self._pull = self._node.open_elements(one_pass)
         self._step = READ_AHEAD if self._node.free else 1
         return self._pull
 
@@ -160,17 +161,3 @@ class DatasetIterator:
                     "expected the dataset that the position was saved from"
                 )
             left -= len(chunk)
-
-
-def position_in(state: dict[str, Any], num_shuffles: int) -> tuple[int, list[int]]:
-    """The two facts of a saved position, checked."""
-    try:
-        consumed, bases = int(state["consumed"]), [int(base) for base in state["shuffles"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"not a saved position of a dataset iterator: {state!r}; expected what state_dict() returned") from error
-    if len(bases) != num_shuffles or consumed < 0:
-        raise InvalidArgumentError(
-            f"the saved position is that of a dataset with {len(bases)} shuffles after {consumed} elements; "
-            f"this one has {num_shuffles} shuffles; expected the dataset that the position was saved from"
-        )
-    return consumed, bases

@@ -13,7 +13,7 @@ import numpy as np
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, structure_of, unflatten
-from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Run, Spec
+from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -40,7 +40,7 @@ class Zip(Node):
 
     def joined(self) -> Table:
         """One table of the rows that meet, where all sources have fixed, short orders."""
-        orders = [streams.drained(source.open(Run())) for source in self.sources]
+        orders = [streams.drained(source.open(Pass())) for source in self.sources]
         length = min(map(len, orders))
         tables = [source.table() for source in self.sources]
         leaves = [leaf for order, t in zip(orders, tables, strict=True) if t for leaf in t.take(order[:length])]
@@ -70,11 +70,11 @@ class Zip(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Zip(sources, self.outer)
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         table = self.table()
         if table is not None:
             return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
-        pulls = [source.open_elements(run) for source in self.sources]
+        pulls = [source.open_elements(one_pass) for source in self.sources]
 
         def pull(limit: int) -> Array:
             chunks = [pull_one(1) for pull_one in pulls]
@@ -123,7 +123,7 @@ class Concatenate(Node):
         if tables[0].structure != tables[1].structure or tables[0].leaf_specs() != tables[1].leaf_specs():
             return None
         for source, table in zip(self.sources, tables, strict=True):
-            parts.append(table.take(streams.drained(source.open(Run()))))
+            parts.append(table.take(streams.drained(source.open(Pass()))))
         return Table.from_leaves([np.concatenate(columns) for columns in zip(*parts, strict=True)], tables[0].structure)
 
     @property
@@ -149,11 +149,11 @@ class Concatenate(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Concatenate(*sources)
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         table = self.table()
         if table is not None:
             return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
-        pull = self.first.open_elements(run)
+        pull = self.first.open_elements(one_pass)
         structure: Structure | None = None
         in_second = False
 
@@ -162,7 +162,7 @@ class Concatenate(Node):
             chunk = pull(limit)
             if not len(chunk) and not in_second:
                 in_second = True
-                pull = self.second.open_elements(run)
+                pull = self.second.open_elements(one_pass)
                 chunk = pull(limit)
                 if len(chunk) and structure is not None:
                     require_equal(structure, chunk[0].structure)

@@ -12,12 +12,13 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
@@ -26,11 +27,16 @@ from simdist.program.narrowing import kept_dtype, narrowed
 __all__ = [
     "Array",
     "ArraySpec",
+    "Element",
+    "ElementFunction",
     "Leaves",
+    "Scalar",
     "Structure",
+    "Tree",
     "as_leaf",
     "flatten",
     "frozen",
+    "has_shape",
     "is_text",
     "spec_of",
     "structure_of",
@@ -41,20 +47,30 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Leaves = tuple[Array, ...]  # one array per leaf of an element, in the order of its structure
 
-tree_util: Any = jax.tree_util  # it carries no types
+Scalar = np.generic  # a leaf without axes, as a function of the user sees it
+Tree = Any
+"""Nested tuples, dicts and classes that JAX knows, of whatever leaves: arrays, specs, shapes. No type can say that of a user's class."""
+Element = Tree  # of arrays, numbers or strings: what a user puts into a pipeline, and gets out of it
+ElementFunction = Callable[..., Element]  # of a user: called with an element, or with its parts where that is a tuple
 
 KEPT_KINDS = "biufcUS"
 
 
-class Structure(Protocol):
-    """How the leaves of an element are nested: JAX's tree definition, which carries no types of its own."""
+class Structure(Hashable, Protocol):
+    """How the leaves of an element are nested: what the pipeline uses of JAX's tree definition."""
 
     @property
     def num_leaves(self) -> int:
         """Number of leaves."""
         ...
 
-    def __hash__(self) -> int: ...
+    def flatten_up_to(self, xs: Tree) -> Sequence[Tree]:
+        """What a nested value has in place of each leaf.
+
+        Raises:
+            ValueError, TypeError: it is nested otherwise.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class ArraySpec:
     dtype: str
 
 
-def as_leaf(value: Any, what: str = "a component") -> Array:
+def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
     """One leaf as a numpy array of a dtype that the pipeline carries.
 
     Args:
@@ -111,7 +127,7 @@ def is_small_float(dtype: np.dtype[Any]) -> bool:
 
 def text_of_objects(array: Array) -> Array:
     """An object array of strings as a numpy text array; anything else is refused."""
-    flat: list[Any] = array.ravel().tolist()
+    flat: list[object] = array.ravel().tolist()
     for kind in (str, bytes):
         if all(isinstance(item, kind) for item in flat):
             return array.astype(kind)
@@ -126,7 +142,7 @@ def text_of_objects(array: Array) -> Array:
 
 def frozen(array: Array) -> Array:
     """The same contents in memory that nobody can write to: a copy, unless it is so already."""
-    owner: Any = array
+    owner: object = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
             array = array.copy()
@@ -136,26 +152,26 @@ def frozen(array: Array) -> Array:
     return array
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
-def tree_flatten(value: Any) -> tuple[list[Any], Structure]:
+def tree_flatten(value: Tree) -> tuple[list[Tree], Structure]:
     """The leaves of a nested value as they are, a list being one leaf, and its structure.
 
     Raises:
         InvalidArgumentError: it is nested too deeply.
     """
     require_shallow(value, "the components of a dataset", (tuple, dict))
-    return cast("tuple[list[Any], Structure]", tree_util.tree_flatten(value, is_leaf=is_list))
+    return jax.tree_util.tree_flatten(value, is_leaf=is_list)
 
 
-def structure_of(value: Any) -> Structure:
+def structure_of(value: Tree) -> Structure:
     """The structure of a nested value."""
     return tree_flatten(value)[1]
 
 
-def flatten(value: Any, what: str) -> tuple[Leaves, Structure]:
+def flatten(value: Element, what: str) -> tuple[Leaves, Structure]:
     """The leaves of a nested value, settled and frozen, and its structure.
 
     Args:
@@ -171,9 +187,9 @@ def flatten(value: Any, what: str) -> tuple[Leaves, Structure]:
     return tuple(frozen(as_leaf(leaf, what)) for leaf in leaves), structure
 
 
-def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: Structure, leaves: Sequence[Tree]) -> Tree:
     """The nested value with these leaves."""
-    return tree_util.tree_unflatten(structure, leaves)
+    return jax.tree_util.tree_unflatten(structure, leaves)
 
 
 def is_text(dtype_name: str) -> bool:
@@ -184,3 +200,8 @@ def is_text(dtype_name: str) -> bool:
 def spec_of(leaf: Array) -> ArraySpec:
     """Shape and dtype of one concrete array."""
     return ArraySpec(leaf.shape, leaf.dtype.name)
+
+
+def has_shape(value: object) -> bool:
+    """True for an array of any library, which is one leaf."""
+    return hasattr(value, "shape")

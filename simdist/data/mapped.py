@@ -12,13 +12,10 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from simdist.data.batch import stack_leaf
-from simdist.data.leaves import Array, Leaves, Structure
+from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure
 from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of, truth
 from simdist.data.table import LeafSpec, Table
 from simdist.errors import InvalidArgumentError
@@ -39,7 +36,7 @@ class MappedTable(Table):
 
     pending = True
 
-    def __init__(self, source: Table, fn: Callable[..., Any], known: dict[int, Answer]) -> None:
+    def __init__(self, source: Table, fn: ElementFunction, known: dict[int, Answer]) -> None:
         self._source = source
         self._fn = fn
         self._rows: list[Leaves | None] = [None] * source.num_rows
@@ -67,7 +64,7 @@ class MappedTable(Table):
             self.complete()
         return self._columns
 
-    def row(self, index: int) -> tuple[Any, ...]:
+    def row(self, index: int) -> tuple[Array | Scalar, ...]:
         return tuple([leaf if leaf.ndim else leaf[()] for leaf in self.leaves_of(index)])
 
     def take(self, rows: Array) -> Leaves:
@@ -163,7 +160,7 @@ class MappedTable(Table):
 class Predicate:
     """A pure filter's answers, by row, found when a row is first met."""
 
-    def __init__(self, table: Table, fn: Callable[..., Any], known: dict[int, Answer]) -> None:
+    def __init__(self, table: Table, fn: ElementFunction, known: dict[int, Answer]) -> None:
         self.table = table
         self.fn = fn
         self.unknown = np.ones(table.num_rows, bool)
@@ -191,7 +188,7 @@ class Predicate:
         return not self.unknown.any() and not self.keeps.any()
 
 
-def mapped_table(source: Table, fn: Callable[..., Any], pure: bool | None) -> MappedTable | None:
+def mapped_table(source: Table, fn: ElementFunction, pure: bool | None) -> MappedTable | None:
     """The table of `fn` over `source`, shared by equal functions; None if `fn` is not pure."""
     if pure is False:
         return None
@@ -199,8 +196,8 @@ def mapped_table(source: Table, fn: Callable[..., Any], pure: bool | None) -> Ma
     if known is None:
         return None
     name, alive = fingerprint(fn)
-    found: MappedTable | None = source.derived.get(name, (None,))[0]
-    if found is not None and is_pure(known, lambda row: ask_row(found, row)):
+    found, _ = source.derived.get(name, (None, ()))
+    if isinstance(found, MappedTable) and is_pure(known, lambda row: ask_row(found, row)):
         return found
     table = MappedTable(source, fn, known)
     source.derived[name] = (table, alive)
@@ -216,7 +213,7 @@ def ask_row(table: MappedTable, row: int) -> Answer:
         return error
 
 
-def predicate(source: Table, fn: Callable[..., Any], pure: bool | None) -> Predicate | None:
+def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicate | None:
     """The pure filter of `fn` over `source`; None if `fn` is not pure."""
     if pure is False:
         return None

@@ -1,7 +1,7 @@
 """The idea of a pipeline step, and what one pass over it carries.
 
 A dataset is a chain of nodes. A node says what its elements are before anything runs (rows of which table, how many,
-of what shape), and opens a stream of them. Opening is given a `Run`: what belongs to one pass of one iterator, which
+of what shape), and opens a stream of them. Opening is given a `Pass`: what belongs to one pass of one iterator, which
 is nothing but the numbers that shuffles need.
 
 Invariants:
@@ -23,7 +23,7 @@ from simdist.data.leaves import Array, ArraySpec, Structure
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 
-__all__ = ["INFINITE", "LARGEST_CYCLE", "UNKNOWN", "Node", "Reorder", "Run", "Spec"]
+__all__ = ["INFINITE", "LARGEST_CYCLE", "UNKNOWN", "Node", "Pass", "Reorder", "Spec", "Transform"]
 
 INFINITE = -1  # cardinality of a dataset without an end
 UNKNOWN = -2  # cardinality that only running can tell
@@ -32,8 +32,8 @@ LARGEST_CYCLE = 1 << 16  # rows of a fixed order that a repeat keeps as one arra
 Spec = tuple[Structure, tuple[ArraySpec, ...]]
 
 
-class Run:
-    """One iterator's pass: which iteration each shuffle is in.
+class Pass:
+    """One pass of an iterator over a pipeline: which iteration each shuffle is in.
 
     Args:
         bases: number of the first iteration of each shuffle; 0 where none is given.
@@ -59,7 +59,7 @@ class Node(ABC):
     label: str = ""
 
     @abstractmethod
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         """A new stream of this node's elements."""
 
     @abstractmethod
@@ -102,9 +102,9 @@ class Node(ABC):
     def over(self, sources: tuple[Node, ...]) -> Node:
         """The same step over other sources, one for each that it has now."""
 
-    def open_elements(self, run: Run) -> Pull:
+    def open_elements(self, one_pass: Pass) -> Pull:
         """A new stream of `Batch` objects, whatever this node streams."""
-        pull, table = self.open(run), self.table()
+        pull, table = self.open(one_pass), self.table()
         if table is None:
             return pull
         return lambda limit: streams.as_objects(single_rows(table, pull(limit)))
@@ -120,13 +120,22 @@ def single_rows(table: Table, rows: Array) -> list[Batch]:
     return [Batch(table, rows[at : at + 1].reshape(())) for at in range(len(rows))]
 
 
-class Reorder(Node):
-    """A step whose elements are elements of its source: chosen, repeated or in another order."""
+class Transform(Node):
+    """A step with one source.
+
+    Args:
+        source: the step before it.
+        label: the call that makes this step, as one would write it.
+    """
 
     def __init__(self, source: Node, label: str) -> None:
         self.source = source
         self.sources = (source,)
         self.label = label
+
+
+class Reorder(Transform):
+    """A step whose elements are elements of its source: chosen, repeated or in another order."""
 
     @property
     def free(self) -> bool:

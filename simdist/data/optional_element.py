@@ -6,8 +6,8 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from simdist.data.leaves import Element
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["OptionalElement"]
@@ -23,11 +23,11 @@ class OptionalElement:
         (0, False)
     """
 
-    def __init__(self, *value: Any) -> None:
+    def __init__(self, *value: Element) -> None:
         self._value = value
 
     @classmethod
-    def of_next(cls, iterator: Iterator[Any]) -> OptionalElement:
+    def of_next(cls, iterator: Iterator[Element]) -> OptionalElement:
         """The next element of an iterator, if there is one."""
         try:
             return cls(next(iterator))
@@ -38,7 +38,7 @@ class OptionalElement:
         """Whether there is an element."""
         return bool(self._value)
 
-    def get_value(self) -> Any:
+    def get_value(self) -> Element:
         """The element.
 
         Raises:

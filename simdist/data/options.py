@@ -8,7 +8,6 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from simdist.arguments import END_S, number, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
@@ -45,6 +44,11 @@ class DistributeOptions:
         self._policy: AutoShardPolicy | None = None
 
     @property
+    def stated_policy(self) -> AutoShardPolicy | None:
+        """The policy that was asked for; None where nothing was said."""
+        return self._policy
+
+    @property
     def auto_shard_policy(self) -> AutoShardPolicy:
         """How elements are shared among workers; AUTO where nothing was said."""
         return AutoShardPolicy.AUTO if self._policy is None else self._policy
@@ -58,18 +62,20 @@ class DistributeOptions:
                 f"auto_shard_policy is {policy!r}; expected one of AutoShardPolicy: {', '.join(known.name for known in AutoShardPolicy)}"
             ) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         refuse_unknown(self, name, ("auto_shard_policy",))
         object.__setattr__(self, name, value)
 
     def merge(self, later: DistributeOptions) -> DistributeOptions:
         """These options, overruled by what `later` says."""
         merged = DistributeOptions()
-        merged._policy = self._policy if later._policy is None else later._policy
+        stated = self.stated_policy if later.stated_policy is None else later.stated_policy
+        if stated is not None:
+            merged.auto_shard_policy = stated
         return merged
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DistributeOptions) and self._policy == other._policy
+        return isinstance(other, DistributeOptions) and self.stated_policy == other.stated_policy
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # it can change
 
@@ -95,6 +101,11 @@ class Options:
         self._seconds: float | None = None
 
     @property
+    def stated_seconds(self) -> float | None:
+        """The seconds per element that were asked for; None where nothing was said."""
+        return self._seconds
+
+    @property
     def seconds_per_element(self) -> float:
         return self._seconds or 0.0
 
@@ -111,7 +122,7 @@ class Options:
     def auto_shard_policy(self, policy: AutoShardPolicy | int) -> None:
         self.experimental_distribute.auto_shard_policy = policy  # pyright: ignore[reportAttributeAccessIssue]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy", "seconds_per_element"))
         if name == "experimental_distribute" and not isinstance(value, DistributeOptions):
             raise TypeError(f"experimental_distribute is {value!r}; set its auto_shard_policy, or Options.auto_shard_policy, instead")
@@ -121,12 +132,15 @@ class Options:
         """These options, overruled by what `later` says."""
         merged = Options()
         merged.experimental_distribute = self.experimental_distribute.merge(later.experimental_distribute)
-        merged._seconds = self._seconds if later._seconds is None else later._seconds
+        stated_s = self.stated_seconds if later.stated_seconds is None else later.stated_seconds
+        if stated_s is not None:
+            merged.seconds_per_element = stated_s
         return merged
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Options) and self.experimental_distribute == other.experimental_distribute
-        return same and self._seconds == other._seconds  # pyright: ignore[reportAttributeAccessIssue]
+        if not isinstance(other, Options):
+            return False
+        return self.experimental_distribute == other.experimental_distribute and self.stated_seconds == other.stated_seconds
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # it can change
 

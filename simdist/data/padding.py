@@ -6,15 +6,15 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simdist.data import streams
 from simdist.data.batch import Batch, stack
 from simdist.data.grouping import BatchRows
-from simdist.data.leaves import Array, ArraySpec, Structure, as_leaf, is_text, unflatten
-from simdist.data.nodes import Node, Run, Spec
+from simdist.data.leaves import Array, ArraySpec, Structure, Tree, as_leaf, is_text, unflatten
+from simdist.data.nodes import Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -26,9 +26,9 @@ Padded = tuple[int | None, ...]  # the shape of one component after padding; Non
 
 
 class PaddedBatch(BatchRows):
-    """Consecutive elements put together with a new first axis, each filled up to one shape."""
+    """Consecutive elements put together, b at a time, each filled up to one shape: elements of shape [b, ...]."""
 
-    def __init__(self, source: Node, batch_size: int, padded_shapes: Any, padding_values: Any, drop_remainder: bool) -> None:
+    def __init__(self, source: Node, batch_size: int, padded_shapes: Tree, padding_values: Tree, drop_remainder: bool) -> None:
         super().__init__(source, batch_size, drop_remainder)
         self.label = f"padded_batch({batch_size})"
         self.padded_shapes, self.padding_values = padded_shapes, padding_values
@@ -39,8 +39,8 @@ class PaddedBatch(BatchRows):
     def batched_table(self) -> Table | None:
         return None
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open_elements(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open_elements(one_pass)
 
         def pull_batch(limit: int) -> Array:
             items = list(streams.filled(pull, self.batch_size))
@@ -71,7 +71,7 @@ class PaddedBatch(BatchRows):
         return structure, tuple(found)
 
 
-def wanted_shapes(given: Any, structure: Structure) -> list[Padded | None]:
+def wanted_shapes(given: Tree, structure: Structure) -> list[Padded | None]:
     """One padded shape per component; None pads each axis to the longest."""
     if given is None:
         return [None] * structure.num_leaves
@@ -83,24 +83,23 @@ def wanted_shapes(given: Any, structure: Structure) -> list[Padded | None]:
     return shapes
 
 
-def padding_values(given: Any, structure: Structure) -> list[Any]:
+def padding_values(given: Tree, structure: Structure) -> list[Tree]:
     """One padding value per component; None stands for 0, False or the empty string."""
     if given is None or not isinstance(given, (tuple, dict)):
         return [given] * structure.num_leaves
     return per_leaf(given, structure, "padding_values")
 
 
-def per_leaf(given: Any, structure: Structure, name: str) -> list[Any]:
+def per_leaf(given: Tree, structure: Structure, name: str) -> list[Tree]:
     """The parts of `given`, one for each component."""
-    tree: Any = structure
     try:
-        return list(tree.flatten_up_to(given))
+        return list(structure.flatten_up_to(given))
     except (ValueError, TypeError) as error:
         blank = unflatten(structure, ["..."] * structure.num_leaves)
         raise InvalidArgumentError(f"{name} is {given!r}; expected the structure of the elements, {blank}") from error
 
 
-def padded_column(column: Sequence[Array], shape: Padded | None, value: Any) -> list[Array]:
+def padded_column(column: Sequence[Array], shape: Padded | None, value: ArrayLike | None) -> list[Array]:
     """The arrays of one component, filled up at the end of each axis."""
     ranks = {leaf.ndim for leaf in column}
     if len(ranks) > 1 or (shape is not None and len(shape) not in ranks):
@@ -115,7 +114,7 @@ def padded_column(column: Sequence[Array], shape: Padded | None, value: Any) -> 
     return [filled_up(leaf, goal, value) for leaf in column]
 
 
-def filled_up(leaf: Array, goal: tuple[int, ...], value: Any) -> Array:
+def filled_up(leaf: Array, goal: tuple[int, ...], value: ArrayLike | None) -> Array:
     """One array with `value` (or zero, False, the empty string) after its end."""
     if leaf.shape == goal:
         return leaf

@@ -8,10 +8,8 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from typing import Any
-
 from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import unflatten
+from simdist.data.leaves import Tree, unflatten
 from simdist.data.nodes import INFINITE, Node
 from simdist.data.options import Options
 from simdist.data.reorder import prefetched
@@ -50,7 +48,7 @@ class Pipeline:
         return prefetched(self._node)
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> Tree:
         """Shape and dtype of each component, as `ArraySpec`; None stands for a dimension that varies.
 
         Where only a function of the user can tell, it is called on a first element.

@@ -14,10 +14,9 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
-from simdist.data.leaves import Leaves, flatten, unflatten
+from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, unflatten
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
@@ -25,16 +24,16 @@ __all__ = ["Answer", "answers", "ask", "call_on", "fingerprint", "is_pure"]
 
 PROBES = 8
 
-Answer = tuple[Leaves, Any] | Exception  # leaves and structure of a result, or what was raised instead
+Answer = tuple[Leaves, Structure] | Exception  # leaves and structure of a result, or what was raised instead
 
 
-def call_on(fn: Callable[..., Any], structure: Any, leaves: tuple[Any, ...]) -> Any:
+def call_on(fn: ElementFunction, structure: Structure, leaves: Sequence[Array | Scalar]) -> Element:
     """Call `fn` on an element as tf.data does: a tuple is unpacked into arguments, all else is one argument."""
     element = unflatten(structure, leaves)
     return fn(*element) if isinstance(element, tuple) else fn(element)
 
 
-def ask(fn: Callable[..., Any], table: Table, row: int) -> Answer:
+def ask(fn: ElementFunction, table: Table, row: int) -> Answer:
     """What `fn` answers on one row."""
     try:
         return flatten(call_on(fn, table.structure, table.row(row)), f"the result of {name_of(fn)}")
@@ -42,8 +41,13 @@ def ask(fn: Callable[..., Any], table: Table, row: int) -> Answer:
         return error
 
 
-def name_of(fn: Callable[..., Any]) -> str:
-    return f"the mapped function {getattr(fn, '__name__', type(fn).__name__)!r}"
+def name_of(fn: ElementFunction) -> str:
+    """How messages call a function of the user."""
+    return f"the mapped function {bare_name(fn)!r}"
+
+
+def bare_name(fn: ElementFunction) -> str:
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def is_same(first: Answer, second: Answer) -> bool:
@@ -61,7 +65,7 @@ def probed_rows(table: Table) -> list[int]:
     return [index * table.num_rows // count for index in range(count)]
 
 
-def answers(fn: Callable[..., Any], table: Table) -> dict[int, Answer] | None:
+def answers(fn: ElementFunction, table: Table) -> dict[int, Answer] | None:
     """What `fn` answers on the probed rows, or None if it contradicts itself: then it is not pure."""
     found: dict[int, Answer] = {}
     for row in probed_rows(table):
@@ -76,7 +80,7 @@ def is_pure(given: dict[int, Answer], known: Callable[[int], Answer]) -> bool:
     return all(is_same(answer, known(row)) for row, answer in given.items())
 
 
-def fingerprint(fn: Callable[..., Any]) -> tuple[Hashable, tuple[Any, ...]]:
+def fingerprint(fn: ElementFunction) -> tuple[Hashable, tuple[object, ...]]:
     """What makes two function objects the same function, and the objects that must stay alive for it to hold.
 
     Example:
@@ -92,9 +96,9 @@ def fingerprint(fn: Callable[..., Any]) -> tuple[Hashable, tuple[Any, ...]]:
     return (fn.__code__, tuple(token(part) for part in parts)), (fn, *parts)
 
 
-def cells_of(fn: types.FunctionType) -> list[Any]:
+def cells_of(fn: types.FunctionType) -> list[object]:
     """What a function closes over; a name that is not bound yet counts as itself."""
-    contents: list[Any] = []
+    contents: list[object] = []
     for cell in fn.__closure__ or ():
         try:
             contents.append(cell.cell_contents)
@@ -103,14 +107,14 @@ def cells_of(fn: types.FunctionType) -> list[Any]:
     return contents
 
 
-def token(part: Any) -> Hashable:
+def token(part: object) -> Hashable:
     """Plain values are compared by value, all other objects by identity."""
     if part is None or isinstance(part, (bool, int, float, str, bytes)):
         return type(part), repr(part)
     return id(part)
 
 
-def truth(answer: Answer, fn: Callable[..., Any]) -> bool:
+def truth(answer: Answer, fn: ElementFunction) -> bool:
     """The answer of a predicate as a bool.
 
     Raises:
@@ -122,7 +126,6 @@ def truth(answer: Answer, fn: Callable[..., Any]) -> bool:
     if len(leaves) != 1 or leaves[0].shape != () or leaves[0].dtype.kind not in "biu":
         shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
         raise InvalidArgumentError(
-            f"a filter's function must return one boolean; {getattr(fn, '__name__', fn)!r} returned {shapes}; "
-            "reduce it with np.all or np.any"
+            f"a filter's function must return one boolean; {bare_name(fn)!r} returned {shapes}; reduce it with np.all or np.any"
         )
     return bool(leaves[0])

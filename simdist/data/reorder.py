@@ -7,20 +7,18 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from simdist.arguments import whole_number
 from simdist.data import streams
 from simdist.data.leaves import Array
-from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Reorder, Run
+from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Reorder, Transform
 from simdist.data.seeds import EPOCH_BLOCK, seed_or_default
 from simdist.data.shuffling import permuted_epochs, shuffled
 from simdist.data.streams import Pull
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["Cache", "HintedShard", "Prefetch", "Repeat", "Shard", "Shuffle", "Skip", "Take", "shuffles_of"]
+__all__ = ["Cache", "EveryNth", "HintedShard", "Prefetch", "Repeat", "Shuffle", "Skip", "Take", "prefetched", "shuffles_of"]
 
 
 class Take(Reorder):
@@ -33,8 +31,8 @@ class Take(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Take(sources[0], self.count)
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open(one_pass)
         return pull if self.count < 0 else streams.taken(pull, self.count)
 
     def cardinality(self) -> int:
@@ -54,8 +52,8 @@ class Skip(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Skip(sources[0], self.count)
 
-    def open(self, run: Run) -> Pull:
-        pull = self.source.open(run)
+    def open(self, one_pass: Pass) -> Pull:
+        pull = self.source.open(one_pass)
         return streams.taken(pull, 0) if self.count < 0 else streams.skipped(pull, self.count)
 
     def cardinality(self) -> int:
@@ -65,8 +63,8 @@ class Skip(Reorder):
         return total if total < 0 else max(0, total - self.count)
 
 
-class Shard(Reorder):
-    """Every element whose position is `index` modulo `num_shards`."""
+class EveryNth(Reorder):
+    """Every `num_shards`-th element, from position `index` on: what ``Dataset.shard`` keeps."""
 
     def __init__(self, source: Node, num_shards: int, index: int) -> None:
         self.num_shards = whole_number(num_shards, "num_shards", 1)
@@ -76,10 +74,10 @@ class Shard(Reorder):
         super().__init__(source, f"shard({num_shards}, {index})")
 
     def over(self, sources: tuple[Node, ...]) -> Node:
-        return Shard(sources[0], self.num_shards, self.index)
+        return EveryNth(sources[0], self.num_shards, self.index)
 
-    def open(self, run: Run) -> Pull:
-        return streams.sharded(self.source.open(run), self.num_shards, self.index)
+    def open(self, one_pass: Pass) -> Pull:
+        return streams.sharded(self.source.open(one_pass), self.num_shards, self.index)
 
     def cardinality(self) -> int:
         total = self.source.cardinality()
@@ -99,13 +97,13 @@ class HintedShard(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return HintedShard(sources[0])
 
-    def open(self, run: Run) -> Pull:
-        if not run.probing:
+    def open(self, one_pass: Pass) -> Pull:
+        if not one_pass.probing:
             raise FailedPreconditionError(
                 "a dataset with shard(SHARD_HINT, SHARD_HINT) was iterated before its shards are known; expected it to be "
                 "distributed with the policy HINT; set options.auto_shard_policy = AutoShardPolicy.HINT, or give numbers"
             )
-        return self.source.open(run)
+        return self.source.open(one_pass)
 
     def cardinality(self) -> int:
         return UNKNOWN
@@ -126,14 +124,14 @@ class Repeat(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Repeat(sources[0], self.count)
 
-    def open(self, run: Run) -> Pull:
-        epochs = self.source.open_epochs(run, self.count) if isinstance(self.source, Shuffle) else None
+    def open(self, one_pass: Pass) -> Pull:
+        epochs = self.source.open_epochs(one_pass, self.count) if isinstance(self.source, Shuffle) else None
         if epochs is not None:
             return epochs
         table = self.source.table()
         if self.source.fixed and table is not None and table.num_rows <= LARGEST_CYCLE:
-            return streams.cycled(streams.drained(self.source.open(run)), self.count)
-        return streams.repeated(lambda: self.source.open(run), self.count)
+            return streams.cycled(streams.drained(self.source.open(one_pass)), self.count)
+        return streams.repeated(lambda: self.source.open(one_pass), self.count)
 
     def cardinality(self) -> int:
         total = self.source.cardinality()
@@ -163,19 +161,19 @@ class Shuffle(Reorder):
         moved.iterations = self.iterations
         return moved
 
-    def open(self, run: Run) -> Pull:
-        iteration = run.next_iteration(self) if self.reshuffles else 0
-        return shuffled(self.source.open(run), self.buffer_size, self.seed, iteration)
+    def open(self, one_pass: Pass) -> Pull:
+        iteration = one_pass.next_iteration(self) if self.reshuffles else 0
+        return shuffled(self.source.open(one_pass), self.buffer_size, self.seed, iteration)
 
-    def open_epochs(self, run: Run, count: int | None) -> Pull | None:
+    def open_epochs(self, one_pass: Pass, count: int | None) -> Pull | None:
         """All iterations of a repeat as one stream, where each is a full permutation of a few fixed rows."""
         table = self.source.table()
         if not (self.reshuffles and self.source.fixed and table and table.num_rows <= EPOCH_BLOCK // 2):
             return None
-        rows = streams.drained(self.source.open(run))
+        rows = streams.drained(self.source.open(one_pass))
         if not 0 < len(rows) <= self.buffer_size:
             return None
-        return permuted_epochs(rows, self.seed, run.next_iteration(self), count)
+        return permuted_epochs(rows, self.seed, one_pass.next_iteration(self), count)
 
 
 class Prefetch(Reorder):
@@ -188,19 +186,19 @@ class Prefetch(Reorder):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Prefetch(sources[0], self.buffer_size)
 
-    def open(self, run: Run) -> Pull:
-        return self.source.open(run)
+    def open(self, one_pass: Pass) -> Pull:
+        return self.source.open(one_pass)
 
 
 AUTOTUNED = 2  # elements that are kept ready where the number is left to the engine
 
 
-def prefetched(node: Node | None) -> int:
+def prefetched(node: Node) -> int:
     """Elements that the last prefetch of a chain keeps ready; 0 without one."""
-    while node is not None:
+    while isinstance(node, Transform):
         if isinstance(node, Prefetch):
             return node.buffer_size if node.buffer_size >= 0 else AUTOTUNED
-        node = getattr(node, "source", None)
+        node = node.source
     return 0
 
 
@@ -213,14 +211,14 @@ class Cache(Reorder):
     def __init__(self, source: Node) -> None:
         super().__init__(source, "cache()")
         self.live: Pull | None = None
-        self.kept: Any = streams.NOTHING
+        self.kept = streams.NOTHING
         self.length = 0
         self.ended = False
 
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Cache(sources[0])
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         at = 0
 
         def pull(limit: int) -> Array:
@@ -236,7 +234,7 @@ class Cache(Reorder):
     def extend(self, limit: int) -> None:
         """Remember up to `limit` more elements."""
         if self.live is None:
-            self.live = self.source.open(Run())
+            self.live = self.source.open(Pass())
         chunk = self.live(limit)
         self.ended = not len(chunk)
         end = self.length + len(chunk)

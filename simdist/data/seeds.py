@@ -13,11 +13,11 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from simdist.caches import bounded
+from simdist.data.leaves import Array
 
 __all__ = ["EPOCH_BLOCK", "default_seed", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
 
@@ -60,7 +60,7 @@ def generator(seed: int, iteration: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
-def permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any, Any]:
+def permutation(seed: int, iteration: int, length: int) -> Array:
     """The full permutation of `length` elements, int32 of shape [length], for one iteration.
 
     Many workers shuffle the same data with the same seed, each for itself: recent orders are therefore kept.
@@ -68,7 +68,7 @@ def permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any, Any]:
     return (kept_permutation if length <= LARGEST_KEPT else fresh_permutation)(seed, iteration, length)
 
 
-def fresh_permutation(seed: int, iteration: int, length: int) -> np.ndarray[Any, Any]:
+def fresh_permutation(seed: int, iteration: int, length: int) -> Array:
     order = generator(seed, iteration).permutation(length).astype(np.int32)
     order.flags.writeable = False
     return order
@@ -83,7 +83,7 @@ def epochs_in_block(length: int) -> int:
 
 
 @bounded("blocks of permutations", size=64)
-def epoch_block(seed: int, block: int, length: int) -> np.ndarray[Any, Any]:
+def epoch_block(seed: int, block: int, length: int) -> Array:
     """The permutations of many consecutive iterations one after another, int32.
 
     Block b holds the iterations from ``b * epochs_in_block(length)`` on. A worker that keeps one row in a thousand

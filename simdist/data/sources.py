@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Structure, spec_of
-from simdist.data.nodes import UNKNOWN, Node, Run, Spec
+from simdist.data.leaves import Array, ArraySpec, Element, Structure, has_shape, spec_of
+from simdist.data.nodes import UNKNOWN, Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -48,7 +47,7 @@ class FromTable(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return self
 
-    def open(self, run: Run) -> Pull:
+    def open(self, one_pass: Pass) -> Pull:
         return streams.from_rows(np.arange(self.rows.num_rows, dtype=np.int32))
 
     def cardinality(self) -> int:
@@ -61,20 +60,20 @@ class FromTable(Node):
 class FromIterable(Node):
     """Whatever an iterable of the user gives: a generator function, a data loader, a list of elements."""
 
-    def __init__(self, iterable: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
-        if not callable(iterable) and not hasattr(iterable, "__iter__"):
+    def __init__(self, iterable: Iterable[Element] | Callable[[], Iterable[Element]]) -> None:
+        if not callable(iterable) and not isinstance(iterable, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"from_iterable was given {type(iterable).__name__}; expected an iterable of elements, or a function that returns one"
             )
         self.iterable = iterable
         self.label = "Dataset.from_iterable()"
-        self.once: Iterator[Any] | None = iterable if isinstance(iterable, Iterator) else None
-        self.looked_at: deque[Any] = deque()  # elements that probing took from an iterator that cannot start again
+        self.once: Iterator[Element] | None = iterable if isinstance(iterable, Iterator) else None
+        self.put_back: deque[Element] = deque()  # elements that probing took from an iterator that cannot start again
         self.started = False
         self.structure: Structure | None = None
 
-    def open(self, run: Run) -> Pull:
-        values = self.look() if run.probing and self.once is not None else self.start()
+    def open(self, one_pass: Pass) -> Pull:
+        values = self.peeked() if one_pass.probing and self.once is not None else self.start()
         ended = False
 
         def pull(limit: int) -> Array:
@@ -88,11 +87,10 @@ class FromIterable(Node):
     def over(self, sources: tuple[Node, ...]) -> Node:
         return self
 
-    def start(self) -> Iterator[Any]:
+    def start(self) -> Iterator[Element]:
         """A fresh pass over the iterable; one that is an iterator itself has only one."""
         if self.once is None:
-            fresh: Any = self.iterable() if callable(self.iterable) else self.iterable
-            return iter(fresh)
+            return iter(self.iterable() if callable(self.iterable) else self.iterable)
         if self.started:
             raise FailedPreconditionError(
                 "this dataset reads an iterator, which can be passed over only once; "
@@ -101,11 +99,11 @@ class FromIterable(Node):
         self.started = True
         return self.replayed(self.once)
 
-    def replayed(self, values: Iterator[Any]) -> Iterator[Any]:
-        """The elements that were looked at, then the rest; looking may happen again at any time."""
+    def replayed(self, values: Iterator[Element]) -> Iterator[Element]:
+        """The elements that were put back, then the rest; peeking may happen again at any time."""
         while True:
-            if self.looked_at:
-                yield self.looked_at.popleft()
+            if self.put_back:
+                yield self.put_back.popleft()
                 continue
             try:
                 value = next(values)
@@ -113,18 +111,19 @@ class FromIterable(Node):
                 return
             yield value
 
-    def look(self) -> Iterator[Any]:
+    def peeked(self) -> Iterator[Element]:
         """The elements of a one-pass iterator, each put back for the real pass."""
-        yield from list(self.looked_at)
+        yield from list(self.put_back)
         assert self.once is not None
         for value in self.once:
-            self.looked_at.append(value)
+            self.put_back.append(value)
             yield value
 
-    def element(self, value: Any) -> Batch:
+    def element(self, value: Element) -> Batch:
         """One element, of the structure that all elements have."""
-        if isinstance(value, list) and all(hasattr(part, "shape") for part in value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            value = tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # torch loaders give lists of arrays
+        if isinstance(value, list):
+            parts: list[Element] = value
+            value = tuple(parts) if all(map(has_shape, parts)) else parts  # torch loaders give lists of arrays
         batch = Batch.from_value(value, "an element of the iterable")
         self.structure = self.structure or batch.structure
         if batch.structure != self.structure:
@@ -151,8 +150,8 @@ def table_spec(table: Table) -> Spec:
 
 
 def probed_element(node: Node) -> Batch:
-    """The first element of a pipeline, made only to look at it."""
-    chunk = node.open_elements(Run(probing=True))(1)
+    """The first element of a pipeline, made only to see what it is like."""
+    chunk = node.open_elements(Pass(probing=True))(1)
     if not len(chunk):
         raise InvalidArgumentError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
     return chunk[0]

@@ -14,7 +14,6 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -195,7 +194,7 @@ def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool) -> 
 
 def batch_rows(source: Pull) -> Pull:
     """The row numbers inside a stream of batches of rows."""
-    rest: Any = NOTHING
+    rest = NOTHING
 
     def pull(limit: int) -> Array:
         nonlocal rest

@@ -13,13 +13,13 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from simdist.data.leaves import Array, Leaves, Structure, frozen
+from simdist.data.leaves import Array, Leaves, Scalar, Structure, frozen
 
 __all__ = ["Signature", "Table", "digest"]
 
@@ -42,8 +42,9 @@ class Table:
     Use `Table.from_leaves`, which shares equal tables.
 
     Args:
-        columns: one array per leaf, the first axis is the row.
+        columns: one array of shape [n, ...] per leaf, for n rows.
         structure: how the leaves of one element are nested.
+        key: the digest of the contents, where it is known.
 
     Example:
         >>> from simdist.data import Dataset
@@ -55,13 +56,13 @@ class Table:
     shared: ClassVar[WeakValueDictionary[tuple[str, Structure], Table]] = WeakValueDictionary()
 
     pending = False  # True while rows are still to be computed (see mapped.py)
-    derived: dict[Any, Any]  # tables that pure maps made of this one, by function (see mapped.py)
+    derived: dict[Hashable, tuple[Table, tuple[object, ...]]]  # what pure maps made of this one, by function (see mapped.py)
 
-    def __init__(self, columns: Leaves, structure: Structure) -> None:
+    def __init__(self, columns: Leaves, structure: Structure, key: str | None = None) -> None:
         self._columns = columns
         self._structure: Structure | None = structure
         self._num_rows = len(columns[0])
-        self._key: str | None = None
+        self._key = key
         self._signatures: dict[tuple[int, ...], Signature] = {}
         self.derived = {}
 
@@ -72,8 +73,7 @@ class Table:
         key = digest(columns)
         table = Table.shared.get((key, structure))
         if table is None:
-            table = Table.shared[key, structure] = Table(columns, structure)
-            table._key = key
+            table = Table.shared[key, structure] = Table(columns, structure, key)
         return table
 
     @property
@@ -99,7 +99,7 @@ class Table:
             self._key = digest(self.columns)
         return self._key
 
-    def row(self, index: int) -> tuple[Any, ...]:
+    def row(self, index: int) -> tuple[Array | Scalar, ...]:
         """The leaves of one row, as a map function sees them: scalars where the leaf has no axes."""
         return tuple(column[index] for column in self._columns)
 

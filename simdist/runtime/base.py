@@ -18,7 +18,7 @@ from simdist.hardware import MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.work import LaunchedRun, WorkerPool
 from simdist.trace import Trace
@@ -165,8 +165,8 @@ class Engine(Protocol):
         """
         ...
 
-    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
-        """Watch tasks; call `changed` with each change of the chief's belief, first of all that they are up."""
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
+        """Watch tasks; tell each change of what the chief believes of them, the first of all that they are up."""
         ...
 
     def is_believed_up(self, task: str) -> bool:

@@ -19,13 +19,14 @@ from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.plan import Faults
 from simdist.hardware import Device, Network, device_for
+from simdist.process_state import active_context
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import LaunchedRun
+from simdist.runtime.work import LaunchedRun, running_closure
 from simdist.trace import Trace
 
 __all__ = ["Cluster", "newest_cluster"]
@@ -66,12 +67,15 @@ class Cluster:
         engine: "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything happens at
             once, inside the call, with the same bits; no time, faults, traces of work, backup workers or launched
             mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
+        isolated: with engine="in_process": give each task a memory of its own, so that programs, kernels, arrays and replies travel as
+            bytes, as they would between machines. Plain Python functions are refused then, because they are no data.
 
     Raises:
         InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that does not exist,
             or JAX devices that cannot work together.
-        FailedPreconditionError: hardware, numerics or JAX devices that the engine does not support.
-        TypeError: a seed that is no whole number, or hardware or a network of another type.
+        FailedPreconditionError: hardware, numerics, JAX devices or isolation that the engine could not honour.
+        ModuleNotFoundError: isolated=True without the package flatbuffers.
+        TypeError: a seed that is no whole number, isolated= that is no bool, or hardware or a network of another type.
 
     Example:
         >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
@@ -102,11 +106,13 @@ class Cluster:
         numerics: str = "deferred",
         jax_devices: Sequence[Any] | None = None,
         engine: str = "simulated",
+        isolated: bool = False,
     ) -> None:
         if engine not in ENGINES:
             raise InvalidArgumentError(f"engine={engine!r} is not known. {did_you_mean(str(engine), ENGINES)}")
         if engine == "in_process":
             _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices)
+        self.isolated = _checked_isolation(isolated, engine)
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
         self.seed = whole_number(seed, "seed")
         self.hardware = _checked_hardware(hardware, self.spec)
@@ -117,9 +123,7 @@ class Cluster:
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         # The chief stands first in every picture, wherever the spec has it.
         names = list(dict.fromkeys(["chief:0", *names]))
-        self.engine: Engine = (
-            InProcessEngine(names, self.network, self.seed) if engine == "in_process" else self._simulated(names, numerics)
-        )
+        self.engine: Engine = self._in_process(names) if engine == "in_process" else self._simulated(names, numerics)
         self.numerics = self.engine.numerics
         self._kind = engine
         self._faults = Faults(SimulatedEffects(self.world, self)) if engine == "simulated" else None
@@ -127,6 +131,14 @@ class Cluster:
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._closed = False
         _clusters[:1] = [weakref.ref(self)]
+
+    def _in_process(self, names: Sequence[str]) -> Engine:
+        if not self.isolated:
+            return InProcessEngine(names, self.network, self.seed)
+        # Few need it, and its messages take as long to import as the rest of the engine.
+        from simdist.runtime.in_process.isolated import IsolatedEngine
+
+        return IsolatedEngine(names, self.network, self.seed)
 
     def _simulated(self, names: Sequence[str], numerics: str) -> SimulatedEngine:
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
@@ -174,7 +186,7 @@ class Cluster:
         """A new cluster of the same kind, at time zero, without faults."""
         seed = self.seed if seed is None else seed
         if self._kind == "in_process":
-            return Cluster(self.spec, seed, network=self.network, engine="in_process")
+            return Cluster(self.spec, seed, network=self.network, engine="in_process", isolated=self.isolated)
         return Cluster(self.spec, seed, self.hardware, self.network, self.numerics, self.jax_devices)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -244,15 +256,33 @@ class Cluster:
         return {"TF_CONFIG": json.dumps(config)}
 
     def close(self) -> None:
-        """End all tasks; warn of faults that never fired."""
+        """End all tasks; warn of faults that never fired.
+
+        Raises:
+            FailedPreconditionError: the caller runs on one of these tasks.
+        """
         if self._closed:
             return
+        self._require_outside()
         self._closed = True
         self.engine.close()
         if self._directory is not None:
             self._directory.cleanup()
         if self._faults is not None:
             self._faults.warn_about_unfired()
+
+    def _require_outside(self) -> None:
+        closure, (main_of, task) = running_closure(), active_context().locals.get("here", (None, ""))
+        if closure is not None and closure.engine is self.engine:
+            where = f"closure {closure.number} on {closure.worker}"
+        elif main_of is self:
+            where = f"the main of {task}"
+        else:
+            return
+        raise FailedPreconditionError(
+            f"cluster.close() was called in {where}, and would end the very task that runs it. Return from it, and close the cluster where "
+            "it was made, after join()."
+        )
 
     def __enter__(self) -> Cluster:
         if self._closed:
@@ -266,7 +296,8 @@ class Cluster:
 
     def __repr__(self) -> str:
         jobs = ", ".join(f"{job!r}: {self.spec.num_tasks(job)}" for job in self.spec.jobs)
-        state = "engine='in_process'" if self._kind == "in_process" else f"now={self.now:.6f} s"
+        kind = "engine='in_process', isolated=True" if self.isolated else "engine='in_process'"
+        state = kind if self._kind == "in_process" else f"now={self.now:.6f} s"
         return f"Cluster({{{jobs}}}, seed={self.seed}, {state})"
 
 
@@ -279,6 +310,17 @@ def _require_no_effect(numerics: str, **figures: Any) -> None:
     for name, value in figures.items():
         if value is not None:
             raise FailedPreconditionError(f"{name}= would have no effect where everything happens at once. Leave it out. " + SIMULATED)
+
+
+def _checked_isolation(isolated: bool, engine: str) -> bool:
+    if not isinstance(cast("object", isolated), bool):
+        raise TypeError(f"isolated is {isolated!r}; expected True or False")
+    if isolated and engine != "in_process":
+        raise FailedPreconditionError(
+            f"isolated=True sends bytes between tasks, and engine={engine!r} only counts them. Leave it out, or take the engine that has "
+            "it: sd.Cluster(..., engine='in_process', isolated=True)."
+        )
+    return isolated
 
 
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:

@@ -16,10 +16,10 @@ from simdist.runtime.linked import (
     CheckFinite,
     LinkedCollective,
     LinkedOperation,
-    LinkedProgram,
     MakeKey,
     ReadGroups,
     RunKernel,
+    Runnable,
     TakeBatch,
 )
 
@@ -48,7 +48,7 @@ class Step:
 
     def __init__(
         self,
-        linked: LinkedProgram,
+        linked: Runnable,
         task: TaskRuntime,
         iterators: Sequence[Any],
         arguments: tuple[Any, ...],
@@ -115,7 +115,7 @@ class Step:
         self.over = True
 
     def _begin(self) -> None:
-        self.slots = [NOTHING] * self.linked.num_slots
+        self.slots = [NOTHING] * len(self.linked.slots)
         for slot, bundle in self.linked.constants:
             self.slots[slot] = bundle
         self.batches, self.keys = [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
@@ -26,6 +26,7 @@ __all__ = [
     "LinkedCollective",
     "ReadGroups",
     "RunKernel",
+    "Runnable",
     "Slot",
     "TakeBatch",
 ]
@@ -133,6 +134,19 @@ class CheckFinite:
 LinkedOperation = ReadGroups | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
 
 
+class Runnable(Protocol):
+    """What a task needs of a linked program in order to run it; as of `LinkedProgram`."""
+
+    @property
+    def operations(self) -> tuple[LinkedOperation, ...]: ...
+    @property
+    def constants(self) -> tuple[tuple[Slot, Bundle], ...]: ...
+    @property
+    def result(self) -> Slot: ...
+    @property
+    def slots(self) -> tuple[BundleType, ...]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class LinkedProgram:
     """A program that is bound to the groups of its variables.
@@ -151,7 +165,3 @@ class LinkedProgram:
     slots: tuple[BundleType, ...]
     batches: tuple[BundleType, ...]
     version: int
-
-    @cached_property
-    def num_slots(self) -> int:
-        return len(self.slots)

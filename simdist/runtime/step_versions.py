@@ -6,11 +6,33 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from operator import call
+from typing import Protocol, TypeVar
 
 from simdist.program.values import Bundle
-from simdist.runtime.state import GroupStates
 
-__all__ = ["StepVersions"]
+__all__ = ["PresentVersions", "StepVersions"]
+
+Value = TypeVar("Value")
+
+
+class ByNumber(Protocol[Value]):
+    """A list or a dict, by the numbers of groups."""
+
+    def __getitem__(self, group: int, /) -> Value: ...
+    def __setitem__(self, group: int, value: Value, /) -> None: ...
+
+
+class PresentVersions(Protocol):
+    """The versions that count: `bundles`, and in `versions` how often each group was changed."""
+
+    @property
+    def bundles(self) -> ByNumber[Bundle | None]: ...
+    @property
+    def versions(self) -> ByNumber[int]: ...
+
+    def present(self, number: int, /) -> Bundle:
+        """The present version of a group."""
+        ...
 
 
 class StepVersions:
@@ -20,7 +42,7 @@ class StepVersions:
         states: what counts.
     """
 
-    def __init__(self, states: GroupStates) -> None:
+    def __init__(self, states: PresentVersions) -> None:
         self.states = states
         self.new_versions: dict[int, list[Bundle]] = {}
 

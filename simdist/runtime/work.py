@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from simdist.program.bound_call import BoundCall
+from simdist.process_state import active_context
+from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 
-__all__ = ["Handle", "LaunchedRun", "StepResult", "Worker", "WorkerPool", "WorkerStep"]
+__all__ = ["Handle", "LaunchedRun", "RunningClosure", "StepResult", "Worker", "WorkerPool", "WorkerStep", "running_closure"]
 
 
 class Worker(Protocol):
@@ -63,6 +64,21 @@ class StepResult:
 
     linked: LinkedProgram
     bundle: Bundle
+
+
+@dataclass(frozen=True)
+class RunningClosure:
+    """The closure that code of a user runs in: its number, its worker, whose it is, and on which engine."""
+
+    number: int
+    worker: str
+    strategy: object
+    engine: object
+
+
+def running_closure() -> RunningClosure | None:
+    """The closure that runs here; None outside of closures."""
+    return active_context().locals.get("closure")
 
 
 class Handle(Protocol):

@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
-from simdist.data import Dataset, InputContext, seeds
+from simdist.data import Dataset, seeds
 from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.input import InputContext
 from simdist.process_state import active_context, current_seed
 from simdist.program.arrays import Array, Tree
 from simdist.program.per_replica import PerReplica

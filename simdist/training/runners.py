@@ -6,10 +6,10 @@ import warnings
 from typing import Any, cast
 
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.data import Dataset, DatasetCreator, InputContext
+from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator, InputContext
 from simdist.strategies.base import DistributedFromFunction
-from simdist.strategies.distributed import DistributedDataset, DistributedIterator
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.sources import first_batch
 from simdist.training.step import build, train_step_of

@@ -13,10 +13,10 @@ import numpy as np
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
 from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable, train_validation_split
 
-from simdist.data import Dataset, DatasetCreator, DistributedInput, FunctionInput, InputContext
+from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, FunctionInput, InputContext
 from simdist.strategies.base import DistributedFromFunction
-from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["count_steps", "evaluation_source", "first_batch", "is_dataset", "split_arrays", "training_source"]

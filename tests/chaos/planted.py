@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from simdist.coordinator.closure_states import ClosureState
 from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.queue import Attempt
 from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.runtime.cluster import newest_cluster
@@ -217,10 +219,10 @@ def copies_of_a_silent_replica_count_when_it_is_back(patch: pytest.MonkeyPatch) 
 def late_replies_count(patch: pytest.MonkeyPatch) -> None:
     """A worker that comes back is not told that it was replaced, and what it replies then is taken for the reply of another."""
 
-    def replied(coordinator: ClusterCoordinator, worker: str, number: int, call: Any) -> None:
-        coordinator.calls[worker] = call
-        coordinator.queue.running.setdefault(worker, number)
-        original(coordinator, worker, number, call)
+    def replied(coordinator: ClusterCoordinator, attempt: Attempt, call: Any) -> None:
+        taken_for = coordinator.queue.running.setdefault(attempt.worker, attempt)
+        taken_for.state = ClosureState.RUNNING
+        original(coordinator, taken_for if taken_for.closure == attempt.closure else attempt, call)
 
     original = ClusterCoordinator._replied
     patch.setattr(ClusterCoordinator, "_replied", replied)

@@ -16,6 +16,7 @@ from simdist.chaos.incarnations import Down
 from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
+from simdist.runtime.membership import MemberState
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.world import World
@@ -90,7 +91,7 @@ def carry_more(evidence: Evidence) -> None:
 
 
 def believe_wrongly(evidence: Evidence) -> None:
-    evidence.run.cluster.world.detection.membership.beliefs["worker:0"].up = False
+    evidence.run.cluster.world.detection.membership.beliefs["worker:0"].state = MemberState.DOWN
 
 
 DOCTORED: dict[str, tuple[Scenario, Doctor]] = {

@@ -185,3 +185,56 @@ def test_slots_that_a_lost_server_should_hold_leave_nothing_behind() -> None:
         coordinator.join()
     assert len(strategy.store.layout.groups) == before
     assert cluster.world.tasks["ps:0"].memory.in_use_bytes >= held
+
+
+# -- inside a closure ---------------------------------------------------------------------------------------------------
+
+
+def fit_in_a_closure(coordinator: sd.ClusterCoordinator) -> Callable[[], Any]:
+    from simdist import keras
+
+    x = np.ones((8, 2), np.float32)
+    with coordinator.strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    return lambda: model.fit(sd.Dataset.from_tensor_slices((x, x[:, :1])).batch(4), steps_per_epoch=2, verbose=0)
+
+
+CALLS: dict[str, Callable[[sd.ClusterCoordinator], Callable[[], Any]]] = {
+    "fit": fit_in_a_closure,
+    "join": lambda coordinator: coordinator.join,
+    "schedule": lambda coordinator: lambda: coordinator.schedule(lambda: 1),
+    "schedule while it is traced": lambda coordinator: sd.function(lambda: coordinator.schedule(lambda: 1)),
+}
+
+
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_closure_can_neither_schedule_for_its_own_coordinator_nor_wait_for_it(call: str, engine: str) -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine=engine)))
+    coordinator.schedule(CALLS[call](coordinator))
+    with pytest.raises(FailedPreconditionError, match=r"was called in closure 0 on worker:0, .* call schedule, join or fit where"):
+        coordinator.join()
+    assert coordinator.scheduled == 1
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+
+
+def test_a_closure_may_schedule_for_another_coordinator() -> None:
+    _, outer = coordinated()
+    _, inner = coordinated()
+    assert outer.schedule(lambda: inner.schedule(lambda: 7).fetch()).fetch() == 7
+
+
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+def test_a_closure_cannot_close_its_cluster(engine: str) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1}, engine=engine)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    coordinator.schedule(cluster.close)
+    with pytest.raises(FailedPreconditionError, match=r"cluster\.close\(\) was called in closure 0 on worker:0"):
+        coordinator.join()
+    other = sd.Cluster({"worker": 1})
+    coordinator.schedule(other.close).fetch()
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+    cluster.close()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        coordinator.schedule(lambda: 7)

@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import (
-    Dataset,
-    DatasetCreator,
-    InputContext,
-    InputOptions,
-    InputReplicationMode,
-    replica_batch_sizes,
-    worker_batch_sizes,
-)
+from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode, replica_batch_sizes, worker_batch_sizes
 
 
 def plain(dataset: Any) -> list[Any]:

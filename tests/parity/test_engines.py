@@ -1,4 +1,5 @@
-"""One program, two engines: with a clock and without, with the same bits, wherever the order of updates does not depend on time."""
+"""One program, three engines: with a clock, without, and without memory that tasks share. The same bits, wherever the order of updates does
+not depend on time."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ Make = Callable[..., sd.Cluster]
 Program = Callable[[Make], list[Any]]
 
 
-def assert_same_bits(program: Program, **options: Any) -> None:
-    found, expected = (
-        program(lambda spec, engine=engine, **own: sd.Cluster(spec, seed=3, engine=engine, **own, **options))
-        for engine in ("in_process", "simulated")
-    )
+SIMULATED: dict[str, Any] = {"engine": "simulated"}
+IN_PROCESS: dict[str, Any] = {"engine": "in_process"}
+ISOLATED: dict[str, Any] = {"engine": "in_process", "isolated": True}
+
+
+def assert_same_bits(program: Program, one: dict[str, Any] = IN_PROCESS, other: dict[str, Any] = SIMULATED) -> None:
+    found, expected = (program(lambda spec, engine=engine, **own: sd.Cluster(spec, seed=3, **engine, **own)) for engine in (one, other))
     assert len(found) == len(expected) > 0
     for one, other in zip(map(np.asarray, found), map(np.asarray, expected), strict=True):
         assert (one.shape, one.dtype, one.tobytes()) == (other.shape, other.dtype, other.tobytes())
@@ -140,10 +143,19 @@ def test_synchronous_program_has_the_bits_of_the_simulated_engine(name: str) -> 
     assert_same_bits(SYNCHRONOUS[name])
 
 
+QUICK = ("two devices", "central storage", "workers in racks, two devices each", "workers that would go on", "conversations")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS])
+def test_synchronous_program_has_the_same_bits_where_tasks_share_no_memory(name: str) -> None:
+    pytest.importorskip("flatbuffers")
+    assert_same_bits(SYNCHRONOUS[name], ISOLATED, IN_PROCESS)
+
+
 # -- parameter servers ---------------------------------------------------------------------------------------------------
 
 
-def closures_of_all_kinds(make: Make, jobs: dict[str, int] | None = None) -> list[Any]:
+def closures_of_all_kinds(make: Make, jobs: dict[str, int] | None = None, plain_functions: bool = True) -> list[Any]:
     """Shards, adam, a metric, keys, per-worker input and resources, plain functions, and layers that workers make."""
     strategy = sd.ParameterServerStrategy(make(jobs or {"worker": 1, "ps": 3}), variable_partitioner=sd.FixedShardsPartitioner(2))
     coordinator = sd.ClusterCoordinator(strategy)
@@ -173,7 +185,8 @@ def closures_of_all_kinds(make: Make, jobs: dict[str, int] | None = None) -> lis
     losses, calls = list[Any](), list[Any]()
     for _ in range(6):
         losses.append(coordinator.schedule(step, args=(iterator,)))
-        calls.append(coordinator.schedule(plain, args=(resource,)))
+        if plain_functions:
+            calls.append(coordinator.schedule(plain, args=(resource,)))
     coordinator.join()
     fetched = coordinator.fetch([losses, calls])
     return [*jax.tree_util.tree_leaves(fetched), weights.numpy(), seen.numpy(), optimizer.iterations.numpy()]
@@ -191,6 +204,20 @@ def fit_in_packs_of_steps(make: Make) -> list[Any]:
 @pytest.mark.parametrize("program", [closures_of_all_kinds, fit_in_packs_of_steps])
 def test_parameter_servers_with_one_worker_have_the_bits_of_the_simulated_engine(program: Program) -> None:
     assert_same_bits(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda make: closures_of_all_kinds(make, plain_functions=False),
+        lambda make: closures_of_all_kinds(make, {"worker": 3, "ps": 2}, plain_functions=False),
+        pytest.param(fit_in_packs_of_steps, marks=pytest.mark.slow),
+    ],
+    ids=["one worker", "three workers", "fit"],
+)
+def test_parameter_servers_have_the_same_bits_where_tasks_share_no_memory(program: Program) -> None:
+    pytest.importorskip("flatbuffers")
+    assert_same_bits(program, ISOLATED, IN_PROCESS)
 
 
 def test_parameter_servers_with_three_workers_do_the_same_number_of_steps() -> None:

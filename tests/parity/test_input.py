@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import (
-    AutoShardPolicy,
-    Dataset,
+from simdist.data import AutoShardPolicy, Dataset, Options
+from simdist.errors import InvalidArgumentError, NotFoundError
+from simdist.input import (
     DistributedInput,
     FunctionInput,
     InputContext,
     InputOptions,
     InputReplicationMode,
-    Options,
     applied_policy,
     shard_for_worker,
 )
-from simdist.errors import InvalidArgumentError, NotFoundError
 
 OFF, AUTO, FILE, DATA = (AutoShardPolicy[name] for name in ("OFF", "AUTO", "FILE", "DATA"))
 PER_REPLICA = InputOptions(experimental_replication_mode=InputReplicationMode.PER_REPLICA)

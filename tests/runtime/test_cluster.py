@@ -80,3 +80,10 @@ def test_a_crash_of_the_first_worker_does_not_end_the_program_of_the_chief() -> 
         coordinator.schedule(sd.sleep, args=(1.0,))
     coordinator.join()
     assert cluster.now > 2.0
+
+
+def test_a_launched_main_cannot_close_its_cluster() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"cluster\.close\(\) was called in the main of worker:0"):
+        cluster.launch(cluster.close).join()
+    cluster.close()

@@ -31,7 +31,7 @@ RESULTS = {READ: [bundle(1), bundle(2)], BATCH: BATCHED, RUN: [bundle(3), bundle
 
 
 def linked(operations: Any = OPERATIONS, result: int = 4) -> Any:
-    return SimpleNamespace(operations=operations, num_slots=6, constants=((5, bundle(9)),), result=result)
+    return SimpleNamespace(operations=operations, slots=((),) * 6, constants=((5, bundle(9)),), result=result)
 
 
 class Task:

@@ -1,11 +1,21 @@
-"""Beliefs about who is up: each transition of the table, and what is ignored."""
+"""Beliefs about who is up: each transition of the table, what is ignored, and what cannot be."""
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import simdist as sd
-from simdist.runtime.membership import Membership
+from broken_tables import broken_tables
+from simdist.runtime import membership as membership_module
+from simdist.runtime.membership import MEMBERS, MemberChange, MemberDecision, MemberFact, Membership, MemberState
+from simdist.transitions import ImpossibleFactError
 
 
 @pytest.fixture
@@ -15,8 +25,8 @@ def members() -> Membership:
     return members
 
 
-def kinds(decisions: list[object]) -> list[str]:
-    return [decision.kind for decision in decisions]  # pyright: ignore[reportAttributeAccessIssue]
+def kinds(decisions: Sequence[MemberDecision]) -> list[str]:
+    return [decision.kind for decision in decisions]
 
 
 def test_reset_connection_means_down_once(members: Membership) -> None:
@@ -41,7 +51,86 @@ def test_silent_task_that_speaks_again_is_up_again(members: Membership) -> None:
 
 
 def test_higher_incarnation_means_the_old_one_went_down(members: Membership) -> None:
-    assert kinds(members.heartbeat("worker:0", 2, now_s=1.0)) == ["down", "up"]
+    assert members.heartbeat("worker:0", 2, now_s=1.0) == [
+        MemberDecision(MemberChange.DOWN, "worker:0", 1, "restarted"),
+        MemberDecision(MemberChange.UP, "worker:0", 2),
+    ]
+
+
+def test_reset_of_a_task_that_nobody_has_heard_of_is_ignored(members: Membership) -> None:
+    assert members.connection_reset("worker:1", 0) == []
+    assert kinds(members.heartbeat("worker:1", 0, now_s=0.0)) == ["up"]
+
+
+@pytest.mark.parametrize(("state", "fact"), set(itertools.product(MemberState, MemberFact)) - set(MEMBERS.rows), ids=str)
+def test_a_belief_refuses_each_fact_that_is_not_in_the_table(state: MemberState, fact: MemberFact) -> None:
+    with pytest.raises(ImpossibleFactError, match="membership: the fact"):
+        MEMBERS.after(state, fact)
+
+
+# -- whatever comes ----------------------------------------------------------------------------------------------------
+
+History = list[tuple[str, int, float]]
+FACTS = ["heartbeat", "heartbeat", "reset", "time"]
+
+
+def follow(history: History) -> None:
+    """Tell the machine, and a judge that knows no table, the same of one task: a fact, its incarnation, seconds since the last fact."""
+    members, now_s, known, up, heard_s = Membership(timeout_s=3.0), 0.0, -1, False, 0.0
+    for fact, incarnation, seconds in history:
+        now_s += seconds
+        expected: list[tuple[str, int]] = []
+        if fact == "heartbeat":
+            decisions = members.heartbeat("ps:0", incarnation, now_s)
+            if incarnation >= known:
+                if up and incarnation > known:
+                    expected.append(("down", known))
+                if not up or incarnation > known:
+                    expected.append(("up", incarnation))
+                known, up, heard_s = incarnation, True, now_s
+        elif fact == "reset":
+            decisions = members.connection_reset("ps:0", incarnation)
+            if up and incarnation >= known:
+                expected, up = [("down", known)], False
+        else:
+            decisions = members.time_passed(now_s)
+            if up and now_s - heard_s > 3.0:
+                expected, up = [("down", known)], False
+        assert [(decision.kind, decision.incarnation) for decision in decisions] == expected
+        assert members.is_up("ps:0") == up
+        assert ("ps:0" in members.beliefs) == (known >= 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(FACTS), st.integers(0, 3), st.sampled_from([0.0, 1.0, 2.0, 4.0])), max_size=60))
+def test_beliefs_are_those_of_the_judge_whatever_happens(history: History) -> None:
+    follow(history)
+
+
+def test_every_wrong_row_of_the_table_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(0)
+    histories = [
+        [(draw.choice(FACTS), min(3, step // 10 + draw.randrange(3)), draw.choice([0.0, 1.0, 4.0])) for step in range(30)]
+        for _ in range(100)
+    ]
+    wrong, survivors = list(broken_tables(MEMBERS, MemberState, MemberChange)), list[str]()
+    for words, table in wrong:
+        monkeypatch.setattr(membership_module, "MEMBERS", table)
+        try:
+            for history in histories:
+                follow(history)
+        except AssertionError:
+            continue
+        survivors.append(words)
+    assert survivors == []
+    assert len(wrong) > 50
+
+
+def test_the_picture_of_the_table_is_that_of_the_documentation() -> None:
+    text = (Path(__file__).resolve().parents[2] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert f"```mermaid\n{MEMBERS.diagram()}\n```\n" in text, MEMBERS.diagram()
+
+
+# -- in a cluster ------------------------------------------------------------------------------------------------------
 
 
 def test_facts_of_an_older_incarnation_are_ignored(members: Membership) -> None:

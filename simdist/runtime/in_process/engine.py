@@ -11,14 +11,16 @@ from simdist.hardware import MemoryAccount, Network
 from simdist.hardware.wiring import Wiring, hosts_of
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.in_process.programs import Common, TaskHere, arrays_of
+from simdist.runtime.in_process.computing import arrays_of, call_kernel
+from simdist.runtime.in_process.programs import Session, TaskHere
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.state import GroupStates
 from simdist.runtime.work import LaunchedRun
 
-__all__ = ["InProcessEngine"]
+__all__ = ["InProcessEngine", "WithoutTime", "require_no_backups"]
 
 
 class Opening:
@@ -45,8 +47,18 @@ def _refuse(what: str) -> NoReturn:
     raise FailedPreconditionError(f"{what} sd.Cluster(..., engine='simulated').")
 
 
-class InProcessEngine(Common):
-    """As `Engine`.
+def require_no_backups(communication: Communication) -> None:
+    """Refuse replicas that are not waited for.
+
+    Raises:
+        FailedPreconditionError: the strategy has some.
+    """
+    if communication.backup_workers:
+        _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
+
+
+class WithoutTime(Session):
+    """As `Engine`, apart from where variables lie and who runs steps.
 
     Args:
         tasks: their names, the chief first.
@@ -58,10 +70,10 @@ class InProcessEngine(Common):
     numerics = "eager"
 
     def __init__(self, tasks: Sequence[str], network: Network, seed: int) -> None:
-        super().__init__(seed, tasks[0], self._hold)
+        super().__init__(seed, tasks[0])
         self.network = network
         self.task_names = list(tasks)
-        self._tasks = {name: TaskHere(name) for name in tasks}
+        self.tasks = {name: TaskHere(name) for name in tasks}
         self._hosts = hosts_of(network, tasks)
         self._wiring = Wiring(network, list(dict.fromkeys(self._hosts.values())))
         self._memory = {name: MemoryAccount(math.inf, name) for name in tasks}
@@ -72,9 +84,9 @@ class InProcessEngine(Common):
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
     def process(self, task: str) -> TaskHere:
-        if task not in self._tasks:
-            raise InvalidArgumentError(f"There is no task {task!r} in this cluster. {did_you_mean(task, self._tasks)}")
-        return self._tasks[task]
+        if task not in self.tasks:
+            raise InvalidArgumentError(f"There is no task {task!r} in this cluster. {did_you_mean(task, self.tasks)}")
+        return self.tasks[task]
 
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
@@ -89,7 +101,8 @@ class InProcessEngine(Common):
     def memory(self, device: str) -> MemoryAccount:
         return self._memory[device]
 
-    def _hold(self, device: str, name: str, size_bytes: int) -> None:
+    def hold(self, device: str, name: str, size_bytes: int) -> None:
+        """A device holds so many bytes more; negative: fewer."""
         if size_bytes >= 0:
             self._memory[device].allocate(name, size_bytes)
         else:
@@ -101,10 +114,10 @@ class InProcessEngine(Common):
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
         """All devices read the same arrays."""
 
-    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         for task in [self.process(name) for name in tasks if name not in self._up]:
             self._up.append(task.name)
-            changed(Decision("up", task.name, task.incarnation))
+            changed(MemberDecision(MemberChange.UP, task.name, task.incarnation))
 
     def is_believed_up(self, task: str) -> bool:
         return task in self._up
@@ -112,26 +125,7 @@ class InProcessEngine(Common):
     def notice(self, member: Member, reason: str) -> None:
         """Nobody dies here."""
 
-    # -- variables ------------------------------------------------------------------------------------------------
-
-    def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
-        return [arrays_of(self.versions.present(group)) for group in groups]
-
-    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
-        self.change(group, kernel, Bundle.of([operand]), f" ({what})")
-
-    def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
-        return list(map(arrays_of, bundles))
-
     # -- work -----------------------------------------------------------------------------------------------------
-
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkersHere:
-        return WorkersHere(self, list(map(self.process, tasks)), strategy)
-
-    def replica_group(self, communication: Communication) -> ReplicasHere:
-        if communication.backup_workers:
-            _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
-        return ReplicasHere(self, communication, self.process)
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> NoReturn:
         _refuse("Mains that meet each other need an engine with tasks that run side by side:")
@@ -148,3 +142,36 @@ class InProcessEngine(Common):
 
     def sleep(self, seconds: float) -> None:
         _refuse("No time passes in this cluster, so nobody can sleep. Leave the sleep out, or take an engine with a clock:")
+
+    def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
+        return list(map(arrays_of, bundles))
+
+
+class InProcessEngine(WithoutTime):
+    """As `Engine`; arguments as of `WithoutTime`. All tasks share the memory of the driver.
+
+    Attributes:
+        versions: the values of all variables.
+    """
+
+    def __init__(self, tasks: Sequence[str], network: Network, seed: int) -> None:
+        super().__init__(tasks, network, seed)
+        self.versions = GroupStates(arrays_of, lambda kernel, given, writes: call_kernel(kernel, given, [writes])[0], self.hold)
+
+    def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
+        return [arrays_of(self.versions.present(group)) for group in groups]
+
+    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
+        self.change(group, kernel, Bundle.of([operand]), f" ({what})")
+
+    def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
+        """Make the next version of a group, of its arrays and the given ones."""
+        before = self.versions.present(group)
+        self.versions.put(group, call_kernel(kernel, [before, given], [before.avals], where=where)[0])
+
+    def start_workers(self, tasks: Sequence[str], strategy: Any) -> WorkersHere:
+        return WorkersHere(self, list(map(self.process, tasks)), strategy)
+
+    def replica_group(self, communication: Communication) -> ReplicasHere:
+        require_no_backups(communication)
+        return ReplicasHere(self, communication, self.process)

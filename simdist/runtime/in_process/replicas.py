@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 from simdist.errors import DeadlineExceededError
 from simdist.program.bound_call import BoundCall
@@ -10,77 +13,64 @@ from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement
-from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, call_kernel, raise_error
+from simdist.runtime.in_process.computing import call_kernel
+from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
+from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadGroups
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 
-__all__ = ["ReplicasHere"]
+__all__ = ["Replicas", "ReplicasHere", "TakingPart"]
 
 
-class OneReplica(OneTask):
-    """What one of several replicas meets. What the step changes counts when it is over for all of them.
+class Driver(Protocol):
+    """What replicas need of the engine that they belong to."""
 
-    Args:
-        common, task: as of `OneTask`.
-        member: its rank and device.
-        versions: what the step has made so far.
-        is_alone: whether there are no other replicas.
+    def require_usable(self, what: str) -> None:
+        """See `Engine.require_usable`."""
+        ...
+
+
+class TakingPart(Protocol):
+    """A replica in a step, as the others meet it.
 
     Attributes:
+        member: its rank and device.
         came: the collective that it has come to, and what it gives; None while it goes on.
     """
 
-    def __init__(self, common: Common, task: TaskHere, member: Member, versions: StepVersions, is_alone: bool) -> None:
-        super().__init__(common, task)
-        self.member = member
-        self.versions = versions
-        self.which = () if is_alone else ("replica", member.rank)
-        self.updates: dict[int, int] = {}
-        self.came: tuple[Collective, Bundle] | None = None
-
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        return [self._present(group) for group in op.numbers]
-
-    def _present(self, group: int) -> Bundle:
-        """As this replica sees it: another one, whose copy is the same, may be ahead."""
-        return self.versions.after(group, self.updates.get(group, 0))
-
-    def _where(self) -> str:
-        return f" of {self.member.device}, step {self.task.steps}"
-
-    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
-        self.came = op.collective, operands
-        return PENDING
-
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
-        for part, given in zip(op.parts, operands, strict=True):
-            before = self.updates.get(part.group, 0)
-            if not self.versions.known(part.group, before + 1):
-                old = self._present(part.group)
-                (new,) = call_kernel(part.kernel, [old, given], [old.avals], where=self._where())
-                self.versions.add(part.group, new)
-            self.updates[part.group] = before + 1
-
-    def step_done(self) -> None:
-        """It is over for all of them, or for none."""
+    @property
+    def member(self) -> Member: ...
+    @property
+    def came(self) -> tuple[Collective, Bundle] | None: ...
+    @property
+    def over(self) -> bool: ...
+    @property
+    def result(self) -> Bundle: ...
+    def go(self, result: Bundle | None = None) -> None: ...
 
 
-class ReplicasHere:
+class Replicas(ABC):
     """Replicas that one driver drives, as `ReplicaGroup`.
 
     Args:
-        common: what all tasks share.
+        driver: their engine.
         communication: in whose order sums are added.
         tasks: finds the task of a replica.
     """
 
-    def __init__(self, common: Common, communication: Communication, tasks: Callable[[str], TaskHere]) -> None:
-        self.common = common
+    def __init__(self, driver: Driver, communication: Communication, tasks: Callable[[str], TaskHere]) -> None:
+        self.driver = driver
         self.communication = communication
         self.tasks = tasks
         self.combinations = Combinations()
+
+    @abstractmethod
+    def step(
+        self, local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall], is_alone: bool
+    ) -> AbstractContextManager[Sequence[TakingPart]]:
+        """The replicas of a new step. What they change counts when the block ends, and is dropped when it fails."""
 
     def believes_in(self, member: Member) -> bool:
         """Nobody dies here, or falls silent."""
@@ -89,26 +79,20 @@ class ReplicasHere:
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
-        self.common.require_usable("A step was taken")
-        versions = StepVersions(self.common.versions)
-        replicas = [OneReplica(self.common, self.tasks(member.task), member, versions, len(members) == 1) for member in local]
-        steps = [
-            Step(program, replica, call.iterators, call.arrays, raise_error)
-            for program, replica, call in zip(linked, replicas, calls, strict=True)
-        ]
-        for step in steps:
-            step.go()
-        number = 0
-        while not all(step.over for step in steps):
-            for step, result in zip(steps, self._met(members, replicas, number), strict=True):
-                step.go(result)
-            number += 1
-        versions.commit()
-        for task in dict.fromkeys(replica.task for replica in replicas):
-            task.steps += 1
-        return [step.result for step in steps]
+        self.driver.require_usable("A step was taken")
+        with self.step(local, linked, calls, len(members) == 1) as replicas:
+            for replica in replicas:
+                replica.go()
+            number = 0
+            while not all(replica.over for replica in replicas):
+                for replica, result in zip(replicas, self._met(members, replicas, number), strict=True):
+                    replica.go(result)
+                number += 1
+        for task in dict.fromkeys(member.task for member in local):
+            self.tasks(task).steps += 1
+        return [replica.result for replica in replicas]
 
-    def _met(self, members: Sequence[Member], replicas: Sequence[OneReplica], number: int) -> list[Bundle]:
+    def _met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> list[Bundle]:
         """What each of them gets from a collective, to which all must have come."""
         came = {replica.member.device: replica.came for replica in replicas if replica.came is not None}
         first, (collective, _) = next(iter(came.items()))
@@ -121,8 +105,6 @@ class ReplicasHere:
                 f"{collective} cannot end: {', '.join(missing)} did not come, and nothing is still to happen that could bring them. All "
                 "replicas must run the same step; compare what they do."
             )
-        for replica in replicas:
-            replica.came = None
         given = [bundle for _, bundle in came.values()]
         plan = self.communication.plan(collective, tuple(came))
         how = self.combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), 1)
@@ -130,3 +112,97 @@ class ReplicasHere:
             return [given[0]] * len(given)
         made = call_kernel(how.kernel, given, how.writes, where=f" of {first}")
         return made * len(given) if how.is_shared else made
+
+
+class OneReplica(OneTask):
+    """What one of several replicas meets, and its step. What the step changes counts when it is over for all of them.
+
+    Args:
+        common, task: as of `OneTask`.
+        member: its rank and device.
+        versions: what the step has made so far.
+        is_alone: whether there are no other replicas.
+
+    Attributes:
+        came: as of `TakingPart`.
+    """
+
+    def __init__(self, common: Shared, task: TaskHere, member: Member, versions: StepVersions, is_alone: bool) -> None:
+        super().__init__(common, task, [])
+        self.member = member
+        self.view = ReplicaView(versions)
+        self.which = () if is_alone else ("replica", member.rank)
+        self.came: tuple[Collective, Bundle] | None = None
+
+    def read(self, op: ReadGroups) -> Sequence[Bundle]:
+        return list(map(self.view.present, op.numbers))
+
+    def _where(self) -> str:
+        return f" of {self.member.device}, step {self.task.steps}"
+
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
+        self.came = op.collective, operands
+        return PENDING
+
+    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
+        for part, given in zip(op.parts, operands, strict=True):
+            self.view.change(part.group, part.kernel, given, self._where())
+
+    def step_done(self) -> None:
+        """It is over for all of them, or for none."""
+
+
+class StepHere:
+    """The step of one replica, as `TakingPart`.
+
+    Args:
+        replica: what its program meets.
+        linked, call: its program and its arguments.
+    """
+
+    def __init__(self, replica: OneReplica, linked: LinkedProgram, call: BoundCall) -> None:
+        self.replica = replica
+        self.member = replica.member
+        self._step = Step(linked, replica, call.iterators, call.arrays, raise_error)
+
+    @property
+    def came(self) -> tuple[Collective, Bundle] | None:
+        return self.replica.came
+
+    @property
+    def over(self) -> bool:
+        return self._step.over
+
+    @property
+    def result(self) -> Bundle:
+        return self._step.result
+
+    def go(self, result: Bundle | None = None) -> None:
+        self.replica.came = None
+        self._step.go(result)
+
+
+class InProcess(Driver, Shared, Protocol):
+    """An engine whose tasks share its memory."""
+
+
+class ReplicasHere(Replicas):
+    """Replicas that share the memory of the driver.
+
+    Args:
+        common: what all tasks share.
+        communication, tasks: as of `Replicas`.
+    """
+
+    def __init__(self, common: InProcess, communication: Communication, tasks: Callable[[str], TaskHere]) -> None:
+        super().__init__(common, communication, tasks)
+        self.common = common
+
+    @contextmanager
+    def step(
+        self, local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall], is_alone: bool
+    ) -> Iterator[Sequence[TakingPart]]:
+        versions = StepVersions(self.common.versions)
+        replicas = [OneReplica(self.common, self.tasks(member.task), member, versions, is_alone) for member in local]
+        yield [StepHere(*of_one) for of_one in zip(replicas, linked, calls, strict=True)]
+        versions.commit()

@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active_context
+from simdist.program.function import BoundCall
+from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
-from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, raise_error
+from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply
+from simdist.runtime.linked import Apply, LinkedProgram
 from simdist.runtime.work import StepResult, Worker, WorkerStep
 
-__all__ = ["WorkersHere"]
+__all__ = ["Updates", "Workers", "WorkersHere"]
+
+
+class Chief(Protocol):
+    """What workers need of the engine that they belong to."""
+
+    seed: int
+
+    def require_usable(self, what: str) -> None:
+        """See `Engine.require_usable`."""
+        ...
+
+    def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
+        """Make the next version of a group, of its arrays and the given ones."""
+        ...
+
+
+class InProcess(Chief, Shared, Protocol):
+    """An engine whose tasks share its memory."""
+
+
+Updates = list[tuple[Apply, Bundle]]
 
 
 class Reply:
     """What came of a closure, as `Handle`: it is there from the beginning.
 
     Attributes:
+        updates: of the chief's variables, which count if the reply is accepted.
         noted: Ctrl-C while it ran; it counts when the reply has been taken, so that no closure is left half done.
     """
 
-    def __init__(self, common: Common, updates: Sequence[tuple[Apply, Bundle]]) -> None:
-        self.common = common
-        self.updates = updates
+    def __init__(self, chief: Chief) -> None:
+        self.chief = chief
+        self.updates: Updates = []
         self.value: Any = None
         self.error: BaseException | None = None
         self.noted: list[BaseException] = []
@@ -48,59 +73,85 @@ class Reply:
 
     def accept(self) -> None:
         for part, given in self.updates:
-            self.common.change(part.group, part.kernel, given, f" of {part.task}")
+            self.chief.change(part.group, part.kernel, given, f" of {part.task}")
 
 
-class WorkersHere:
+class Workers(ABC):
     """As `WorkerPool`.
 
     Args:
-        common: what all tasks share.
+        chief: their engine.
         tasks: the workers.
         strategy: in whose scope code of users runs.
     """
 
-    def __init__(self, common: Common, tasks: Sequence[TaskHere], strategy: Any) -> None:
-        self.common = common
+    def __init__(self, chief: Chief, tasks: Sequence[TaskHere], strategy: Any) -> None:
+        self.chief = chief
         self._tasks = {task.name: task for task in tasks}
-        self._contexts = {task.name: TaskContext(seeds=keras_seeds(common.seed, task.name, 0)) for task in tasks}
+        self._contexts = {task.name: TaskContext(seeds=keras_seeds(chief.seed, task.name, 0)) for task in tasks}
         for context in self._contexts.values():
             context.strategies.append(strategy)
 
+    @abstractmethod
+    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
+        """Let a worker take a step; what it changes of the chief's variables is added to `updates`. Its result."""
+
+    @abstractmethod
+    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
+        """Let a worker call a plain function."""
+
     def call(self, task: str, step: WorkerStep, number: int) -> Reply:
-        runtime = OneTask(self.common, self._tasks[task])
-
-        def take() -> StepResult:
-            call = step.bind(runtime.task)
+        def work(worker: TaskHere, updates: Updates) -> StepResult:
+            call = step.bind(worker)
             for _ in range(step.repeat):
-                linked = step.link(runtime.task, call)
-                taken = Step(linked, runtime, call.iterators, call.arrays, raise_error)
-                taken.go()
-            return StepResult(linked, taken.result)  # pyright: ignore[reportPossiblyUnboundVariable]
+                linked = step.link(worker, call)
+                result = self.take(worker, linked, call, updates)
+            return StepResult(linked, result)  # pyright: ignore[reportPossiblyUnboundVariable]
 
-        return self._reply(runtime, number, take)
+        return self._reply(task, number, work)
 
     def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Reply:
-        runtime = OneTask(self.common, self._tasks[task])
-        return self._reply(runtime, number, lambda: function(runtime.task))
+        return self._reply(task, number, lambda worker, _: self.do(worker, function))
 
-    def _reply(self, runtime: OneTask, number: int, work: Callable[[], Any]) -> Reply:
+    def _reply(self, name: str, number: int, work: Callable[[TaskHere, Updates], Any]) -> Reply:
         """Do the work of a closure in the context of its worker."""
-        self.common.require_usable(f"Closure {number} was to run")
-        reply, task, before = Reply(self.common, runtime.kept), runtime.task, runtime.task.steps
-        with noted_interrupts(reply.noted), inside(self._contexts[task.name]):
+        self.chief.require_usable(f"Closure {number} was to run")
+        reply, task = Reply(self.chief), self._tasks[name]
+        before = task.steps
+        with noted_interrupts(reply.noted), inside(self._contexts[name]):
             try:
-                reply.value = work()
+                reply.value = work(task, reply.updates)
             except Exception as error:
                 reply.error = error
             except BaseException as wish:
                 reply.error = AbortedError(
-                    f"Closure {number} wanted to end the process of {task.name} ({wish!r}), which is this one. Raise an ordinary exception."
+                    f"Closure {number} wanted to end the process of {name} ({wish!r}), which is this one. Raise an ordinary exception."
                 )
                 reply.error.__cause__ = wish
         if reply.error is not None:
-            debugging.report(reply.error, f"closure {number}", task.name, 0, task.steps - before + 1, 0.0)
+            debugging.report(reply.error, f"closure {number}", name, 0, task.steps - before + 1, 0.0)
         return reply
+
+
+class WorkersHere(Workers):
+    """Workers that share the memory of the driver.
+
+    Args:
+        common: what all tasks share.
+        tasks, strategy: as of `Workers`.
+    """
+
+    def __init__(self, common: InProcess, tasks: Sequence[TaskHere], strategy: Any) -> None:
+        super().__init__(common, tasks, strategy)
+        self.common = common
+
+    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
+        step = Step(linked, OneTask(self.common, task, updates), call.iterators, call.arrays, raise_error)
+        step.go()
+        return step.result
+
+    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
+        return function(task)
 
 
 @contextmanager

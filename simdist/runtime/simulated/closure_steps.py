@@ -40,10 +40,12 @@ class ClosureSteps:
         self.left = closure.work.repeat
         self.runtime: SimulatedTask
         self.step: Step
+        self.linked: LinkedProgram
         self.is_under_way = False
 
     def run(self, linked: LinkedProgram, priced: PricedProgram) -> None:
         """Take steps until none is left, or the program does not fit the next one."""
+        self.linked = linked
         self.runtime = SimulatedTask(self.world, self.task, priced, self.closure.keep)
         self.step = Step(linked, self.runtime, self.call.iterators, self.call.arrays, self._stepped)
         self.closure.step += 1
@@ -54,10 +56,10 @@ class ClosureSteps:
         """Whether to take another step at once."""
         self.left -= 1
         if step.error is None:
-            if self.left and self.work.still_fits(step.linked, self.call):
+            if self.left and self.work.still_fits(self.linked, self.call):
                 self.closure.step += 1
                 return True
-            self.closure.value = StepResult(step.linked, step.result)
+            self.closure.value = StepResult(self.linked, step.result)
         step.over = True
         self.is_under_way = False
         self.ended(self, step.error)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, assert_never
 
-from simdist.runtime.membership import Decision, Membership
+from simdist.runtime.membership import MemberChange, MemberDecision, Membership
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
@@ -60,7 +60,7 @@ class Detection:
         self.tasks = tasks
         self.mail = mail
         self.membership = Membership(SILENCE_S)
-        self.listeners: list[Callable[[Decision], None]] = []
+        self.listeners: list[Callable[[MemberDecision], None]] = []
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
         self._noticed: set[tuple[str, int]] = set()  # incarnations of which the trace tells that they are gone
@@ -103,7 +103,7 @@ class Detection:
                 continue
             if self._is_known(task):
                 # What it says is known: it is only heard of once more.
-                self.membership.beliefs[name].heard_s = self.clock.now + self.mail.latency_s(task)
+                self.membership.heartbeat(name, task.incarnation, self.clock.now + self.mail.latency_s(task))
             elif self.clock.now >= task.process.began_s + self.mail.latency_s(task):
                 self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation))
         self._decide(self.membership.time_passed(self.clock.now))
@@ -137,19 +137,23 @@ class Detection:
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
-    def _decide(self, decisions: list[Decision]) -> None:
+    def _decide(self, decisions: list[MemberDecision]) -> None:
         for decision in decisions:
-            process = decision.task, decision.incarnation
-            if decision.kind == "up":
-                self._noticed.discard(process)
-            elif process not in self._noticed:
-                self._noticed.add(process)
-                self.trace.instant(decision.task, "detect", f"{decision.task} is down", self.clock.now, reason=decision.reason)
+            match decision.kind:
+                case MemberChange.UP:
+                    self._noticed.discard((decision.task, decision.incarnation))
+                case MemberChange.DOWN:
+                    self._note_down(decision.task, decision.incarnation, decision.reason)
+                case _:
+                    assert_never(decision.kind)
             for listener in list(self.listeners):
                 listener(decision)
 
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
-        """The peers of a task have learned of its death; the trace has one instant for each incarnation."""
-        if (task, process.incarnation) not in self._noticed:
-            self._noticed.add((task, process.incarnation))
+        """Those who train with a task have learned of its death; the trace tells it once for each life."""
+        self._note_down(task, process.incarnation, reason)
+
+    def _note_down(self, task: str, incarnation: int, reason: str) -> None:
+        if (task, incarnation) not in self._noticed:
+            self._noticed.add((task, incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

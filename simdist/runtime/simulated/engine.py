@@ -8,7 +8,7 @@ from typing import Any
 from simdist.hardware import Device, MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
@@ -77,7 +77,7 @@ class SimulatedEngine:
             if copy.open:
                 copy.drop()
 
-    def subscribe(self, tasks: Sequence[str], changed: Callable[[Decision], None]) -> None:
+    def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         watched = frozenset(tasks)
         self.world.detection.listeners.append(lambda decision: changed(decision) if decision.task in watched else None)
         self.world.detection.watch(tasks)

@@ -7,12 +7,13 @@ mark. A task that is heard again is a member like those that were started again:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from simdist.errors import UnavailableError
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
@@ -70,18 +71,22 @@ class SimulatedReplicaGroup:
             self._listens_to |= new
             self.world.detection.watch(sorted(new))
 
-    def _heard(self, decision: Decision) -> None:
+    def _heard(self, decision: MemberDecision) -> None:
         if decision.task not in self._listens_to:
             return
         process = self.world.tasks[decision.task].process
         if decision.incarnation != process.incarnation:
             return
-        if decision.kind == "up":
-            self._suspected.discard(process)
-        elif process.alive:
-            self._suspected.add(process)
-            if self.step is not None:
-                self.step.give_up_on(decision.task, _silent_error(decision.task))
+        match decision.kind:
+            case MemberChange.UP:
+                self._suspected.discard(process)
+            case MemberChange.DOWN:
+                if process.alive:
+                    self._suspected.add(process)
+                    if self.step is not None:
+                        self.step.give_up_on(decision.task, _silent_error(decision.task))
+            case _:
+                assert_never(decision.kind)
 
     def _require_alive(self, local: Sequence[Member]) -> None:
         gone = [member for member in local if not member.alive or member.process in self._suspected]

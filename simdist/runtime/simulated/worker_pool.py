@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
@@ -41,12 +41,16 @@ class SimulatedWorkers:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, function=function))
 
-    def _tell_those_who_were_away(self, decision: Decision) -> None:
+    def _tell_those_who_were_away(self, decision: MemberDecision) -> None:
         """A worker that was only silent has been heard again: it learns that it was replaced."""
         loop = self.loops.get(decision.task)
         if loop is None:
             return
-        if decision.kind == "down":
-            self._away[decision.task] = decision.incarnation
-        elif self._away.pop(decision.task, None) == decision.incarnation:
-            self.world.routes.post(self.world.chief, loop.task, loop.replaced)
+        match decision.kind:
+            case MemberChange.DOWN:
+                self._away[decision.task] = decision.incarnation
+            case MemberChange.UP:
+                if self._away.pop(decision.task, None) == decision.incarnation:
+                    self.world.routes.post(self.world.chief, loop.task, loop.replaced)
+            case _:
+                assert_never(decision.kind)

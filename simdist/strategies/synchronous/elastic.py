@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.input import DistributedIterator
 from simdist.program.arrays import Array, Tree
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.replicas import Member
-from simdist.strategies.distributed import DistributedIterator
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.policies import EveryReplica, OverAnother, StepPolicy
 from simdist.strategies.synchronous.protocols import SteppingStrategy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simdist.errors import InvalidArgumentError
+from simdist.input import DistributedIterator
 from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica
-from simdist.strategies.distributed import DistributedIterator
 
 __all__ = ["ReplicaArguments"]
 
@@ -39,7 +39,7 @@ class ReplicaArguments:
                 if len(leaf.values) > self.count:
                     self._surplus.append(leaf)
                 return leaf.values[local_rank]
-            return leaf.view(local_rank) if isinstance(leaf, DistributedIterator) else leaf
+            return leaf.replica(local_rank) if isinstance(leaf, DistributedIterator) else leaf
 
         return resolve
 

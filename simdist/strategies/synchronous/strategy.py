@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from simdist import debugging
-from simdist.data import Dataset, InputContext, InputOptions
+from simdist.data import Dataset
 from simdist.errors import OutOfRangeError
+from simdist.input import DistributedDataset, InputContext, InputOptions
 from simdist.process_state import active_context
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import BoundCall, StepFunction
@@ -32,7 +33,6 @@ from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
-from simdist.strategies.distributed import DistributedDataset
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.copies import place_copies, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pytest
 
 import simdist as sd
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST
@@ -94,8 +95,12 @@ class Driver:
         return POOLS[self.engine].call(task, WorkerStep(self, function, args, repeat), self.closures)
 
     def call_function(self, task: str, function: Callable[[Worker], Any]) -> Handle:
+        """Let a worker call a plain function; a test that needs one is left out for an engine that refuses them."""
         self.closures += 1
-        return POOLS[self.engine].call_function(task, function, self.closures)
+        handle = POOLS[self.engine].call_function(task, function, self.closures)
+        if isinstance(handle.error, FailedPreconditionError) and "only data travels" in str(handle.error):
+            pytest.skip("this engine sends data alone, and says so")
+        return handle
 
     def result(self, handle: Handle) -> Any:
         """Wait for a step; what it returned, as the arrays that it is made of."""

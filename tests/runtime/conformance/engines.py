@@ -29,4 +29,10 @@ def in_process(devices: Mapping[str, Device], seed: int = 0) -> Engine:
     return found.InProcessEngine(list(devices), ethernet_10g, seed)
 
 
-ENGINES: dict[str, MakeEngine] = {"simulated": simulated, "in process": in_process}
+def isolated(devices: Mapping[str, Device], seed: int = 0) -> Engine:
+    pytest.importorskip("flatbuffers")
+    found: Any = importlib.import_module("simdist.runtime.in_process.isolated")
+    return found.IsolatedEngine(list(devices), ethernet_10g, seed)
+
+
+ENGINES: dict[str, MakeEngine] = {"simulated": simulated, "in process": in_process, "isolated": isolated}

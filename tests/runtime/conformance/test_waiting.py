@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ import pytest
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.process_state import active_context
 from simdist.runtime.base import Engine
-from simdist.runtime.membership import Decision
+from simdist.runtime.membership import MemberDecision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
-from tests.runtime.conformance.driver import Driver
+from tests.runtime.conformance.driver import Driver, WorkerStep
 
 
 def test_an_engine_knows_its_tasks_the_chief_first(engine: Engine) -> None:
@@ -40,9 +41,10 @@ def test_a_promise_is_kept_once(engine: Engine) -> None:
 
 def test_a_promise_is_kept_by_what_happens_while_somebody_waits(engine: Engine) -> None:
     driver, promise = Driver(engine), engine.promise()
-    handle = driver.call_function("worker:0", lambda worker: 5)
+    handle = driver.call("worker:0", lambda: np.float32(5))
     handle.then(lambda: promise.open(handle.value))
-    assert promise.wait("the reply") == 5
+    assert promise.wait("the reply") is handle.wait()
+    assert float(driver.result(handle)) == 5
 
 
 def test_a_wait_that_cannot_end_says_for_what(engine: Engine) -> None:
@@ -67,7 +69,7 @@ def test_sleep_takes_as_long_as_it_says_or_is_refused(engine: Engine) -> None:
 
 
 def test_subscribers_are_told_that_tasks_are_up(engine: Engine) -> None:
-    told: list[Decision] = []
+    told: list[MemberDecision] = []
     engine.subscribe(["worker:0", "ps:1"], told.append)
     Driver(engine).pass_time(0.01)
     assert {(decision.kind, decision.task, decision.incarnation) for decision in told} == {("up", "worker:0", 0), ("up", "ps:1", 0)}
@@ -149,11 +151,17 @@ def test_two_engines_know_nothing_of_each_other(make_engine: Callable[..., Engin
     Driver(other).pass_time(0.5)
     other.close()
     assert float(variable.numpy()) == 1
-    assert Driver(one).call_function(WORKERS[0], lambda worker: worker.name).wait() == "worker:0"
+    driver = Driver(one)
+    assert float(driver.result(driver.call(WORKERS[0], lambda: np.float32(5)))) == 5
 
 
 def test_workers_may_be_started_for_a_second_strategy(make_engine: Callable[..., Engine]) -> None:
-    engine, second = make_engine(), SimpleNamespace()
-    pool = engine.start_workers(["worker:1"], second)
-    assert pool.call_function("worker:1", lambda worker: active_context().strategies, 1).wait() == [second]
-    assert Driver(engine).call_function("worker:1", lambda worker: active_context().strategies[0] is second).wait() is False
+    engine, second, seen = make_engine(), SimpleNamespace(), list[Any]()
+
+    def step() -> None:  # its Python runs once, where it is traced
+        seen.append(list(active_context().strategies))
+
+    driver = Driver(engine)
+    engine.start_workers(["worker:1"], second).call("worker:1", WorkerStep(driver, step, ()), 1).wait()
+    driver.call("worker:1", step).wait()
+    assert seen[0] == [second] and all(strategy is not second for strategy in seen[1])

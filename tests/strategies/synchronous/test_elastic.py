@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdist as sd
-from simdist.strategies.distributed import DistributedIterator
+from simdist.input import DistributedIterator
 from tests.strategies.conftest import weights
 
 

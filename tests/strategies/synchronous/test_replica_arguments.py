@@ -19,7 +19,7 @@ def test_each_replica_gets_its_own_value_and_what_is_not_for_replicas_as_it_is()
 
 def test_replica_gets_its_view_of_a_distributed_iterator() -> None:
     iterator = iter(sd.MirroredStrategy(2).distribute_dataset(sd.Dataset.range(4).batch(4)))
-    assert [ReplicaArguments(2).resolver(rank)(iterator) for rank in range(2)] == iterator.views
+    assert [ReplicaArguments(2).resolver(rank)(iterator) for rank in range(2)] == [iterator.replica(rank) for rank in range(2)]
 
 
 def test_too_few_values_are_refused_at_once() -> None:

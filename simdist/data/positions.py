@@ -1,0 +1,49 @@
+"""Positions in a pass over a dataset, as plain numbers: what checkpoints of an input hold.
+
+A position is what `state_dict` of an iterator tells. It is two facts: how many elements were handed out, and in which
+iteration each shuffle began; an iterator over several pipelines has those of each.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Position", "consumed_and_bases"]
+
+Position = dict[str, Any]
+"""Of numbers, lists and dicts, as JSON knows them; one that somebody gives back is checked when it is read."""
+
+
+def consumed_and_bases(position: Position, num_shuffles: int) -> tuple[int, list[int]]:
+    """The two facts of a saved position, checked.
+
+    Args:
+        position: what `state_dict` of a dataset's iterator returned.
+        num_shuffles: shuffles of the dataset that is to go there.
+
+    Returns:
+        Elements that were handed out, and the number of the first iteration of each shuffle.
+
+    Raises:
+        InvalidArgumentError: it is no position, or one of another dataset.
+
+    Example:
+        >>> consumed_and_bases({"consumed": 3, "shuffles": [2]}, num_shuffles=1)
+        (3, [2])
+    """
+    try:
+        consumed, bases = int(position["consumed"]), [int(base) for base in position["shuffles"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"not a saved position of a dataset iterator: {position!r}; expected what state_dict() returned"
+        ) from error
+    if len(bases) != num_shuffles or consumed < 0:
+        raise InvalidArgumentError(
+            f"the saved position is that of a dataset with {len(bases)} shuffles after {consumed} elements; "
+            f"this one has {num_shuffles} shuffles; expected the dataset that the position was saved from"
+        )
+    return consumed, bases

@@ -1,0 +1,218 @@
+"""One pass over a distributed dataset, by all replicas that this program feeds: each takes its parts at its own time.
+
+Invariant: an element is forgotten, and the position moves on, when the last replica has taken its part.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import jax
+
+from simdist.data.batch import Batch
+from simdist.data.leaves import Element
+from simdist.data.optional_element import OptionalElement
+from simdist.data.positions import Position
+from simdist.errors import InvalidArgumentError
+from simdist.input.layout import ReplicaLayout
+from simdist.input.prefetch import PrefetchBuffer
+from simdist.input.replica_batch import ReplicaBatch, replica_batches
+from simdist.input.view import InputView
+from simdist.program.per_replica import PerReplica
+from simdist.program.step_iterator import BatchSignature, StepIterator
+from simdist.program.tracing import active_tracer
+
+__all__ = ["DistributedIterator", "ReplicaIterator"]
+
+
+class DistributedIterator:
+    """One pass over a distributed dataset. Made by ``iter(distributed_dataset)``.
+
+    ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument,
+    and each replica of it a `ReplicaIterator`.
+
+    Args:
+        strategy: whose replicas take the elements.
+        given: the input, shared among the workers that there are now.
+        share_again: gives it anew, where the workers have become fewer or more.
+        buffer: elements that may lie ready for a replica, at least.
+    """
+
+    is_per_replica = True
+
+    def __init__(self, strategy: ReplicaLayout, given: InputView, share_again: Callable[[], InputView], buffer: int) -> None:
+        self.strategy = strategy
+        self._share_again = share_again
+        self._buffer = buffer
+        self._begin(given)
+
+    def _begin(self, given: InputView) -> None:
+        """Begin a pass with the replicas that there are now."""
+        strategy = self.strategy
+        self._steps = iter(given)
+        self._elements: deque[list[ReplicaBatch]] = deque()  # those that not all replicas have taken, part by part
+        self._left: deque[int] = deque()  # how many replicas have not taken each of them
+        self._first = 0  # the number of the element at the left end
+        self._replicas = [ReplicaIterator(self, local_rank) for local_rank in range(len(strategy.ranks))]
+        self._per_worker = max(1, strategy.num_replicas_in_sync // strategy.num_workers)
+        buffer, seconds, now_s = max(given.prefetched, self._buffer), given.seconds_per_element, strategy.engine.now
+        workers = -(-len(self._replicas) // self._per_worker)
+        self._prefetched = [PrefetchBuffer(seconds, buffer, now_s) for _ in range(workers)]
+
+    # -- what replicas take -----------------------------------------------------------------------------------------
+
+    def replica(self, local_rank: int) -> ReplicaIterator:
+        """What one replica takes, counted from 0 among those that this program feeds."""
+        return self._replicas[local_rank]
+
+    def next_batch(self) -> NoReturn:
+        """Refused: it marks this as the iterator of a step, whose replicas take their parts one by one.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("A distributed iterator is taken replica by replica; pass it to a step, or use next(iterator).")
+
+    def element(self, number: int) -> list[ReplicaBatch]:
+        """The parts of an element, one for each of r replicas; it is made if nobody has seen it yet.
+
+        Raises:
+            StopIteration: there are not so many elements.
+        """
+        elements = self._elements
+        while len(elements) <= number - self._first:
+            elements.append(replica_batches(self._steps.peek(len(elements))))
+            self._left.append(len(self._replicas))
+        return elements[number - self._first]
+
+    def is_made(self, number: int) -> bool:
+        """Whether an element is there already."""
+        return number - self._first < len(self._elements)
+
+    def taken(self, number: int) -> None:
+        """One more replica has taken its part of an element; what all have taken is forgotten."""
+        left = self._left
+        left[number - self._first] -= 1
+        while left and not left[0]:
+            left.popleft()
+            self._elements.popleft()
+            self._steps.next_step()
+            self._first += 1
+
+    def ready_s(self, local_rank: int, number: int, now_s: float) -> float:
+        """When the worker of a replica has an element that is wanted now."""
+        return self._prefetched[local_rank // self._per_worker].ready_s(number, now_s)
+
+    # -- what fit asks ----------------------------------------------------------------------------------------------
+
+    def has_next(self) -> bool:
+        """Whether there is an element that the first replica has not taken."""
+        try:
+            self._replicas[0].peek()
+        except StopIteration:
+            return False
+        return True
+
+    def sample(self) -> Batch:
+        """A part of the next element that has rows, to build a model with."""
+        return max(self.element(self._replicas[0].number), key=lambda part: part.num_rows).batch
+
+    # -- positions --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Position:
+        """The position, as plain numbers."""
+        return self._steps.state_dict()
+
+    def load_state_dict(self, state: Position) -> None:
+        """Go to a saved position.
+
+        Raises:
+            InvalidArgumentError: it belongs to another dataset.
+        """
+        self._steps.load_state_dict(state)
+        self._elements.clear()
+        self._left.clear()
+        self._first = 0
+        for replica in self._replicas:
+            replica.number = 0
+
+    def restart(self, state: Position) -> None:
+        """Go to a saved position, with the replicas that there are now."""
+        self._begin(self._share_again())
+        self._steps.load_state_dict(state)
+
+    # -- elements for people ----------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        tracer = active_tracer()
+        if tracer is not None:
+            raise InvalidArgumentError(
+                "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
+                "strategy.run(fn, args=(next(iterator),))."
+                if tracer.in_replica
+                else "A step reached for an iterator that it was not given. Give it as an argument: step(iterator)."
+            )
+        if not self.has_next():
+            raise StopIteration
+        parts = [replica.next_batch() for replica in self._replicas]
+        if self.strategy.num_replicas_in_sync == 1:
+            return parts[0].batch.value()
+        leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in zip(*(part.leaves() for part in parts), strict=True)]
+        return jax.tree_util.tree_unflatten(parts[0].structure, leaves)
+
+    get_next = __next__
+
+    def get_next_as_optional(self) -> OptionalElement:
+        """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""
+        return OptionalElement.of_next(self)
+
+
+class ReplicaIterator(StepIterator):
+    """What one replica takes of a distributed iterator.
+
+    Args:
+        iterator: from which all replicas take.
+        local_rank: which of this program's replicas this one is, from 0.
+
+    Attributes:
+        number: of the element that it takes next.
+    """
+
+    def __init__(self, iterator: DistributedIterator, local_rank: int) -> None:
+        self.iterator = iterator
+        self.local_rank = local_rank
+        self.number = 0
+
+    def next_batch(self) -> ReplicaBatch:
+        """This replica's part of the next element.
+
+        Raises:
+            StopIteration: there is none left.
+        """
+        part = self.iterator.element(self.number)[self.local_rank]
+        self.number += 1
+        self.iterator.taken(self.number - 1)
+        return part
+
+    def peek(self, i: int = 0) -> ReplicaBatch:
+        """This replica's part of the next element but `i`.
+
+        Raises:
+            StopIteration: there are not so many left.
+        """
+        return self.iterator.element(self.number + i)[self.local_rank]
+
+    def next_is(self, signature: BatchSignature) -> bool:
+        """Whether the next part has this signature, where that can be told at once."""
+        return self.iterator.is_made(self.number) and self.peek().signature == signature
+
+    def ready_s(self, now_s: float) -> float:
+        """When the next element, wanted now, is there."""
+        return self.iterator.ready_s(self.local_rank, self.number, now_s)

@@ -1,0 +1,95 @@
+"""Steps of sources that each worker reads for itself: a pipeline for all its replicas in turn, or one for each of them.
+
+Elements reach their replica as they are; where a worker reads global batches, `Rebatched` has cut them before.
+
+Invariants: a worker's own view gives exactly the parts that the view of all workers gives to it, until it has no rows
+left; then the view of all gives it empty parts, until all have ended. A step without a row for anybody is left out.
+
+Taught in lesson 08.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from simdist.data.batch import Batch
+from simdist.data.positions import Position
+from simdist.input.positions import sources_in
+from simdist.input.steps import InputIterator, InputStep
+
+__all__ = ["WorkerPipelines"]
+
+
+class BatchIterator(Protocol):
+    """Batches of a dataset, as they come or rebatched."""
+
+    def next_batch(self) -> Batch: ...
+    def peek(self, i: int = 0) -> Batch: ...
+    def state_dict(self) -> Position: ...
+    def load_state_dict(self, state: Position) -> None: ...
+
+
+class WorkerPipelines(InputIterator):
+    """The next element of its pipeline for each replica; the steps end when all pipelines have ended.
+
+    Args:
+        pipelines: ``pipelines[w]`` of each worker whose parts are wanted: one, whose elements its replicas get in turn, or one for
+            each replica.
+        replicas_per_worker: replicas of each worker.
+        complete: True if these are all workers, so that the sizes of the whole step are known.
+        full_steps: True if a step that lacks a part is left out, because all parts have one fixed size.
+        on_restore: called with a position to which this iterator was moved.
+    """
+
+    def __init__(
+        self,
+        pipelines: Sequence[Sequence[BatchIterator]],
+        replicas_per_worker: int,
+        *,
+        complete: bool,
+        full_steps: bool,
+        on_restore: Callable[[Position], None] | None = None,
+    ) -> None:
+        super().__init__(on_restore)
+        self.pipelines, self.complete, self.full_steps = pipelines, complete, full_steps
+        # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
+        self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
+
+    def read_step(self) -> InputStep:
+        while True:
+            found = [
+                [peeked(of_worker[which], i) for which, i in turns] for of_worker, turns in zip(self.pipelines, self.turns, strict=True)
+            ]
+            some = next((part for of_worker in found for part in of_worker if part is not None), None)
+            lacking = any(part is None for of_worker in found for part in of_worker)
+            if some is None or (lacking and (self.full_steps or not some.is_batched)):
+                raise StopIteration
+            self._take(found)
+            parts = tuple([tuple([some.part(0, 0) if part is None else part for part in of_worker]) for of_worker in found])
+            sizes = tuple([tuple([part.num_rows for part in of_worker]) for of_worker in parts])
+            if not self.complete or any(map(any, sizes)):
+                return InputStep(parts, sizes if self.complete else None)
+
+    def _take(self, found: list[list[Batch | None]]) -> None:
+        """Go on behind the elements that were found."""
+        for of_worker, turns, parts in zip(self.pipelines, self.turns, found, strict=True):
+            for (which, _), part in zip(turns, parts, strict=True):
+                if part is not None:
+                    of_worker[which].next_batch()
+
+    def read_position(self) -> Position:
+        return {"sources": [pipeline.state_dict() for of_worker in self.pipelines for pipeline in of_worker]}
+
+    def go_to(self, position: Position) -> None:
+        every = [pipeline for of_worker in self.pipelines for pipeline in of_worker]
+        for pipeline, source in zip(every, sources_in(position, len(every)), strict=True):
+            pipeline.load_state_dict(source)
+
+
+def peeked(pipeline: BatchIterator, i: int) -> Batch | None:
+    """The next element of a pipeline but `i`; None where there are not so many left."""
+    try:
+        return pipeline.peek(i)
+    except StopIteration:
+        return None

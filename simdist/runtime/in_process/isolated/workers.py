@@ -1,0 +1,59 @@
+"""Workers with memories of their own: their steps travel as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol
+
+from simdist.errors import FailedPreconditionError
+from simdist.program.function import BoundCall
+from simdist.program.values import Bundle
+from simdist.runtime.in_process.isolated.arrays import bundle_of
+from simdist.runtime.in_process.isolated.groups import RemoteGroups
+from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
+from simdist.runtime.in_process.programs import TaskHere
+from simdist.runtime.in_process.workers import Chief, Updates, Workers
+from simdist.runtime.linked import ApplyAll, LinkedProgram
+from simdist.runtime.wire.messages import BeginStep, StepEnded
+from simdist.runtime.work import Worker
+
+__all__ = ["RemoteChief", "RemoteWorkers"]
+
+
+class RemoteChief(Chief, Protocol):
+    """What workers need of their engine."""
+
+    post: Post
+    versions: RemoteGroups
+
+
+class RemoteWorkers(Workers):
+    """Steps are bound and linked by the driver, in the context of the worker; the worker gets the program, arrays and batches.
+
+    Args:
+        engine: theirs.
+        tasks, strategy: as of `Workers`.
+    """
+
+    def __init__(self, engine: RemoteChief, tasks: Sequence[TaskHere], strategy: Any) -> None:
+        super().__init__(engine, tasks, strategy)
+        self.engine = engine
+
+    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
+        holders = self.engine.versions.holders_of(groups_of(linked))
+        batches = batches_of(linked, call, task.name)
+        program = self.engine.post.program(task.name, linked, holders)
+        begin = BeginStep(0, None, True, task.name, program, task.steps, call.arrays, batches, holders)
+        reply = self.engine.post.ask(task.name, begin, StepEnded)
+        task.steps += 1
+        for operation, part, operands in reply.kept:
+            op = linked.operations[operation]
+            assert isinstance(op, ApplyAll)
+            updates.append((op.parts[part], bundle_of(operands)))
+        return bundle_of(reply.result)
+
+    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> NoReturn:
+        raise FailedPreconditionError(
+            f"A plain Python function cannot be sent to {task.name}: it is code of this process, and only data travels when isolated=True. "
+            "Make it a step (@sd.function), call it here, or leave isolated=True out."
+        )

@@ -1,0 +1,164 @@
+"""Linked programs as bytes: what a task needs in order to run one, and nothing else.
+
+Of a `LinkedProgram` the driver keeps the traced program, the layout's version and the function that rebuilds results. A task gets the
+operations, with kernels by their digests; the constants; the types of the slots. Groups are numbers already; of a collective the shapes
+travel, and not how the strategy wants it to be carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.collective import Collective
+from simdist.program.kernels import Kernel
+from simdist.program.values import Aval, Bundle, BundleType, num_bytes
+from simdist.runtime.linked import (
+    Apply,
+    ApplyAll,
+    CheckFinite,
+    LinkedCollective,
+    LinkedOperation,
+    LinkedProgram,
+    MakeKey,
+    ReadGroups,
+    RunKernel,
+    Slot,
+    TakeBatch,
+)
+from simdist.runtime.wire.codec import decode, encode
+
+__all__ = ["RemoteProgram", "decode_program", "encode_program"]
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteProgram:
+    """A linked program as a task knows it.
+
+    Attributes:
+        name: of the step, for people.
+        operations, constants, result, slots: as of `LinkedProgram`.
+    """
+
+    name: str
+    operations: tuple[LinkedOperation, ...]
+    constants: tuple[tuple[Slot, Bundle], ...]
+    result: Slot
+    slots: tuple[BundleType, ...]
+
+
+def encode_program(linked: LinkedProgram, digest: Callable[[Kernel], str]) -> bytes:
+    """The message of a linked program.
+
+    Args:
+        linked: which.
+        digest: by which a task knows a kernel.
+
+    Raises:
+        InvalidArgumentError: something in it is no data.
+    """
+    operations = [_operation(op, digest) for op in linked.operations]
+    constants = [(slot, bundle.arrays) for slot, bundle in linked.constants]
+    slots = [[_plain(aval) for aval in avals] for avals in linked.slots]
+    return encode(("program", linked.program.name, operations, constants, linked.result, slots))
+
+
+def decode_program(data: bytes, kernels: Mapping[str, Kernel]) -> RemoteProgram:
+    """The program of a message.
+
+    Args:
+        data: the message.
+        kernels: that this task was sent, by their digests.
+
+    Raises:
+        InvalidArgumentError: it is no sound message of a program, or one of its kernels has not come.
+        FailedPreconditionError: another version of the format.
+    """
+    content: Any = decode(data)
+    try:
+        kind, name, operations, constants, result, slots = content
+        if kind != "program":
+            raise ValueError(f"a message of kind {kind!r}")
+        types = tuple([_avals(avals) for avals in slots])
+        made = _Operations(types, kernels).made(operations)
+        bundles = tuple([(slot, Bundle(types[slot], arrays)) for slot, arrays in constants])
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        raise InvalidArgumentError(
+            f"A message was to be a program, but cannot be one: {error!r}. Send what encode_program gives."
+        ) from error
+    return RemoteProgram(name, made, bundles, result, types)
+
+
+def _plain(aval: Aval) -> tuple[str, tuple[int, ...]]:
+    return aval.dtype, aval.shape
+
+
+def _avals(plain: Any) -> BundleType:
+    return tuple([Aval(tuple(shape), dtype) for dtype, shape in plain])
+
+
+def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
+    match op:
+        case RunKernel():
+            return "run", digest(op.kernel), op.slots, op.batch, op.host, op.outputs, op.moves_only
+        case ReadGroups():
+            return "read", op.groups
+        case ApplyAll():
+            parts = [
+                (part.group, part.task, digest(part.kernel), [_plain(aval) for aval in part.state], part.operands) for part in op.parts
+            ]
+            return "update", parts
+        case TakeBatch():
+            return "batch", op.iterator, op.position
+        case MakeKey():
+            return "key", op.salt, op.position
+        case LinkedCollective():
+            collective = op.collective
+            return "collective", collective.kind, collective.num_replicas, collective.label, collective.averaged, op.operands, op.output
+        case CheckFinite():
+            return "check", op.slot, op.message
+
+
+class _Operations:
+    """Operations from their plain form; what follows from the types of the slots was not sent."""
+
+    def __init__(self, slots: tuple[BundleType, ...], kernels: Mapping[str, Kernel]) -> None:
+        self.slots = slots
+        self.kernels = kernels
+        self.num_kernels = 0
+
+    def made(self, operations: Any) -> tuple[LinkedOperation, ...]:
+        return tuple([self._one(*op) for op in operations])
+
+    def _one(self, kind: str, *rest: Any) -> LinkedOperation:
+        match kind:
+            case "run":
+                digest, slots, batch, host, outputs, moves_only = rest
+                reads, writes = (tuple([self.slots[slot] for slot in own]) for own in (slots, outputs))
+                return RunKernel(self._number(), self.kernels[digest], reads, writes, slots, batch, host, outputs, moves_only)
+            case "read":
+                return ReadGroups(*rest)
+            case "update":
+                return ApplyAll(tuple([self._part(*part) for part in rest[0]]))
+            case "batch":
+                return TakeBatch(*rest)
+            case "key":
+                return MakeKey(*rest)
+            case "collective":
+                kind, num_replicas, label, averaged, operands, output = rest
+                collective = Collective(kind, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
+                return LinkedCollective(collective, operands, output)
+            case "check":
+                return CheckFinite(*rest)
+            case _:
+                raise ValueError(f"an operation {kind!r}")
+
+    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot) -> Apply:
+        given = self.slots[operands]
+        return Apply(self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given))
+
+    def _number(self) -> int:
+        self.num_kernels += 1
+        return self.num_kernels - 1

@@ -1,0 +1,83 @@
+"""Per-worker values: each worker makes its own, once for each incarnation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+
+
+@pytest.fixture
+def cluster() -> sd.Cluster:
+    return sd.Cluster({"worker": 2, "ps": 1})
+
+
+@pytest.fixture
+def coordinator(cluster: sd.Cluster) -> sd.ClusterCoordinator:
+    return sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+
+
+def test_a_resource_is_made_once_on_each_worker_and_again_after_a_restart(cluster: sd.Cluster, coordinator: sd.ClusterCoordinator) -> None:
+    resource = coordinator.create_per_worker_resource(lambda: {"uses": 0})
+
+    def use(own: dict[str, int]) -> int:
+        own["uses"] += 1
+        sd.sleep(1.0)
+        return own["uses"]
+
+    def uses(times: int) -> list[int]:
+        return [value.fetch() for value in [coordinator.schedule(use, args=(resource,)) for _ in range(times)]]
+
+    assert uses(4) == [1, 1, 2, 2]
+    cluster.faults.crash("worker:1", at=cluster.now + 0.5, restart_after=0.1)
+    assert sorted(uses(2)) == [1, 3]
+
+
+def test_a_resource_must_be_made_by_a_function(coordinator: sd.ClusterCoordinator) -> None:
+    with pytest.raises(TypeError, match="takes a function without arguments; got dict"):
+        coordinator.create_per_worker_resource({})  # pyright: ignore[reportArgumentType]
+
+
+def pipeline_numbers(context: Any) -> sd.Dataset:
+    return sd.Dataset.from_tensor_slices(np.full(4, context.input_pipeline_id)).batch(2)
+
+
+SOURCES: dict[str, Any] = {
+    "dataset": (lambda _: sd.Dataset.range(4).batch(2), {1}),
+    "function": (lambda _: lambda: sd.Dataset.range(4).batch(2), {1}),
+    "distributed": (lambda strategy: strategy.distribute_datasets_from_function(pipeline_numbers), {0, 2}),
+    "function of a distributed": (lambda strategy: lambda: strategy.distribute_datasets_from_function(pipeline_numbers), {0, 2}),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_dataset_comes_from_itself_a_function_or_a_distributed_one(kind: str, coordinator: sd.ClusterCoordinator) -> None:
+    make, first_sums = SOURCES[kind]
+    iterator = iter(coordinator.create_per_worker_dataset(make(coordinator.strategy)))
+    step = sd.function(lambda iterator: next(iterator).sum(), seconds=1.0)
+    sums = {int(value.fetch()) for value in [coordinator.schedule(step, args=(iterator,)) for _ in range(2)]}
+    assert sums == first_sums
+
+
+@pytest.mark.parametrize("source", [[1, 2], None, np.zeros(3)], ids=["list", "None", "array"])
+def test_what_is_no_dataset_is_refused_at_once(source: Any, coordinator: sd.ClusterCoordinator) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"Unexpected dataset type: {type(source).__name__}"):
+        coordinator.create_per_worker_dataset(source)
+
+
+def test_a_function_that_returns_no_dataset_fails_its_closure(coordinator: sd.ClusterCoordinator) -> None:
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: [1, 2]))
+    coordinator.schedule(sd.function(lambda iterator: next(iterator)), args=(iterator,))
+    with pytest.raises(InvalidArgumentError, match=r"must be an sd\.Dataset; the function returned list"):
+        coordinator.join()
+
+
+def test_an_iterator_gives_elements_on_workers_only(coordinator: sd.ClusterCoordinator) -> None:
+    iterator = iter(coordinator.create_per_worker_dataset(sd.Dataset.range(4).batch(2)))
+    assert iter(iterator) is iterator
+    with pytest.raises(FailedPreconditionError, match="its elements live on the workers"):
+        next(iterator)

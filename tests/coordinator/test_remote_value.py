@@ -1,0 +1,73 @@
+"""Remote values: they wait, they give what the closure gave, or its error, as often as they are asked."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import CancelledError
+
+
+@pytest.fixture
+def coordinator() -> sd.ClusterCoordinator:
+    return sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+
+
+def test_fetch_waits_until_the_closure_has_run_and_takes_no_time_afterwards(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(sd.function(lambda x: {"ones": x + 1.0, "name": "x"}, seconds=2.0), args=(np.zeros(2, np.float32),))
+    assert repr(value) == "RemoteValue(closure 0, pending)" and coordinator.engine.now == 0.0
+    fetched = value.fetch()
+    now = coordinator.engine.now
+    assert now > 2.0 and repr(value) == "RemoteValue(closure 0, ready)"
+    assert fetched["name"] == "x" and fetched["ones"].tolist() == [1.0, 1.0] and isinstance(fetched["ones"], np.ndarray)
+    assert value.fetch()["ones"].tolist() == [1.0, 1.0] and coordinator.engine.now == now
+
+
+def test_a_number_that_was_fetched_may_decide_what_happens_next(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(sd.function(lambda x: x + 1.0), args=(np.zeros(2, np.float32),))
+    coordinator.join()
+    coordinator.schedule(lambda: 1).fetch()
+    assert not coordinator.engine.trace.value_dependent
+    value.fetch()
+    coordinator.schedule(lambda: 1).fetch()
+    assert coordinator.engine.trace.value_dependent
+
+
+def test_get_gives_jax_arrays_and_float_a_number(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: np.float32(0.5))
+    assert isinstance(value.get(), jax.Array) and float(value) == 0.5
+
+
+def test_the_error_of_a_closure_is_raised_at_each_fetch(coordinator: sd.ClusterCoordinator) -> None:
+    failing, dropped = coordinator.schedule(lambda: {}["missing"]), coordinator.schedule(lambda: 1)
+    with pytest.raises(KeyError, match="missing"):
+        coordinator.join()
+    for _ in range(2):
+        with pytest.raises(KeyError, match="missing"):
+            failing.fetch()
+        with pytest.raises(CancelledError, match=r"Closure 1 was cancelled, because another closure failed: KeyError\('missing'\)"):
+            dropped.fetch()
+    assert repr(failing) == "RemoteValue(closure 0, failed)"
+
+
+def test_fetch_of_the_coordinator_goes_through_structures(coordinator: sd.ClusterCoordinator) -> None:
+    values = {"a": [coordinator.schedule(lambda: 1)], "b": (coordinator.schedule(lambda: 2), "as it is")}
+    assert coordinator.fetch(values) == {"a": [1], "b": (2, "as it is")}
+
+
+@pytest.mark.parametrize("take", [copy.copy, pickle.dumps], ids=lambda take: take.__name__)
+def test_a_remote_value_is_neither_copied_nor_pickled(take: Any, coordinator: sd.ClusterCoordinator) -> None:
+    with pytest.raises(TypeError, match=r"Take its number, fetch\(\)"):
+        take(coordinator.schedule(lambda: 1))
+
+
+def test_a_remote_value_is_no_argument_of_another_closure(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: 1)
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"Fetch it first: schedule\(fn, args=\(value.fetch\(\),\)\)"):
+        coordinator.schedule(print, args=({"nested": [value]},))

@@ -1,0 +1,116 @@
+"""Replicas that take their parts of one pass at their own times, without a strategy: a layout is all that the input asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simdist.data import Dataset, Options
+from simdist.input import DistributedDataset, DistributedIterator
+from simdist.program.step_iterator import StepIterator
+from tests.input.layouts import Clock, Layout
+
+
+def iterator(dataset: Any, num_workers: int = 1, per_worker: int = 2) -> DistributedIterator:
+    return iter(DistributedDataset(Layout(num_workers, per_worker), dataset))
+
+
+def rows(part: Any) -> list[int]:
+    return part.batch.value().tolist()
+
+
+def test_replicas_take_their_parts_of_each_element_whenever_they_want():
+    given = iterator(Dataset.range(6).batch(2))
+    first, second = given.replica(0), given.replica(1)
+    assert [rows(first.next_batch()) for _ in range(3)] == [[0], [2], [4]]
+    assert [rows(second.next_batch()) for _ in range(3)] == [[1], [3], [5]]
+    with pytest.raises(StopIteration):
+        first.next_batch()
+
+
+def test_position_moves_on_when_the_last_replica_has_taken_its_part():
+    given = iterator(Dataset.range(6).batch(2))
+    first, second = given.replica(0), given.replica(1)
+    first.next_batch()
+    first.next_batch()
+    assert given.state_dict()["sources"][0]["consumed"] == 0
+    second.next_batch()
+    assert given.state_dict()["sources"][0]["consumed"] == 1
+    second.next_batch()
+    assert given.state_dict()["sources"][0]["consumed"] == 2
+
+
+def test_restored_position_begins_with_the_element_that_not_all_had_taken():
+    given = iterator(Dataset.range(6).batch(2))
+    given.replica(0).next_batch()
+    again = iterator(Dataset.range(6).batch(2))
+    again.replica(0).next_batch()
+    again.load_state_dict(given.state_dict())
+    assert [rows(again.replica(0).next_batch()), rows(again.replica(1).next_batch())] == [[0], [1]]
+
+
+def test_peeking_of_a_replica_takes_nothing_and_makes_each_element_once():
+    made: list[int] = []
+
+    def batches() -> Any:
+        for i in range(3):
+            made.append(i)
+            yield [i, i + 10]
+
+    given = iterator(Dataset.from_iterable(batches))
+    replica: StepIterator = given.replica(1)
+    assert [rows(replica.peek(i)) for i in (1, 0)] == [[11], [10]] and made == [0, 1]
+    assert rows(given.replica(0).next_batch()) == [0] and made == [0, 1]
+    assert given.has_next()
+
+
+def test_next_is_answers_without_running_the_pipeline():
+    made: list[int] = []
+    given = iterator(Dataset.from_iterable(lambda: (made.append(i) or [i, i] for i in range(2))))
+    signature = iterator(Dataset.range(4).batch(2)).replica(0).peek().signature
+    assert not given.replica(0).next_is(signature) and made == []
+    given.replica(1).peek()
+    assert given.replica(0).next_is(signature)
+    assert not given.replica(0).next_is((*signature[:2], 3))
+
+
+def test_element_is_ready_for_all_replicas_of_a_worker_at_once():
+    options = Options()
+    options.seconds_per_element = 2.0
+    dataset = DistributedDataset(Layout(2, 2, engine=Clock(10.0)), Dataset.range(8).batch(4).with_options(options))
+    given = iter(dataset)
+    # Worker 0 asks at 10 s, and its second replica later; worker 1 asks at 20 s, when its element has long been there.
+    assert given.replica(0).ready_s(10.0) == given.replica(1).ready_s(11.0) == 12.0
+    assert given.replica(2).ready_s(20.0) == 20.0
+
+
+def test_pass_that_begins_again_is_shared_among_the_replicas_that_are_left():
+    layout = Layout(1, 2)
+    given = iter(DistributedDataset(layout, Dataset.range(8).batch(4)))
+    for index in (0, 1):
+        given.replica(index).next_batch()
+    position = given.state_dict()
+    layout.per_worker = 1
+    given.restart(position)
+    assert rows(given.replica(0).next_batch()) == [4, 5, 6, 7]
+    assert not given.has_next()
+
+
+def test_program_of_one_worker_feeds_its_own_replicas():
+    given = iter(DistributedDataset(Layout(2, 1, worker_index=1, launched=True), Dataset.range(4).batch(2)))
+    part = given.replica(0).next_batch()
+    assert rows(part) == [1] and part.global_rows == 2
+    with pytest.raises(IndexError):
+        given.replica(1)
+
+
+def test_iterator_itself_has_no_next_batch():
+    with pytest.raises(TypeError, match="replica by replica"):
+        iterator(Dataset.range(4).batch(2)).next_batch()
+
+
+def test_sample_to_build_a_model_with_is_a_part_that_has_rows():
+    given = iterator(Dataset.range(1).batch(1), per_worker=3)
+    assert given.sample().num_rows == 1
+    assert [given.replica(index).peek().num_rows for index in range(3)] == [1, 0, 0]
