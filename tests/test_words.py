@@ -43,11 +43,7 @@ UNFINISHED: tuple[str, ...] = (
     "simdist/runtime/in_process/replicas.py",
     "simdist/runtime/membership.py",
     "simdist/strategies/distributed.py",
-    "simdist/strategies/elastic.py",
-    "simdist/strategies/local_steps.py",
-    "simdist/strategies/multi_worker_mirrored.py",
     "simdist/strategies/operations.py",
-    "simdist/strategies/synchronous.py",
 )
 
 

@@ -7,14 +7,14 @@ A strategy owns the store of its variables and says, for each new variable, on w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from simdist.data import Dataset
 from simdist.errors import ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
 from simdist.program.scope import opened
@@ -27,11 +27,12 @@ from simdist.runtime.store import Store
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations
+from simdist.strategies.reduction import ReduceOp
 from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, PlacementRecord
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["DistributedFromFunction", "Strategy", "ValueContext"]
+__all__ = ["DistributedFromFunction", "Strategy", "TrainingStrategy", "ValueContext"]
 
 
 class DistributedFromFunction:
@@ -53,6 +54,22 @@ class ValueContext:
 
     replica_id_in_sync_group: int = 0
     num_replicas_in_sync: int = 1
+
+
+@runtime_checkable
+class TrainingStrategy(Protocol):
+    """What a strategy is: it owns variables, and combines what the replicas compute in steps."""
+
+    @property
+    def num_replicas_in_sync(self) -> int: ...
+    def scope(self) -> AbstractContextManager[Any]: ...
+    def place(self, variable: Variable, value: Array) -> Placement: ...
+    def run(self, fn: Callable[..., Tree], args: Sequence[Tree] = (), kwargs: dict[str, Tree] | None = None) -> Tree: ...
+    def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: int | Sequence[int] | None) -> Tree: ...
+    def gather(self, value: Tree, axis: int) -> Tree: ...
+    def local_results(self, value: Tree) -> tuple[Tree, ...]: ...
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any: ...
+    def distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree: ...
 
 
 class Strategy(ReplicaOperations):
@@ -161,10 +178,21 @@ class Strategy(ReplicaOperations):
         return self.whole(variable, value, self.default_device)
 
     colocated_with: Variable | None = None
-    launched = False
-    """Whether every worker has a main of its own that drives it."""
-    num_workers = 1
-    worker_index = 0
+
+    @property
+    def launched(self) -> bool:
+        """Whether every worker has a main of its own that drives it."""
+        return False
+
+    @property
+    def num_workers(self) -> int:
+        """The tasks that have replicas."""
+        return 1
+
+    @property
+    def worker_index(self) -> int:
+        """The index of the worker that this program drives; 0 where it drives all."""
+        return 0
 
     @property
     def devices(self) -> list[str]:

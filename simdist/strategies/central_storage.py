@@ -65,7 +65,7 @@ class CentralStorageStrategy(SynchronousStrategy):
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         return (self.reducer_device,)
 
-    def _separate(self, variable: Variable) -> None:
+    def separate(self, variable: Variable) -> None:
         if len(self.members) > 1:
             raise InvalidArgumentError(
                 f"{variable.name} lies on one device ({self.reducer_device}) and has aggregation NONE, so a replica cannot change it for "

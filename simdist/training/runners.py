@@ -56,6 +56,11 @@ class LocalSteps:
             return iter(source)
         if isinstance(source, DatasetCreator):
             return iter(self.strategy.distribute_datasets_from_function(source))
+        if isinstance(source, DistributedFromFunction):
+            raise TypeError(
+                "fit was given datasets that another strategy distributes from a function. Call distribute_datasets_from_function of the "
+                "model's strategy."
+            )
         return iter(self.strategy.distribute_dataset(source))
 
     def epoch(self, steps: int | None, callbacks: CallbackList) -> int:

@@ -21,7 +21,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray
 from simdist.program.narrowing import canonical
 from simdist.program.operations import ReplicaTrace
-from simdist.program.scope import current_scope
+from simdist.program.scope import Scope, current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import (
     VariableAggregation,
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class OwningStrategy(Protocol):
+class OwningStrategy(Scope, Protocol):
     """What a store asks of the strategy whose variables it keeps."""
 
     @property

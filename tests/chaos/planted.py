@@ -29,7 +29,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.simulation.kernel import Fiber
-from simdist.strategies.elastic import Elastic
+from simdist.strategies.synchronous.elastic import Elastic
 from simdist.training import adoption
 from simdist.variables.state import Layout
 
@@ -120,7 +120,7 @@ def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -
             for member in back:
                 elastic._copy_state(elastic.strategy.members[0].device, member)
         except UnavailableError:
-            elastic.has_lost_somebody = lambda: False  # so that nobody takes the step again
+            elastic.has_lost_members = lambda: False  # so that nobody takes the step again
             raise
         return list(back)
 

@@ -117,18 +117,6 @@ def test_b182_each_worker_makes_its_dataset_from_its_context() -> None:
     assert results["worker:1"] == ((2, 1, 2, 4), [[4, 5, 6, 7], [12, 13]])
 
 
-def test_initial_values_are_those_of_the_chief() -> None:
-    def main() -> Any:
-        strategy = sd.MultiWorkerMirroredStrategy()
-        with strategy.scope():
-            v = sd.Variable(float(strategy.cluster_resolver.task_id + 7))
-        before = float(v.numpy())
-        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", v.value))
-        return before, float(v.numpy())
-
-    assert launch(main).results == {"worker:0": (7.0, 7.0), "worker:1": (8.0, 7.0)}
-
-
 def test_tf_config_is_set_for_each_main() -> None:
     def main() -> Any:
         config = json.loads(os.environ["TF_CONFIG"])
@@ -245,12 +233,6 @@ def test_a_worker_that_takes_fewer_steps_does_not_leave_the_others_waiting(build
 def test_b183_wrong_arguments_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=message):
         make()
-
-
-def test_backup_workers_and_going_on_need_one_program_for_all() -> None:
-    for options in ({"backup_workers": 1}, {"on_failure": "continue"}):
-        with pytest.raises(sd.errors.InvalidArgumentError, match="one program"):
-            launch(lambda options=options: sd.MultiWorkerMirroredStrategy(**options))
 
 
 def test_gather_of_different_lengths_in_a_step_says_where_it_works() -> None:

@@ -23,7 +23,7 @@ from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
 from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
-from simdist.strategies.multi_worker_mirrored import MAX_TIME_OUTS
+from simdist.strategies.synchronous.elastic import MAX_TIME_OUTS
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage

@@ -12,35 +12,80 @@ Taught in lesson 04.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.input import DistributedIterator
+from simdist.program.arrays import Array, Tree
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.replicas import Member
+from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.strategies.synchronous.policies import EveryReplica, OverAnother, StepPolicy
+from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["Elastic"]
+__all__ = ["MAX_TIME_OUTS", "Elastic"]
 
 
-class Elastic:
-    """Lets replicas of a strategy leave and join between steps.
+# So often a step of survivors is taken again because bytes of it were lost.
+MAX_TIME_OUTS = 5
+
+Positions: TypeAlias = list[tuple[DistributedIterator, dict[str, Any]]]
+"""Iterators, each with the state that it had before a step."""
+
+
+class Elastic(OverAnother):
+    """Lets replicas leave and join between steps; a step that loses one is taken again by the others.
 
     Args:
-        strategy: whose; all its replicas are driven from one program.
+        inner: the policy otherwise; default `EveryReplica`.
+
+    Raises:
+        InvalidArgumentError: when it is attached: launched mains, local updates, or another strategy has this policy.
     """
 
-    def __init__(self, strategy: Any) -> None:
-        self.strategy = strategy
-        self.everybody: list[Member] = list(strategy.members)
+    def __init__(self, inner: StepPolicy | None = None) -> None:
+        super().__init__(EveryReplica() if inner is None else inner)
+        self.everybody: list[Member] = []
 
-    def positions(self, arguments: Sequence[Any]) -> list[tuple[DistributedIterator, dict[str, Any]]]:
+    strategy: SteppingStrategy
+
+    @property
+    def drops_surplus_values(self) -> bool:
+        return True
+
+    def attach(self, strategy: SteppingStrategy) -> None:
+        if self.everybody:
+            raise InvalidArgumentError("This Elastic knows the replicas of another strategy. Make one for each strategy.")
+        super().attach(strategy)
+        if strategy.launched or self.local_updates:
+            raise InvalidArgumentError(
+                "on_failure='continue' needs one program that drives all workers, and sync_every=1. Make the strategy in the notebook, or "
+                "launch the mains with restart='always'."
+            )
+        self.strategy = strategy
+        self.everybody = list(strategy.members)
+
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+        iterators, num_time_outs = self.positions(arguments), 0
+        while True:
+            try:
+                self.settle(iterators)
+                return super().step(strategy, arguments, take)
+            except UnavailableError as error:
+                # Where messages between members are lost nobody is gone: the way may open again, but not for ever is tried.
+                num_time_outs += isinstance(error, TimedOutError)
+                if not self.has_lost_members() and not (isinstance(error, TimedOutError) and num_time_outs <= MAX_TIME_OUTS):
+                    raise
+                self.rewind(iterators)
+
+    def positions(self, arguments: Sequence[Tree]) -> Positions:
         """Where the iterators of a step stand before it.
 
         Raises:
@@ -53,7 +98,7 @@ class Elastic:
             )
         return [(argument, argument.state_dict()) for argument in arguments if isinstance(argument, DistributedIterator)]
 
-    def settle(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
+    def settle(self, iterators: Positions) -> None:
         """Let those leave who have died, and take back those whose tasks are up again; it takes virtual time.
 
         Raises:
@@ -82,12 +127,12 @@ class Elastic:
             present = {member.device: member for member in strategy.members if believes_in(member)} | joined
             self._resize([present[member.device] for member in self.everybody if member.device in present], iterators, "join")
 
-    def rewind(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
+    def rewind(self, iterators: Positions) -> None:
         """Go back to where a step began that has failed: it takes its batches again."""
         for iterator, position in iterators:
             iterator.restart(position)
 
-    def has_lost_somebody(self) -> bool:
+    def has_lost_members(self) -> bool:
         """Whether a replica has died or is silent, and another is left to go on."""
         present = list(map(self.strategy.group.believes_in, self.strategy.members))
         return any(present) and not all(present)
@@ -107,16 +152,15 @@ class Elastic:
             else:
                 versions.forget(group.number)
 
-    def _resize(self, members: list[Member], iterators: list[tuple[DistributedIterator, dict[str, Any]]], what: str) -> None:
+    def _resize(self, members: list[Member], iterators: Positions, what: str) -> None:
         strategy = self.strategy
         old = [member.device for member in strategy.members]
         own = [variable for variable in strategy.variables if variable.placement.spread == "replicas"]
         firsts = [self._first_cell(variable, old, members) for variable in own]
-        strategy.members = [replace(member, rank=rank) for rank, member in enumerate(members)]
+        strategy.replicas.members = [replace(member, rank=rank) for rank, member in enumerate(members)]
         for variable, first in zip(own, firsts, strict=True):
             self._renumber(variable, old, first)
-        strategy.editions.clear()
-        strategy.linked.clear()
+        strategy.programs.clear()
         strategy.store.layout.version += 1
         self.rewind(iterators)
         engine = strategy.engine
@@ -146,14 +190,14 @@ class Elastic:
             cells.append(cell)
         placement.cells = cells
 
-    def _beginning(self, variable: Variable, first: Cell) -> Any:
+    def _beginning(self, variable: Variable, first: Cell) -> Array:
         store = self.strategy.store
         if variable.placement.combine == "sum" or store.engine.numerics == "off":
             return np.zeros(first.aval.shape, first.aval.dtype)
         return store.cell_value(variable, first)
 
     def _bring_back(self, back: Sequence[Member]) -> list[Member]:
-        """The variables travel from a survivor to each that has come back; whoever dies on the way, or is reached by none, stays away."""
+        """The variables travel from a survivor to each that has come back; one that dies meanwhile, or that none reaches, stays away."""
         joined: list[Member] = []
         believes_in = self.strategy.group.believes_in
         for member in back:

@@ -33,7 +33,7 @@ def test_averaging_after_each_sgd_step_equals_the_synchronous_step(build: Any, r
     optimizer = None if outer is None else keras.optimizers.SGD(outer)
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 4}), sync_every=2, outer_optimizer=optimizer)
     # Replicas go alone, and meet all the same after each step: nobody would ask for that, but it is H = 1 of the theory.
-    strategy.local_steps.every = 1
+    strategy.policy.every = 1
     model = build(strategy)
     model.fit(regression, epochs=8, verbose=0)
     for own, other in zip(weights(model), expected, strict=True):

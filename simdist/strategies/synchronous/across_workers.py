@@ -1,0 +1,113 @@
+"""Operations across launched mains: each combines what the workers have, so each worker has to call it.
+
+Every one of them is a step of its own, with a collective in it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from simdist.program.arrays import Array, Tree
+from simdist.program.per_replica import PerReplica, ReplicaLocal
+from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
+from simdist.strategies import context
+from simdist.strategies.reduction import ReduceOp, reduce_op_of
+from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, SteppingStrategy
+from simdist.variables.aggregation import VariableSynchronization
+from simdist.variables.variable import Variable
+
+__all__ = ["AcrossWorkers"]
+
+
+class AcrossWorkers:
+    """What the mains of several workers do together.
+
+    Args:
+        strategy: this main's.
+    """
+
+    def __init__(self, strategy: SteppingStrategy) -> None:
+        self.strategy = strategy
+        self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
+
+    def share_initial_values(self) -> None:
+        """Variables that were created since the last step begin as the chief has them."""
+        variables = self.strategy.variables
+        if self._num_shared >= len(variables):
+            return
+        first, self._num_shared = self._num_shared, len(variables)
+        new = [v for v in variables[first:] if v.synchronization is not VariableSynchronization.ON_READ]
+
+        def share() -> None:
+            tracer = _tracer()
+            values = tracer.collective("broadcast", [tracer.read(variable) for variable in new], label="variables")
+            for variable, value in zip(new, values, strict=True):
+                tracer.update("assign", [variable], [value])
+
+        if new:
+            self.strategy.eagerly(share, "share initial values")
+
+    def read(self, variable: Variable) -> Array:
+        """The value of a variable, where each replica has a value of its own: an all-reduce combines them."""
+        strategy = self.strategy
+        if is_under_a_trace():
+            # Keras works out shapes: nobody will see this number, and the others do not call.
+            return strategy.store.cell_value(variable, variable.placement.cells[0])
+        return strategy.eagerly(lambda: variable.value, f"read {variable.name}")
+
+    def reduce(self, local: LocalReduce, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        """The replicas' values combined; a plain value is this worker's, and the workers' values are combined."""
+        context.require_cross_replica("strategy.reduce")
+        op = reduce_op_of(reduce_op)
+        if active_tracer() is None:
+            return self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce")
+        return local(op, self._replica_local(op, self.strategy._each(value)), axis)
+
+    def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
+        """The replicas' values joined along an axis, in the order of the replicas."""
+        if active_tracer() is not None:
+            return local(value, axis)
+        context.require_cross_replica("strategy.gather")
+        return jax.tree_util.tree_map(lambda leaf: self._gathered(local(leaf, axis), axis), value, is_leaf=_is_per_replica)
+
+    def _gathered(self, value: Array, axis: int) -> Array:
+        """First the lengths, then the values, filled up to the longest: what travels must have one shape."""
+        device = axis % value.ndim
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([value.shape[device]]))]
+        fill = [(0, max(lengths) - value.shape[device] if dim == device else 0) for dim in range(value.ndim)]
+        parts = self._from_all(jnp.pad(value, fill))
+        return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=device) for part, n in zip(parts, lengths, strict=True)], axis=device)
+
+    def _from_all(self, value: Array) -> list[Array]:
+        """One value of each worker, in their order."""
+
+        def collective() -> list[Array]:
+            return [part[0] for part in _tracer().collective("all_gather", [value])]
+
+        return self.strategy.eagerly(collective, "gather")[:: len(self.strategy.local_members)]
+
+    def _replica_local(self, op: ReduceOp, value: Tree) -> Tree:
+        """A tree with the traced replica's values; of a sum of what all devices of a worker share, the first one's counts."""
+        strategy, tracer = self.strategy, _tracer()
+        local_rank = strategy.local_rank_of(tracer.rank)
+
+        def local_value(leaf: Tree) -> ReplicaLocal:
+            if isinstance(leaf, ReplicaLocal):
+                return leaf
+            if isinstance(leaf, PerReplica):
+                return ReplicaLocal(tracer, leaf.values[local_rank])
+            counts = op is ReduceOp.MEAN or len(strategy.local_members) == 1 or local_rank == 0
+            return ReplicaLocal(tracer, jnp.asarray(leaf) * (1 if counts else 0))
+
+        return jax.tree_util.tree_map(local_value, value, is_leaf=_is_per_replica)
+
+
+def _tracer() -> Tracer:
+    tracer = active_tracer()
+    assert tracer is not None
+    return tracer
+
+
+def _is_per_replica(leaf: Tree) -> bool:
+    return isinstance(leaf, PerReplica)

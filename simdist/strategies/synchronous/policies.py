@@ -1,0 +1,131 @@
+"""Policies: what a synchronous step waits for, and what happens before and after it.
+
+A strategy asks its policy at five points: when a variable is created, when a step is called, before and after the replicas run it, and
+what becomes of arguments for more replicas than there are. A policy that adds to another one wraps it (`OverAnother`).
+
+Source of backup workers: Chen et al., Revisiting Distributed Synchronous SGD, 2016.
+
+Taught in lesson 04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from simdist.arguments import whole_number
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Tree
+from simdist.program.operations import Program
+from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.strategies.synchronous.protocols import SteppingStrategy, StepPolicy
+from simdist.variables.variable import Variable
+
+__all__ = ["EveryReplica", "OverAnother", "StepPolicy", "WithBackups"]
+
+
+class EveryReplica:
+    """Each step waits for all replicas, and what one of them raises is raised."""
+
+    @property
+    def backup_workers(self) -> int:
+        return 0
+
+    @property
+    def local_updates(self) -> bool:
+        return False
+
+    @property
+    def drops_surplus_values(self) -> bool:
+        return False
+
+    def attach(self, strategy: SteppingStrategy) -> None:
+        """Every strategy can follow this policy."""
+
+    def is_local(self, variable: Variable) -> bool:
+        return False
+
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+        return take()
+
+    def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
+        """Nothing."""
+
+    def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
+        """Nothing."""
+
+
+class OverAnother:
+    """A policy that asks another one wherever it does not say something else itself.
+
+    Args:
+        inner: the other one.
+    """
+
+    def __init__(self, inner: StepPolicy) -> None:
+        self.inner = inner
+
+    @property
+    def backup_workers(self) -> int:
+        return self.inner.backup_workers
+
+    @property
+    def local_updates(self) -> bool:
+        return self.inner.local_updates
+
+    @property
+    def drops_surplus_values(self) -> bool:
+        return self.inner.drops_surplus_values
+
+    def attach(self, strategy: SteppingStrategy) -> None:
+        self.inner.attach(strategy)
+
+    def is_local(self, variable: Variable) -> bool:
+        return self.inner.is_local(variable)
+
+    def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
+        return self.inner.step(strategy, arguments, take)
+
+    def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
+        self.inner.before(strategy, programs)
+
+    def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
+        self.inner.after(strategy, programs)
+
+
+class WithBackups(OverAnother):
+    """A step does not wait for the slowest: their gradients are dropped, and those of the others stand for them.
+
+    Args:
+        number: how many replicas it does not wait for; 1 or more, and fewer than there are.
+        inner: the policy otherwise; default `EveryReplica`.
+
+    Raises:
+        InvalidArgumentError: `number` is below 1; when it is attached, too many, or replicas that cannot follow it.
+        TypeError: `number` is no whole number.
+    """
+
+    def __init__(self, number: int, inner: StepPolicy | None = None) -> None:
+        super().__init__(EveryReplica() if inner is None else inner)
+        self._number = whole_number(number, "backup_workers", 1)
+
+    @property
+    def backup_workers(self) -> int:
+        return self._number
+
+    def attach(self, strategy: SteppingStrategy) -> None:
+        super().attach(strategy)
+        if self._number >= strategy.num_replicas_in_sync:
+            raise InvalidArgumentError(
+                f"backup_workers={self._number} must be 0 or more, and fewer than the {strategy.num_replicas_in_sync} replicas: some "
+                "have to be waited for."
+            )
+        if self.local_updates:
+            raise InvalidArgumentError(
+                "backup_workers gives up gradients of the slowest in each step, and with sync_every no gradients are exchanged: an average "
+                "of variables needs those of all replicas. Leave one of them out."
+            )
+        if strategy.launched:
+            raise InvalidArgumentError(
+                "backup_workers needs one program that drives all workers, which can give up what the slowest are computing. Make the "
+                "strategy in the notebook: MultiWorkerMirroredStrategy(cluster, backup_workers=1)."
+            )

@@ -1,0 +1,70 @@
+"""`StepPrograms`: what a synchronous strategy keeps of its steps, traced for each replica and linked to its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from simdist.caches import BoundedCache
+from simdist.program.function import KEPT_SIGNATURES, StepFunction
+from simdist.program.operations import Program
+from simdist.program.replica_programs import ReplicaPrograms
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.linking import link, prepare
+from simdist.variables.state import Layout
+
+__all__ = ["StepPrograms"]
+
+
+class StepPrograms:
+    """The programs of a strategy's steps.
+
+    Args:
+        layout: where the strategy's variables are.
+        require_own: raises where a program uses other variables than the strategy's.
+    """
+
+    def __init__(self, layout: Layout, require_own: Callable[[Program], None]) -> None:
+        self.layout = layout
+        self.require_own = require_own
+        self._traced: BoundedCache[StepFunction, ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
+        self._linked: BoundedCache[tuple[Program, ...], list[LinkedProgram]] = BoundedCache(KEPT_SIGNATURES)
+
+    def traced(self, fn: StepFunction, make: Callable[[], ReplicaPrograms]) -> ReplicaPrograms:
+        """The programs of a step, by its signatures."""
+        return self._traced.get(fn, make)
+
+    def linked(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+        """Programs of local replicas, linked to the cells where the variables are now."""
+        known = tuple(programs)
+        linked = self._linked.get(known, lambda: self._link(programs))
+        if linked[0].version != self.layout.version:
+            self._linked.drop(known)
+            linked = self._linked.get(known, lambda: self._link(programs))
+        return linked
+
+    def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+        for local_rank, program in enumerate(programs):
+            self.require_own(program)
+            prepare(program, self.layout, local_rank)
+        return [link(program, self.layout, local_rank) for local_rank, program in enumerate(programs)]
+
+    def forget(self, fn: StepFunction) -> None:
+        """Drop what was traced of a step."""
+        self._traced.drop(fn)
+
+    @contextmanager
+    def once(self, fn: StepFunction) -> Iterator[None]:
+        """The step runs inside of this, and never again: what was made for it goes."""
+        known = set(self._linked)
+        try:
+            yield
+        finally:
+            self.forget(fn)
+            for programs in set(self._linked) - known:
+                self._linked.drop(programs)
+
+    def clear(self) -> None:
+        """Drop everything: there are other replicas now."""
+        self._traced.clear()
+        self._linked.clear()

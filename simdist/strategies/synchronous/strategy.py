@@ -1,0 +1,287 @@
+"""Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
+
+A step is one program that every replica runs on its own device (`simdist.program.replica_programs`); where they must agree they take
+part in collectives. A variable is a copy on every device; a copy that cannot differ from the others
+is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
+when it is over for all, so a step that fails leaves no mark.
+
+The same strategy drives all replicas from one notebook, or those of one task of many, each with a main of its own.
+
+What its steps wait for a policy says (`policies`); which replicas this program drives, `replicas`.
+
+Taught in lesson 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from simdist import debugging
+from simdist.data import Dataset
+from simdist.errors import OutOfRangeError
+from simdist.input import DistributedDataset, InputContext, InputOptions
+from simdist.program.arrays import Array, Tree
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.operations import Program
+from simdist.program.per_replica import PerReplica, spread
+from simdist.program.replica_programs import ReplicaPrograms
+from simdist.program.tracing import active_tracer
+from simdist.runtime.cluster import Cluster
+from simdist.runtime.launched_main import launched_main
+from simdist.runtime.replicas import Member, ReplicaGroup
+from simdist.strategies import context
+from simdist.strategies.base import Strategy
+from simdist.strategies.communication import CommunicationOptions, GroupCommunication
+from simdist.strategies.reduction import ReduceOp
+from simdist.strategies.synchronous.copies import place_copies, separate_copies
+from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.strategies.synchronous.ownership import require_own
+from simdist.strategies.synchronous.policies import EveryReplica
+from simdist.strategies.synchronous.protocols import Axes, Replicas, StepPolicy
+from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
+from simdist.strategies.synchronous.replicas import DrivenReplicas
+from simdist.strategies.synchronous.step_programs import StepPrograms
+from simdist.variables.gradient_sum import GradientPolicy
+from simdist.variables.state import task_of
+from simdist.variables.variable import Placement, Variable
+
+__all__ = ["SynchronousStrategy"]
+
+T = TypeVar("T")
+
+
+class SynchronousStrategy(Strategy):
+    """A strategy whose replicas take each step together.
+
+    Args:
+        cluster: where it runs; None: this machine alone, or the task whose main runs.
+        options: of its collectives.
+        policy: what its steps wait for; None: `EveryReplica`.
+        replicas: which of its replicas this program drives; None: all.
+
+    Raises:
+        InvalidArgumentError: the replicas cannot follow the policy.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | None = None,
+        options: CommunicationOptions | None = None,
+        policy: StepPolicy | None = None,
+        replicas: Replicas | None = None,
+    ) -> None:
+        main = launched_main.get()
+        self.task_name: str | None = None if main is None else main.task
+        super().__init__(cluster if cluster is not None or main is None else main.cluster)
+        self.options = options or CommunicationOptions()
+        self.policy: StepPolicy = EveryReplica() if policy is None else policy
+        self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
+        self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
+        self.policy.attach(self)
+        self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.policy.backup_workers)
+        self.replicas.join(self.communication)
+        self.programs = StepPrograms(self.store.layout, lambda program: require_own(self, program))
+
+    # -- who takes part -------------------------------------------------------------------------------------------
+
+    def replica_devices(self) -> list[str]:
+        """The device of each replica."""
+        return [self.default_device]
+
+    def _member(self, rank: int, device: str) -> Member:
+        """A replica on a device."""
+        self.engine.add_device(device)
+        task = task_of(device)
+        return Member(rank, task, device, self.engine.process(task))
+
+    @property
+    def default_device(self) -> str:
+        return self.task_name or super().default_device
+
+    @property
+    def reducer_device(self) -> str | None:
+        """A device that reduces for all; None where the replicas do it among themselves."""
+        return None
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        return len(self.members)
+
+    @property
+    def members(self) -> list[Member]:
+        """All replicas, by rank."""
+        return self.replicas.members
+
+    @property
+    def local_members(self) -> list[Member]:
+        """The replicas that this program drives."""
+        return self.replicas.local_members
+
+    @property
+    def launched(self) -> bool:
+        return self.replicas.launched
+
+    @property
+    def group(self) -> ReplicaGroup:
+        """Where the replicas take part in collectives."""
+        return self.replicas.group
+
+    @property
+    def num_workers(self) -> int:
+        """Tasks that have replicas."""
+        return len({member.task for member in self.members})
+
+    @property
+    def worker_index(self) -> int:
+        return self.replicas.worker_index
+
+    @property
+    def ranks(self) -> range:
+        first = self.local_members[0].rank
+        return range(first, first + len(self.local_members))
+
+    def local_rank_of(self, rank: int) -> int:
+        return rank - self.ranks.start
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of the replicas."""
+        return [member.device for member in self.members]
+
+    @property
+    def parameter_devices(self) -> list[str]:
+        """The devices that hold variables."""
+        return self.devices
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this program saves checkpoints."""
+        return self.replicas.is_chief
+
+    @property
+    def gradient_policy(self) -> GradientPolicy:
+        """What becomes of the replicas' gradients."""
+        options = self.options
+        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.policy.local_updates)
+
+    # -- variables ------------------------------------------------------------------------------------------------
+
+    def place(self, variable: Variable, value: Array) -> Placement:
+        """A copy for every replica."""
+        return place_copies(self, variable, value)
+
+    def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
+        """The devices that hold a new variable."""
+        return devices
+
+    def separate(self, variable: Variable) -> None:
+        """The copies may differ from now on: a replica changes its own alone."""
+        separate_copies(self, variable)
+
+    def update_copies(self, variable: Variable, fn: Callable[..., Tree], args: list[Tree], kwargs: dict[str, Tree], group: bool) -> Tree:
+        """See `StrategyExtended.update`."""
+        if active_tracer() is None:
+            return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
+        differs = any(isinstance(argument, PerReplica) for argument in [*args, *kwargs.values()])
+        if differs:
+            self.separate(variable)
+        result = fn(variable, *self._own(args), **self._own(kwargs))
+        return None if group or result is None else spread(result)
+
+    # -- input ----------------------------------------------------------------------------------------------------
+
+    def distribute_dataset(self, dataset: Dataset | Iterable[Tree], options: InputOptions | None = None) -> DistributedDataset:
+        """Split each batch of a dataset among the replicas, as evenly as can be.
+
+        Args:
+            dataset: of global batches; any iterable of batches will do.
+            options: `InputOptions`.
+
+        Returns:
+            An iterable whose elements hold a `PerReplica` in place of each array.
+        """
+        return DistributedDataset(self, dataset, options)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Dataset], options: InputOptions | None = None
+    ) -> DistributedDataset:
+        """Datasets that each input pipeline makes by itself from an `InputContext`; each replica takes batches as they are."""
+        super().distribute_datasets_from_function(dataset_fn, options)
+        return DistributedDataset(self, dataset_fn, options)
+
+    experimental_distribute_dataset = distribute_dataset
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> StepOutcome:
+        """Run one step on all replicas that this program drives; it takes virtual time.
+
+        Raises:
+            OutOfRangeError: a dataset has run out.
+            UnavailableError: a task of a replica has died.
+        """
+        self.replicas.before_step()
+        return self.policy.step(self, [*args, *kwargs.values()], lambda: self._take(fn, args, kwargs))
+
+    def _take(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> StepOutcome:
+        arguments = ReplicaArguments(len(self.local_members))
+        calls = [fn.bind(args, kwargs, arguments.resolver(local_rank)) for local_rank in range(len(self.local_members))]
+        try:
+            with context.stepping(self):
+                programs = self._traced(fn).programs(calls)
+        except StopIteration:
+            raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
+        if not self.policy.drops_surplus_values:
+            arguments.require_no_surplus()
+        self.policy.before(self, programs)
+        outcome = self._run(fn, calls, programs)
+        self.policy.after(self, programs)
+        return outcome
+
+    def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
+        self.require_program()
+        linked = self.programs.linked(programs)
+        try:
+            bundles = self.group.run(self.members, self.local_members, linked, calls)
+        except Exception as error:
+            task, engine = self.local_members[0].task, self.engine
+            step = f"step {engine.steps_of(task)} of {fn.name}"
+            debugging.report(error, step, task, engine.process(task).incarnation, 0, engine.now)
+            raise
+        return StepOutcome(self.engine, linked, bundles)
+
+    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run a step that was called directly, and return its values; None where only its time is simulated."""
+        try:
+            outcome = self.step(fn, args, kwargs)
+        except context.StepBelongsTo:
+            self.programs.forget(fn)
+            raise
+        return None if self.engine.numerics == "off" else outcome.value()
+
+    def eagerly(self, fn: Callable[[], T], name: str) -> T:
+        """Run a function as a step of its own, once."""
+        step = StepFunction(fn, name=name)
+        with self.programs.once(step):
+            return self.step(step, (), {}).value()
+
+    def _traced(self, fn: StepFunction) -> ReplicaPrograms:
+        return self.programs.traced(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
+
+    # -- values of replicas ---------------------------------------------------------------------------------------
+
+    def observe(self, read: Callable[[], T]) -> T:
+        return self.replicas.observe(read)
+
+    def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
+
+        There a plain value is this worker's, and the workers' values are combined.
+        """
+        return self.replicas.reduce(super().reduce, reduce_op, value, axis)
+
+    def gather(self, value: Tree, axis: int) -> Tree:
+        """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
+        return self.replicas.gather(super().gather, value, axis)

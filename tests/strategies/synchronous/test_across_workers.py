@@ -1,0 +1,73 @@
+"""What launched mains combine: initial values, replica-local values, and what they reduce and gather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import simdist as sd
+
+
+def results(main: Callable[[], Any], workers: int = 2) -> dict[str, Any]:
+    run = sd.Cluster({"worker": workers}).launch(main)
+    run.join()
+    return run.results
+
+
+def test_initial_values_are_those_of_the_chief() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = sd.Variable(float(strategy.worker_index + 7))
+        before = float(v.numpy())
+        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", v.value))
+        return before, float(v.numpy())
+
+    assert results(main) == {"worker:0": (7.0, 7.0), "worker:1": (8.0, 7.0)}
+
+
+def test_initial_values_of_a_variable_that_is_created_later_are_shared_too() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            first = sd.Variable(1.0)
+        strategy.run(lambda: first.value)
+        with strategy.scope():
+            second = sd.Variable(float(strategy.worker_index + 7))
+        strategy.run(lambda: second.value)
+        return float(second.numpy())
+
+    assert results(main) == {"worker:0": 7.0, "worker:1": 7.0}
+
+
+def test_read_of_replica_local_values_sums_those_of_all_workers() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            count = sd.Variable(
+                0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM, trainable=False
+            )
+        strategy.run(lambda: count.assign_add(10.0 ** sd.get_replica_context().replica_id_in_sync_group))
+        return float(count.numpy())
+
+    assert results(main, workers=3) == dict.fromkeys(("worker:0", "worker:1", "worker:2"), 111.0)
+
+
+def test_plain_value_counts_once_for_each_worker_whatever_its_devices() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy(devices_per_worker=2)
+        value = np.float32(strategy.worker_index + 1)
+        return float(strategy.reduce("sum", value, axis=None)), float(strategy.reduce("mean", value, axis=None))
+
+    assert set(results(main).values()) == {(3.0, 1.5)}
+
+
+def test_gather_along_a_later_axis_joins_different_lengths() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        n = strategy.worker_index + 1
+        return np.asarray(strategy.gather(np.full((2, n), n, np.float32), axis=-1)).tolist()
+
+    assert set(map(str, results(main).values())) == {str([[1.0, 2.0, 2.0]] * 2)}
