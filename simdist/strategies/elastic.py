@@ -63,10 +63,12 @@ class Elastic:
         believes_in = strategy.group.believes_in
         left = [member for member in strategy.members if believes_in(member)]
         for member in strategy.members:
-            if not member.alive:
-                strategy.engine.notice(member, "no answer")
-            elif member not in left:
+            if member in left:
+                continue
+            if member.alive:
                 self._forget_copies(member)
+            else:
+                strategy.engine.notice(member, "no answer")
         if not left:
             raise UnavailableError(
                 "All replicas have died or are silent, and the variables with them. Build the model again, or restore a checkpoint; faults "

@@ -24,6 +24,9 @@ __all__ = ["HEARTBEAT_S", "SILENCE_S", "Detection", "Mail"]
 HEARTBEAT_S = 1.0
 SILENCE_S = 5.0
 
+# On so many beats of tasks that are heard by chance a wait may count; then it is over that nothing else can end.
+PATIENCE = 100_000
+
 
 class Mail(Protocol):
     """How heartbeats get to the chief."""
@@ -36,8 +39,12 @@ class Mail(Protocol):
         """Seconds until it has arrived."""
         ...
 
-    def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
-        """Send the incarnation of a task to the chief, which may end a wait."""
+    def is_uncertain(self, task: Task) -> bool:
+        """Whether a heartbeat of a task may be lost or late, so that each has to be sent."""
+        ...
+
+    def post(self, task: Task, arrived: Callable[[Life], None], is_awaited: bool = True) -> None:
+        """Send the incarnation of a task to the chief, which may end a wait if it `is_awaited`."""
         ...
 
 
@@ -61,6 +68,7 @@ class Detection:
         self.mail = mail
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[Decision], None]] = []
+        self.patience = PATIENCE
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
         self._noticed: set[tuple[str, int]] = set()  # incarnations of which the trace tells that they are gone
@@ -101,7 +109,10 @@ class Detection:
             task = self.tasks[name]
             if not self.mail.hears(task):
                 continue
-            if self._is_known(task):
+            is_known = self._is_known(task)
+            if self.mail.is_uncertain(task):
+                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation), not is_known)
+            elif is_known:
                 # What it says is known: it is only heard of once more.
                 self.membership.beliefs[name].heard_s = self.clock.now + self.mail.latency_s(task)
             elif self.clock.now >= task.life.began_s + self.mail.latency_s(task):
@@ -127,12 +138,21 @@ class Detection:
         return belief is not None and belief.up and belief.incarnation == task.incarnation
 
     def _is_silent(self, name: str) -> bool:
-        """Whether a task that is believed to be up says nothing."""
-        return self.membership.beliefs[name].up and not self.mail.hears(self.tasks[name])
+        """Whether a task that is believed to be up says nothing, or the chief cannot know."""
+        belief, task = self.membership.beliefs[name], self.tasks[name]
+        if not self.mail.hears(task):
+            return belief.up
+        # Where heartbeats get lost by chance, or late, the next beats may change what is believed.
+        if self.patience and self.mail.is_uncertain(task) and (not belief.up or self.clock.now - belief.heard_s > 2 * HEARTBEAT_S):
+            self.patience -= 1
+            return True
+        return False
 
     def _is_settled(self, name: str) -> bool:
         """Whether neither a heartbeat of this task nor more silence can change what is believed of it."""
         task = self.tasks[name]
+        if self.mail.is_uncertain(task) and self.mail.hears(task):
+            return False
         return self._is_known(task) if self.mail.hears(task) else not self.membership.beliefs[name].up
 
     # -- decisions ------------------------------------------------------------------------------------------------

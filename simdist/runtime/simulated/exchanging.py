@@ -14,6 +14,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import Communication, Member, Way
 from simdist.runtime.simulated.collective_plans import CollectivePlans
+from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
@@ -88,6 +89,7 @@ class Exchanging:
         self.name = f"{exchange.kind} {exchange.label}".strip()
         self.given: dict[int, Bundle] = {}
         self.comings: dict[int, Coming] = {}
+        self.lives: list[Life] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
         self.begun_s = 0.0
         self.way: Way | None = None
@@ -119,6 +121,8 @@ class Exchanging:
             self.fail(disagreement(self._name(self.first), self.exchange, self._name(rank), exchange, self.number))
             return coming
         self.given[rank] = given
+        if self.group.world.silence.is_expected:
+            self.lives.append(self.group.world.tasks[self.group.members[rank].task].life)
         active = self.group.active
         if len(self.given) >= max(1, len(active) - self.group.communication.spare * (len(active) == len(self.group.members))):
             self._begin()
@@ -173,12 +177,16 @@ class Exchanging:
             if num_bytes:
                 world.trace.total(place, "bytes_sent", num_bytes)
         carried = plans.carried(world, way, wiring)
-        alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
+        is_foreseeable = world.transport.is_foreseeable and not world.silence.is_expected
+        alone = is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self._as_rehearsed(plans.rehearsed(wiring, carried), carried)
             return
         real = plans.wiring(world, way, way.places, size_bytes) if way.alike else wiring
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
+        if any(life.lost for life in self.lives):
+            self.transfers.host_lost()
+            return
         for place in range(len(way.places)):
             self.transfers.begin(place)
 

@@ -17,6 +17,7 @@ from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
+from simdist.runtime.simulated.task import Life
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import current_fiber
 
@@ -40,6 +41,7 @@ class SimulatedReplicaGroup:
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
         self._silent: set[Process] = set()
+        self._lives: dict[tuple[str, int], Life] = {}  # that replicas have joined with
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
@@ -57,10 +59,15 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        return member.alive and member.process not in self._silent
+        # Of a machine that is gone nobody knows before it was silent for long enough.
+        process = member.process
+        return (process.alive or (isinstance(process, Life) and process.lost)) and process not in self._silent
 
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
+        for member in members:
+            if isinstance(member.process, Life):
+                self._lives[member.task, member.process.incarnation] = member.process
         driver = current_fiber()
         own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
         new = {member.task for member in members} - self._listens_to - own
@@ -73,18 +80,18 @@ class SimulatedReplicaGroup:
     def _heard(self, decision: Decision) -> None:
         if decision.task not in self._listens_to:
             return
-        process = self.world.tasks[decision.task].life
+        process = self._lives.get((decision.task, decision.incarnation), self.world.tasks[decision.task].life)
         if decision.incarnation != process.incarnation:
             return
         if decision.kind == "up":
             self._silent.discard(process)
-        elif process.alive:
+        elif process.alive or process.lost:
             self._silent.add(process)
             if self.step is not None:
                 self.step.give_up_on(decision.task, _silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.alive or member.process in self._silent]
+        gone = [member for member in local if not self.believes_in(member)]
         if not gone:
             return
         dead = [member for member in gone if not member.alive]

@@ -49,4 +49,4 @@ class SimulatedWorkers:
         if decision.kind == "down":
             self._away[decision.task] = decision.incarnation
         elif self._away.pop(decision.task, None) == decision.incarnation:
-            self.world.routes.post(self.world.chief, loop.task, loop.replaced)
+            self.world.routes.post(self.world.chief, loop.task, "notice", loop.replaced, loop.sent)
