@@ -77,11 +77,12 @@ def kinds_table() -> str:
     """All kinds of faults with their parameters, in Markdown: type, unit and bounds as they were declared.
 
     Example:
-        >>> print(kinds_table().splitlines()[2])
-        | crash | task | task | a task, such as worker:1 | whom it hits |
+        >>> from simdist.faults import process
+        >>> print(next(line for line in kinds_table().splitlines() if line.startswith("| slow | factor")))
+        | slow | factor | number | more than 0, and finite | on the time of what it computes; 2.0 means half as fast |
     """
     lines = ["| kind | parameter | type | takes | meaning |", "|---|---|---|---|---|"]
-    for kind, cls in KINDS.items():
+    for kind, cls in sorted(KINDS.items()):
         for name, each in cls.parameters().items():
             takes = each.bounds + (", or None" if each.optional else "")
             lines.append(f"| {kind} | {each.called or name} | {each.type} | {takes} | {each.says} |")

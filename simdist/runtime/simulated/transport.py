@@ -152,6 +152,8 @@ class Transport:
             sender.silenced(leg)
         if len(fates) > 1:
             sender.repeated(leg)
+            if leg.travels and leg.counted is None:  # its sender has counted it once
+                self.trace.total(leg.source.name, "bytes_sent", (len(fates) - 1) * leg.size_bytes)
         for late_s in fates:
             self.clock.after(leg.latency_s + late_s, self._late, (leg, sender, arrived, late_s))
         return True
