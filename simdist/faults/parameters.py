@@ -83,10 +83,11 @@ class Number(Parameter):
     whole: bool = False
 
     def _checked(self, name: str, value: Any, effects: Effects | None) -> Any:
+        given: Any = value
         is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
-        if not is_number or not self._holds(float(value)):
+        if not is_number or not self._holds(float(given)):
             raise InvalidArgumentError(f"{name}={value!r} must be {self.bounds}: {self.says}{', or None' if self.optional else ''}.")
-        return int(value) if self.whole else float(value)
+        return int(given) if self.whole else float(given)
 
     def _holds(self, value: float) -> bool:
         return math.isfinite(value) and self.at_least <= value <= self.at_most and self.above < value < self.below

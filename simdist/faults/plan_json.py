@@ -43,7 +43,7 @@ def faults_from_json(text: str) -> list[Fault]:
     if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", "faults"}:
         raise InvalidArgumentError("This is no plan of faults: it has not the fields 'version' and 'faults', and no others.")
     version, faults = given["version"], given["faults"]
-    if version != VERSION or isinstance(version, bool):
+    if isinstance(version, bool) or version != VERSION:
         raise InvalidArgumentError(f"version={version!r} of a plan of faults is not known. Known: {VERSION}.")
     if not isinstance(faults, list):
         raise InvalidArgumentError(f"faults={faults!r} must be a list.")

@@ -40,8 +40,8 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
-SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "heal", "retry", "error", "cancel", "drop", "resize"}
-SAID_BY_OTHERS |= {"lose_host", "delay", "duplicate", "slow_link"}
+FAULTS = {"crash", "lose_host", "pause", "partition", "slow", "drop", "delay", "duplicate", "slow_link", "heal"}
+SAID_BY_OTHERS = {*FAULTS, "restart", "detect", "retry", "error", "cancel", "resize"}
 
 
 def _joins_with_copies(evidence: Evidence) -> Iterator[str]:

@@ -160,6 +160,9 @@ class Call:
     def _failed(self, words: Sequence[Leg]) -> None:
         self.fail(words[0].content)
 
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        return legs
+
     def repeated(self, leg: Leg) -> None:
         self.repeats = True
 

@@ -78,7 +78,7 @@ class Detection:
         for name in names:
             self._watched[name] = None
             task = self.tasks[name]
-            if task.alive:
+            if task.alive or task.life.lost:  # of a machine that is gone nobody knows yet
                 self.heartbeat(name, task.incarnation)
         if self._began_s is None:
             self._began_s = self.clock.now

@@ -14,7 +14,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import Communication, Member, Way
 from simdist.runtime.simulated.collective_plans import CollectivePlans
-from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.task import Life, Task
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
@@ -89,7 +89,7 @@ class Exchanging:
         self.name = f"{exchange.kind} {exchange.label}".strip()
         self.given: dict[int, Bundle] = {}
         self.comings: dict[int, Coming] = {}
-        self.lives: list[Life] = []  # of those who have come, where somebody may be lost in silence
+        self.lives: list[tuple[Task, Life]] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
         self.begun_s = 0.0
         self.way: Way | None = None
@@ -122,7 +122,8 @@ class Exchanging:
             return coming
         self.given[rank] = given
         if self.group.world.silence.is_expected:
-            self.lives.append(self.group.world.tasks[self.group.members[rank].task].life)
+            task = self.group.world.tasks[self.group.members[rank].task]
+            self.lives.append((task, task.life))
         active = self.group.active
         if len(self.given) >= max(1, len(active) - self.group.communication.spare * (len(active) == len(self.group.members))):
             self._begin()
@@ -184,8 +185,9 @@ class Exchanging:
             return
         real = plans.wiring(world, way, way.places, size_bytes) if way.alike else wiring
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
-        if any(life.lost for life in self.lives):
-            self.transfers.host_lost()
+        lost = next((task for task, life in self.lives if life.lost), None)
+        if lost is not None:
+            self.transfers.host_lost(lost)
             return
         for place in range(len(way.places)):
             self.transfers.begin(place)

@@ -59,9 +59,16 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        # Of a machine that is gone nobody knows before it was silent for long enough.
         process = member.process
-        return (process.alive or (isinstance(process, Life) and process.lost)) and process not in self._silent
+        return (process.alive or self._is_missed_by_nobody(member)) and process not in self._silent
+
+    def _is_missed_by_nobody(self, member: Member) -> bool:
+        """Whether a member's machine is gone, and was not silent for long enough yet."""
+        process = member.process
+        if not isinstance(process, Life) or not process.lost:
+            return False
+        belief = self.world.detection.membership.beliefs.get(member.task)
+        return belief is None or (belief.up and belief.incarnation == process.incarnation)
 
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""

@@ -158,11 +158,12 @@ class Transfers:
     def repeated(self, leg: Leg) -> None:
         self.twice.add(leg)
 
-    def host_lost(self) -> None:
-        """The machine of a rank is gone: nothing of this arrives any more, and nobody says so."""
-        self.stop()
-        self.has_lost = True
-        self.lost()
+    def host_lost(self, task: Task) -> None:
+        """A machine is gone: if it is that of a rank, nothing of this arrives any more, and nobody says so."""
+        if task in self.wiring.tasks:
+            self.stop()
+            self.has_lost = True
+            self.lost()
 
     def _enter_next(self, rank: int) -> None:
         self.place[rank] += 1

@@ -84,6 +84,14 @@ class Sender(Protocol):
         ...
 
 
+class Collective(Sender, Protocol):
+    """The transfers of a collective."""
+
+    def host_lost(self, task: Task) -> None:
+        """A machine is gone, and nobody says so."""
+        ...
+
+
 Arrived = Callable[[Any], None]
 
 
@@ -109,7 +117,7 @@ class Transport:
         self.is_foreseeable = True
         self.blocked: set[tuple[str, str]] = set()
         self.cut_s: dict[tuple[str, str], float] = {}
-        self.collectives: dict[Sender, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
+        self.collectives: dict[Collective, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -211,10 +219,10 @@ class Transport:
                 self.links.stop(flow)
                 sender.flows[place] = self.links.start(links, flow.remaining, done, leg)
 
-    def _under_way(self, source: Task, target: Task) -> list[tuple[Carrier, int, Flow]]:
+    def _under_way(self, source: Task, target: Task) -> list[tuple[Carrier | Sender, int, Flow]]:
         """What carries bytes from one task to another now: whose they are, and which of its flows."""
-        senders: list[Carrier] = list(dict.fromkeys([*source.calls, *target.calls, *self.collectives]))
-        found: list[tuple[Carrier, int, Flow]] = []
+        senders: dict[Carrier | Sender, None] = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
+        found: list[tuple[Carrier | Sender, int, Flow]] = []
         for sender in senders:
             for place, flow in enumerate(sender.flows):
                 leg: Leg = flow.argument

@@ -135,13 +135,15 @@ class World:
         self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason)
 
     def lose_host(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Lose a task's machine now: as a crash, but nobody is told, also of what arrives there later."""
-        is_up, task.life.lost = task.alive, True
+        """Lose a task's machine now: as a crash, but nobody is told, also of what arrives there later. Where the process was dead already
+        this is known; only what was said of its restart is replaced."""
+        is_up = task.alive
+        if is_up:
+            task.life.lost = True
         self._die(task, "lose_host", f"{task.name}'s machine is lost", restart_after_s, reason)
         if is_up:
             for transfers in list(self.transport.collectives):
-                if task in transfers.wiring.tasks:
-                    transfers.host_lost()
+                transfers.host_lost(task)
             self.silence.tell()
 
     def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str) -> None:
