@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from simdist.runtime.membership import Decision, Membership
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 
@@ -43,7 +43,7 @@ class Mail(Protocol):
         """Whether a heartbeat of a task may be lost or late, so that each has to be sent."""
         ...
 
-    def post(self, task: Task, arrived: Callable[[Life], None], is_awaited: bool = True) -> None:
+    def post(self, task: Task, arrived: Callable[[Incarnation], None], is_awaited: bool = True) -> None:
         """Send the incarnation of a task to the chief, which may end a wait if it `is_awaited`."""
         ...
 
@@ -78,7 +78,7 @@ class Detection:
         for name in names:
             self._watched[name] = None
             task = self.tasks[name]
-            if task.alive or task.life.lost:  # of a machine that is gone nobody knows yet
+            if task.alive or task.process.lost:  # of a machine that is gone nobody knows yet
                 self.heartbeat(name, task.incarnation)
         if self._began_s is None:
             self._began_s = self.clock.now
@@ -86,7 +86,7 @@ class Detection:
 
     def register(self, task: Task) -> None:
         """A task that was started again tells the chief that it is there."""
-        self.mail.post(task, lambda life: self.heartbeat(task.name, life.incarnation))
+        self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
         """A sign of life has come; of a task that nobody watches it says nothing."""
@@ -111,12 +111,12 @@ class Detection:
                 continue
             is_known = self._is_known(task)
             if self.mail.is_uncertain(task):
-                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation), not is_known)
+                self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation), not is_known)
             elif is_known:
                 # What it says is known: it is only heard of once more.
                 self.membership.beliefs[name].heard_s = self.clock.now + self.mail.latency_s(task)
-            elif self.clock.now >= task.life.began_s + self.mail.latency_s(task):
-                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation))
+            elif self.clock.now >= task.process.began_s + self.mail.latency_s(task):
+                self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation))
         self._decide(self.membership.time_passed(self.clock.now))
         if any(map(self._is_silent, self.membership.beliefs)):
             self.clock.after(HEARTBEAT_S, lambda _: self._beat())
@@ -159,17 +159,17 @@ class Detection:
 
     def _decide(self, decisions: list[Decision]) -> None:
         for decision in decisions:
-            life = decision.task, decision.incarnation
+            process = decision.task, decision.incarnation
             if decision.kind == "up":
-                self._noticed.discard(life)
-            elif life not in self._noticed:
-                self._noticed.add(life)
+                self._noticed.discard(process)
+            elif process not in self._noticed:
+                self._noticed.add(process)
                 self.trace.instant(decision.task, "detect", f"{decision.task} is down", self.clock.now, reason=decision.reason)
             for listener in list(self.listeners):
                 listener(decision)
 
-    def notice(self, task: str, life: Life, reason: str) -> None:
+    def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        if (task, life.incarnation) not in self._noticed:
-            self._noticed.add((task, life.incarnation))
+        if (task, process.incarnation) not in self._noticed:
+            self._noticed.add((task, process.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

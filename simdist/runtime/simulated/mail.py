@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.silence import Silence
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 
 __all__ = ["MailToChief"]
 
@@ -35,5 +35,5 @@ class MailToChief:
         disturbances = self.routes.transport.disturbances
         return bool(disturbances.pairs) and disturbances.concern(task.name, self.chief.name, "heartbeat")
 
-    def post(self, task: Task, arrived: Callable[[Life], None], is_awaited: bool = True) -> None:
-        self.routes.post(task, self.chief, "heartbeat", arrived, task.life, is_awaited=is_awaited)
+    def post(self, task: Task, arrived: Callable[[Incarnation], None], is_awaited: bool = True) -> None:
+        self.routes.post(task, self.chief, "heartbeat", arrived, task.process, is_awaited=is_awaited)

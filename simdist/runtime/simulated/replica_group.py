@@ -14,10 +14,10 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member, Process
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
-from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
-from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import current_fiber
 
@@ -30,29 +30,29 @@ class SimulatedReplicaGroup:
     Args:
         world: where they are.
         communication: how they talk to each other.
-        rendezvous: where they meet, if it outlives a step; None makes one for each step.
+        collective_group: where they meet, if it outlives a step; None makes one for each step.
     """
 
-    def __init__(self, world: World, communication: Communication, rendezvous: Rendezvous | None = None) -> None:
+    def __init__(self, world: World, communication: Communication, collective_group: CollectiveGroup | None = None) -> None:
         self.world = world
         self.communication = communication
-        self.plans = CollectivePlans() if rendezvous is None else rendezvous.plans
-        self.rendezvous = rendezvous
+        self.plans = CollectivePlans() if collective_group is None else collective_group.plans
+        self.collective_group = collective_group
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
         self._silent: set[Process] = set()
-        self._lives: dict[tuple[str, int], Life] = {}  # that replicas have joined with
+        self._lives: dict[tuple[str, int], Incarnation] = {}  # that replicas have joined with
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle]:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
-            prices.require_memory(self.world.tasks[member.task].processors[member.place].memory)
-        if self.rendezvous is None and self.world.silence.is_expected:
+            prices.require_memory(self.world.tasks[member.task].processors[member.device].memory)
+        if self.collective_group is None and self.world.silence.is_expected:
             self._listen(local)
         self._require_alive(local)
-        self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous)
+        self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.collective_group)
         try:
             return self.step.run(linked, priced, calls)
         finally:
@@ -65,7 +65,7 @@ class SimulatedReplicaGroup:
     def _is_missed_by_nobody(self, member: Member) -> bool:
         """Whether a member's machine is gone, and was not silent for long enough yet."""
         process = member.process
-        if not isinstance(process, Life) or not process.lost:
+        if not isinstance(process, Incarnation) or not process.lost:
             return False
         belief = self.world.detection.membership.beliefs.get(member.task)
         return belief is None or (belief.up and belief.incarnation == process.incarnation)
@@ -73,7 +73,7 @@ class SimulatedReplicaGroup:
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
         for member in members:
-            if isinstance(member.process, Life):
+            if isinstance(member.process, Incarnation):
                 self._lives[member.task, member.process.incarnation] = member.process
         driver = current_fiber()
         own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
@@ -87,7 +87,7 @@ class SimulatedReplicaGroup:
     def _heard(self, decision: Decision) -> None:
         if decision.task not in self._listens_to:
             return
-        process = self._lives.get((decision.task, decision.incarnation), self.world.tasks[decision.task].life)
+        process = self._lives.get((decision.task, decision.incarnation), self.world.tasks[decision.task].process)
         if decision.incarnation != process.incarnation:
             return
         if decision.kind == "up":

@@ -213,21 +213,21 @@ class Transport:
         link = self.disturbances.narrow.get((source.name, target.name))
         if link is None:
             return
-        for sender, place, flow in self._under_way(source, target):
+        for sender, device, flow in self._under_way(source, target):
             if link not in flow.links and (done := flow.done) is not None:
                 links, leg = (*flow.links, link), flow.argument
                 self.links.stop(flow)
-                sender.flows[place] = self.links.start(links, flow.remaining, done, leg)
+                sender.flows[device] = self.links.start(links, flow.remaining, done, leg)
 
     def _under_way(self, source: Task, target: Task) -> list[tuple[Carrier | Sender, int, Flow]]:
         """What carries bytes from one task to another now: whose they are, and which of its flows."""
         senders: dict[Carrier | Sender, None] = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         found: list[tuple[Carrier | Sender, int, Flow]] = []
         for sender in senders:
-            for place, flow in enumerate(sender.flows):
+            for device, flow in enumerate(sender.flows):
                 leg: Leg = flow.argument
                 if flow.done is not None and leg.source is source and leg.target is target:
-                    found.append((sender, place, flow))
+                    found.append((sender, device, flow))
         return found
 
     def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
@@ -284,13 +284,13 @@ class Letter:
         is_read: whether one of them has come; the others are known by its identity, and have no effect.
     """
 
-    __slots__ = ("arrived", "content", "copies", "is_read", "leg", "sequence", "source_life", "target_life", "transport", "unheard")
+    __slots__ = ("arrived", "content", "copies", "is_read", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
 
     def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
         self.transport = transport
         self.leg = leg
-        self.source_life = leg.source.life
-        self.target_life = leg.target.life
+        self.source_process = leg.source.process
+        self.target_process = leg.target.process
         self.arrived = arrived
         self.content = content
         self.unheard = unheard
@@ -301,12 +301,12 @@ class Letter:
     @property
     def identity(self) -> tuple[str, int, int]:
         """Client, incarnation and sequence number."""
-        return self.leg.source.name, self.source_life.incarnation, self.sequence
+        return self.leg.source.name, self.source_process.incarnation, self.sequence
 
     def arrive(self, late_s: float) -> None:
         """The latency is over."""
         self.copies -= 1
-        if self.is_read or not (self.source_life.alive and self.target_life.alive):
+        if self.is_read or not (self.source_process.alive and self.target_process.alive):
             return
         if self.transport.cut_s and not self.transport.arrives(self.leg, late_s):
             if not self.copies:
@@ -321,7 +321,7 @@ class Letter:
     def _read(self, _: Any) -> None:
         """It has come: a target that is paused reads it when it goes on."""
         held = self.leg.target.held
-        if not self.target_life.alive:
+        if not self.target_process.alive:
             return
         if held is not None:
             held.append((self._read, None))
