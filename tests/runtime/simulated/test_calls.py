@@ -156,7 +156,7 @@ def test_a_push_ends_one_latency_after_the_last_server_has_confirmed(scene: Scen
     call = scene.push("ps:0", "ps:1")
     scene.go(3.0)
     arrived = pytest.approx(LATENCY_S + 2 * FLIGHT_S)
-    received = [(when, push, part.device) for server in scene.servers.values() for when, push, part in server.received]
+    received = [(when, push, part.position) for server in scene.servers.values() for when, push, part in server.received]
     assert received == [(arrived, call, 0), (arrived, call, 1)]
     first, second = (server.received[0][2] for server in scene.servers.values())
     call.confirm(second, scene.world.now)

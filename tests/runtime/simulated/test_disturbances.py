@@ -9,7 +9,7 @@ import pytest
 from simdist.collectives import ALGORITHMS
 from simdist.faults.messages import kinds_of
 from simdist.runtime.simulated.disturbances import AS_EVER, Disturbances, Narrowing
-from simdist.runtime.simulated.transfers import Transfers, Wiring
+from simdist.runtime.simulated.transfers import Transfers, RoutedSchedule
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks
 from tests.runtime.simulated.machines import BANDWIDTH, LATENCY_S, world
@@ -184,12 +184,12 @@ def test_a_collective_whose_transfers_come_twice_ends_when_each_has_come_once() 
     there = world()
     tasks = [there.tasks[name] for name in ("worker:0", "worker:1", "ps:0", "ps:1")]
     schedule = ALGORITHMS["all_reduce"]["ring"].schedule(4)
-    wiring = Wiring(schedule, lambda a, b: there.routes.between(tasks[a].name, tasks[b].name), 4000.0, tasks)
+    routed = RoutedSchedule(schedule, lambda a, b: there.routes.between(tasks[a].name, tasks[b].name), 4000.0, tasks)
     pairs = {(a.name, b.name) for a in tasks for b in tasks if a is not b}
     for pair in pairs:
         there.disturbances.duplicate(pair, ALL, 1.0)
     ends: list[tuple[int, float]] = []
-    transfers = Transfers(there.transport, wiring, lambda rank: ends.append((rank, there.now)))
+    transfers = Transfers(there.transport, routed, lambda rank: ends.append((rank, there.now)))
     for rank in range(4):
         transfers.begin(rank)
     there.clock.sleep(100.0)
