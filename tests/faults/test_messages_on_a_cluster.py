@@ -207,3 +207,13 @@ def test_a_machine_that_is_lost_when_its_process_was_dead_surprises_nobody() -> 
     assert total == [48.0, 48.0]
     assert cluster.now < 1.0
     cluster.close()
+
+
+def test_variables_do_not_come_from_a_machine_that_has_started_again_without_them() -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.lose_host("worker:0", after_steps=2, restart_after=1e-6)
+        cluster.faults.crash("worker:1", after_steps=2, restart_after=1e-6)
+
+    cluster, total = summing(plan, "continue", steps=6)
+    assert total == [36.0, 36.0]
+    cluster.close()

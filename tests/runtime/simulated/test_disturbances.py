@@ -9,7 +9,7 @@ import pytest
 from simdist.collectives import ALGORITHMS
 from simdist.faults.messages import kinds_of
 from simdist.runtime.simulated.disturbances import AS_EVER, Disturbances, Narrowing
-from simdist.runtime.simulated.transfers import Transfers, RoutedSchedule
+from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks
 from tests.runtime.simulated.machines import BANDWIDTH, LATENCY_S, world
