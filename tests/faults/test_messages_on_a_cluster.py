@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine
 from simdist.errors import DeadlineExceededError, TimedOutError, UnavailableError
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.detection import SILENCE_S
@@ -210,10 +212,15 @@ def test_a_machine_that_is_lost_when_its_process_was_dead_surprises_nobody() -> 
 
 
 def test_variables_do_not_come_from_a_machine_that_has_started_again_without_them() -> None:
-    def plan(cluster: sd.Cluster) -> None:
-        cluster.faults.lose_host("worker:0", after_steps=2, restart_after=1e-6)
-        cluster.faults.crash("worker:1", after_steps=2, restart_after=1e-6)
-
-    cluster, total = summing(plan, "continue", steps=6)
-    assert total == [36.0, 36.0]
-    cluster.close()
+    scenario = Scenario(
+        workload="elastic",
+        options={"steps": 3, "batch": 6, "momentum": False},
+        workers=5,
+        wires=Wires(bandwidth=327000000.0, latency_s=0.000113),
+        disturbances=(
+            Disturbance(kind="lose_host", task="worker:3", at_s=0.0, figures={"restart_after": 4.09e-05}),
+            Disturbance(kind="lose_host", task="worker:0", at_s=4.09e-05, figures={"restart_after": 1.36e-05}),
+            Disturbance(kind="lose_host", task="worker:3", at_s=0.33, figures={"restart_after": 0.18}),
+        ),
+    )
+    assert examine(replace(scenario, chips=Chips(launch_overhead_s=0.08)), again=False, forgotten=False) == []
