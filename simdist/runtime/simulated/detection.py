@@ -168,6 +168,10 @@ class Detection:
             for listener in list(self.listeners):
                 listener(decision)
 
+    def has_noticed(self, task: str, incarnation: int) -> bool:
+        """Whether the death of this incarnation of a task, or of a later one, is known."""
+        return any(name == task and number >= incarnation for name, number in self._noticed)
+
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
         if (task, process.incarnation) not in self._noticed:

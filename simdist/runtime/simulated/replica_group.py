@@ -67,6 +67,8 @@ class SimulatedReplicaGroup:
         process = member.process
         if not isinstance(process, Incarnation) or not process.lost:
             return False
+        if self.world.detection.has_noticed(member.task, process.incarnation):
+            return False  # or the next process there has died aloud
         belief = self.world.detection.membership.beliefs.get(member.task)
         return belief is None or (belief.up and belief.incarnation == process.incarnation)
 
