@@ -174,6 +174,6 @@ class Detection:
 
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        if (task, process.incarnation) not in self._noticed:
+        if not self.has_noticed(task, process.incarnation):
             self._noticed.add((task, process.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)
