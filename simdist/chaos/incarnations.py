@@ -1,7 +1,7 @@
 """Incarnations of tasks: which task was up when, from the trace alone.
 
-An incarnation ends with the instant "crash" of a task, the next one begins with its "restart" (the one that names an incarnation; a
-main that starts again on a task that was up all the time is no new incarnation).
+An incarnation ends with the instant "crash" or "lose_host" of a task, the next one begins with its "restart" (the one that names an
+incarnation; a main that starts again on a task that was up all the time is no new incarnation).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Incarnations:
         for instant in trace.instants:
             if "incarnation" not in instant.facts:
                 continue
-            if instant.category == "crash":
+            if instant.category in ("crash", "lose_host"):
                 from_s, _ = since.get(instant.lane, (instant.time_s, 0.0))
                 since[instant.lane] = from_s, instant.time_s
             elif instant.category == "restart" and instant.lane in since:

@@ -1,6 +1,7 @@
-"""Silences: pauses and partitions of a run, from the trace alone.
+"""Who was silent when: pauses, lost machines and lost ways, rebuilt from nothing but the trace.
 
-An instant "pause" or "partition" says when it begins, and as a fact when it ends. The pause of a task also ends with its incarnation.
+An instant "pause", "partition", "drop" or "delay" says when it begins, and as a fact when it ends. The pause of a task ends with its
+life, too; a lost machine is silent until the task starts again. Messages that are late count as lost until the last of them may come.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from math import inf
 
 from simdist.chaos.incarnations import Incarnations
-from simdist.trace import Trace
+from simdist.faults.messages import kinds_of
+from simdist.trace import Instant, Trace
 
 __all__ = ["Cut", "Silences", "Still"]
 
@@ -31,12 +33,24 @@ class Still:
 
 @dataclass(frozen=True)
 class Cut:
-    """A time in which messages from one task to another were lost."""
+    """A time in which messages from one task to another were lost.
+
+    Args:
+        messages: their kinds; None: all.
+        is_sure: whether all of them were lost, and none was only late.
+    """
 
     source: str
     target: str
     from_s: float
     until_s: float
+    messages: frozenset[str] = kinds_of(None)
+    is_sure: bool = True
+
+    def loses_heartbeats(self, source: str, target: str, at_s: float) -> bool:
+        """Whether it befalls a heartbeat that one task sends at a moment to another."""
+        hit = (self.source, self.target) == (source, target) and "heartbeat" in self.messages
+        return hit and self.from_s <= at_s < self.until_s
 
 
 class Silences:
@@ -53,12 +67,19 @@ class Silences:
     def __init__(self, trace: Trace, processes: Incarnations) -> None:
         self.stills: list[Still] = []
         self.cuts: list[Cut] = []
+        self.lost_hosts: dict[str, float] = {}  # when first
         for instant in trace.instants:
             task, from_s, until_s = instant.lane, instant.time_s, instant.facts.get("until", inf)
             if instant.category == "pause":
                 self._pause(task, from_s, min([until_s, *(down.from_s for down in processes.of(task) if down.from_s >= from_s)]), processes)
             elif instant.category == "partition" and instant.facts["lost"] != "received":
                 self.cuts += [Cut(task, peer, from_s, until_s) for peer in str(instant.facts["peer"]).split(", ")]
+            elif instant.category in ("drop", "delay") and instant.facts.get("way") == "sent":
+                self.cuts += _losses(instant)
+            elif instant.category == "lose_host":
+                self.lost_hosts.setdefault(task, from_s)
+                back_s = [down.until_s for down in processes.of(task) if down.from_s <= from_s <= down.until_s]
+                self.stills.append(Still(task, from_s, max(back_s, default=from_s)))
 
     def _pause(self, task: str, from_s: float, until_s: float, processes: Incarnations) -> None:
         if until_s <= from_s or not processes.is_up(task, from_s):
@@ -86,7 +107,11 @@ class Silences:
     def is_heard(self, source: str, target: str, at_s: float) -> bool:
         """Whether a message that one task sends at a moment reaches another."""
         still = any(one.task == source and one.from_s <= at_s < one.until_s for one in self.stills)
-        return not still and not any((cut.source, cut.target) == (source, target) and cut.from_s <= at_s < cut.until_s for cut in self.cuts)
+        return not still and not any(cut.is_sure and cut.loses_heartbeats(source, target, at_s) for cut in self.cuts)
+
+    def is_heard_by_chance(self, source: str, target: str, at_s: float) -> bool:
+        """Whether heartbeats from one task to another are lost by chance at a moment, or late."""
+        return any(not cut.is_sure and cut.loses_heartbeats(source, target, at_s) for cut in self.cuts)
 
     def lasted_s(self, tasks: Iterable[str], before_s: float) -> float:
         """How long it was in all that one of these tasks stood still, or lost messages to or from another of them, up to a moment at
@@ -102,6 +127,18 @@ class Silences:
         return max((until_s for _, until_s in times), default=0.0) - min((from_s for from_s, _ in times), default=0.0)
 
     def lost_messages(self, tasks: Iterable[str], before_s: float) -> bool:
-        """Whether there was a time up to a moment in which messages between two of these tasks were lost."""
+        """Whether there was a time up to a moment in which messages between two of these tasks were lost, on the way or with a machine."""
         among = set(tasks)
+        if any(from_s <= before_s for task, from_s in self.lost_hosts.items() if task in among):
+            return True
         return any(cut.source in among and cut.target in among and cut.from_s <= before_s for cut in self.cuts)
+
+
+def _losses(instant: Instant) -> list[Cut]:
+    """What a drop or a delay means for whom its task sends to."""
+    facts = instant.facts
+    late_s = float(facts.get("seconds", 0.0)) + float(facts.get("spread", 0.0))
+    until_s = facts.get("until", inf) + late_s
+    is_sure = instant.category == "drop" and facts["probability"] >= 1.0
+    messages = kinds_of(facts.get("messages"))
+    return [Cut(instant.lane, peer, instant.time_s, until_s, messages, is_sure) for peer in str(facts["peer"]).split(", ")]

@@ -1,26 +1,28 @@
 """What befalls a task's process: it dies, it becomes slow, or it stands still.
 
-A crash is loud: connections are reset, and whoever talked to the task learns of it at once. A task that pauses is silent:
-others can only notice that they hear nothing, and when it goes on it does not know that it was away. A slow task does
-everything right, and late.
+A crash is loud: connections are reset, and whoever talked to the task learns of it at once. A lost host is as dead, and silent: nobody
+is told, and others find it out by time-outs. A task that pauses is silent too, and when it goes on it does not know that it was away.
+A slow task does everything right, and late.
 
-Where several meet: factors multiply, and each ends by itself. A crash of a task that is down takes the place of the one
-before: what the last one says of a restart holds.
+Where several meet: factors multiply, and each ends by itself. A death of a task that is down takes the place of the one before: what
+the last one says of a restart holds.
 
 Taught in lesson 01.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
+from simdist.faults import parameters as declare
 from simdist.faults.base import Effects, Heal
 from simdist.faults.shapes import LastingFault, TaskFault
-from simdist.faults.triggers import require_factor, require_seconds
 
-__all__ = ["Crash", "Pause", "Slow"]
+__all__ = ["Crash", "LoseHost", "Pause", "Slow"]
+
+RESTART = declare.seconds("seconds from the death on, or None for never", optional=True)
 
 
 @dataclass(eq=False)
@@ -33,15 +35,32 @@ class Crash(TaskFault, kind="crash"):
         restart_after: seconds until the process starts again, with the next incarnation; None: never.
     """
 
-    restart_after: float | None = None
-
-    def check(self, effects: Effects) -> None:
-        if self.restart_after is not None:
-            require_seconds("restart_after", self.restart_after, "seconds from the crash on, or None for never")
-        super().check(effects)
+    restart_after: float | None = field(default=None, metadata=RESTART)
 
     def begin(self, effects: Effects) -> None:
         effects.crash(self.task, self.restart_after, self.describe())
+
+
+@dataclass(eq=False)
+class LoseHost(TaskFault, kind="lose_host"):
+    """A task's machine is gone, and its process with it; nobody's connections are reset.
+
+    The engine notes it in the trace, and the restart too.
+
+    Args:
+        restart_after: seconds until the process starts again, on another machine and with the next incarnation; None: never.
+    """
+
+    silences = True
+    restart_after: float | None = field(default=None, metadata=RESTART)
+
+    def check(self, effects: Effects | None = None) -> None:
+        super().check(effects)
+        if self.task == "chief:0":
+            raise InvalidArgumentError("chief:0 cannot be lost in silence: the program that drives the cluster runs there. Use crash.")
+
+    def begin(self, effects: Effects) -> None:
+        effects.lose_host(self.task, self.restart_after, self.describe())
 
 
 @dataclass(eq=False)
@@ -52,11 +71,7 @@ class Slow(TaskFault, LastingFault, kind="slow"):
         factor: on the time of everything that begins meanwhile; 2.0: half as fast.
     """
 
-    factor: float
-
-    def check(self, effects: Effects) -> None:
-        self.factor = require_factor(self.factor)
-        super().check(effects)
+    factor: float = field(metadata=declare.number("on the time of what it computes; 2.0 means half as fast", above=0.0))
 
     def lay(self, effects: Effects) -> Heal:
         return effects.slow(self.task, self.factor)
@@ -71,7 +86,7 @@ class Pause(TaskFault, LastingFault, kind="pause"):
 
     silences = True
 
-    def check(self, effects: Effects) -> None:
+    def check(self, effects: Effects | None = None) -> None:
         super().check(effects)
         if self.task == "chief:0":
             raise InvalidArgumentError("chief:0 cannot pause: the program that drives the cluster runs there. Pause a worker or a ps.")

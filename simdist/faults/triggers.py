@@ -1,22 +1,20 @@
 """When a fault begins: at a virtual second, after some steps, or as soon as a predicate holds.
 
-A trigger is a value: it says when, and `Faults` in plan.py watches for it. `END_S` bounds every second that is given.
+A trigger is a value: it says when, and `Faults` in schedule.py watches for it.
 
 Taught in lesson 01.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from simdist.arguments import END_S
 from simdist.errors import InvalidArgumentError
+from simdist.faults.parameters import Parameter, seconds, whole_number
 
-__all__ = ["Trigger", "require_factor", "require_seconds"]
+__all__ = ["FIGURES", "Trigger"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Trigger:
         'after_steps=25'
     """
 
-    at: float | None = None
-    after_steps: int | None = None
+    at: float | None = field(default=None, metadata=seconds("a virtual second", optional=True))
+    after_steps: int | None = field(default=None, metadata=whole_number("steps of the first task", at_least=1, optional=True))
     when: Callable[[Any], Any] | None = None
 
     def describe(self) -> str:
@@ -43,12 +41,12 @@ class Trigger:
             return f"at={self.at}"
         return f"after_steps={self.after_steps}" if self.when is None else "when=..."
 
-    def check(self, kind: str, now: float) -> None:
+    def check(self, kind: str, now: float = 0.0) -> None:
         """Refuse a moment that is none.
 
         Args:
             kind: of the fault, for the message.
-            now: virtual second.
+            now: virtual second; default 0, the beginning.
 
         Raises:
             InvalidArgumentError: not exactly one of the three, a time in the past or without an end, no whole number, or no function.
@@ -56,37 +54,13 @@ class Trigger:
         given = [value for value in (self.at, self.after_steps, self.when) if value is not None]
         if len(given) != 1:
             raise InvalidArgumentError(f"{kind} needs exactly one of at=, after_steps= and when=; got {len(given)} of them.")
-        if self.at is not None:
-            require_seconds("at", self.at, "a virtual second")
-            if self.at < now:
-                raise InvalidArgumentError(f"at={self.at} s is in the past: it is {now:.6f} s now. Give a later second.")
-        steps: Any = self.after_steps
-        if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 1):
-            raise InvalidArgumentError(f"after_steps={steps!r} must be a whole number of 1 or more.")
+        FIGURES["at"].checked("at", self.at, None)
+        FIGURES["after_steps"].checked("after_steps", self.after_steps, None)
+        if self.at is not None and self.at < now:
+            raise InvalidArgumentError(f"at={self.at} s is in the past: it is {now:.6f} s now. Give a later second.")
         if self.when is not None and not callable(self.when):
             raise InvalidArgumentError(f"when={self.when!r} must be a function that takes the cluster and says whether it is time.")
 
 
-def require_seconds(name: str, value: Any, expected: str) -> None:
-    """Refuse what is no number of seconds, is negative, or lies beyond the end of the clock.
-
-    Raises:
-        InvalidArgumentError: it does.
-    """
-    if not _is_number(value) or not 0 <= value < END_S:
-        raise InvalidArgumentError(f"{name}={value!r} must be 0 or more, and less than {END_S:g}: {expected}.")
-
-
-def require_factor(value: Any) -> float:
-    """A factor on the time of what a task computes.
-
-    Raises:
-        InvalidArgumentError: it is no positive, finite number.
-    """
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise InvalidArgumentError(f"factor={value!r} must be a positive, finite number; 2.0 means half as fast.")
-    return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and value is not True and value is not False
+FIGURES: dict[str, Parameter] = {item.name: item.metadata["parameter"] for item in fields(Trigger) if item.metadata}
+"""The declarations of a trigger's figures."""

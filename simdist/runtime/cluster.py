@@ -17,7 +17,7 @@ from simdist import hardware as models
 from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
-from simdist.faults.plan import Faults
+from simdist.faults.schedule import Faults
 from simdist.hardware import Device, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default

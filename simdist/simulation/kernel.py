@@ -312,6 +312,11 @@ class Clock:
         """Whether the driver waits, and events happen."""
         return self._driving
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing happens on this clock any more."""
+        return self._closed
+
     def interrupt_driver(self, error: BaseException) -> None:
         """Raise `error` from the blocking call that the driver is in."""
         self._stops.append(error)

@@ -20,6 +20,8 @@ from simdist.trace.records import Instant
 
 __all__ = ["Failure", "failures"]
 
+DEATHS = ("crash", "lose_host")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -46,12 +48,12 @@ def failures(instants: Sequence[Instant]) -> list[Failure]:
         >>> failures([crash, back])[0].restart.time_s
         3.0
     """
-    crashes = [row for row, item in enumerate(instants) if item.category == "crash"]
+    crashes = [row for row, item in enumerate(instants) if item.category in DEATHS]
     return [_failure(instants[row], instants[row + 1 :]) for row in crashes]
 
 
 def _failure(crash: Instant, later: Sequence[Instant]) -> Failure:
-    crashes = (row for row, item in enumerate(later) if item.category == "crash" and item.lane == crash.lane)
+    crashes = (row for row, item in enumerate(later) if item.category in DEATHS and item.lane == crash.lane)
     later = later[: next(crashes, len(later))]
     own = [item for item in later if item.lane == crash.lane]
     restart = _first(own, "restart")

@@ -18,7 +18,8 @@ class FakeEffects:
 
     Attributes:
         laid: the effects in force, in the order in which they were laid.
-        crashes: (second, task, restart after, reason).
+        crashes, lost_hosts: (second, task, restart after, reason).
+        gone: tasks that take no steps any more.
         notes: (second, category, task, facts).
         told: errors for the driver.
     """
@@ -28,6 +29,9 @@ class FakeEffects:
         self.tasks = tasks or ("chief:0", "worker:0", "worker:1", "ps:0")
         self.is_open = True
         self.expects_silence = False
+        self.expects_disturbance = False
+        self.gone: set[str] = set()
+        self.lost_hosts: list[tuple[float, str, float | None, str]] = []
         self.laid: list[tuple[Any, ...]] = []
         self.crashes: list[tuple[float, str, float | None, str]] = []
         self.notes: list[tuple[float, str, str, dict[str, Any]]] = []
@@ -52,6 +56,9 @@ class FakeEffects:
     def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
         self.crashes.append((self.now, task, restart_after_s, reason))
 
+    def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
+        self.lost_hosts.append((self.now, task, restart_after_s, reason))
+
     def slow(self, task: str, factor: float) -> Heal:
         return self._lay("slow", task, factor)
 
@@ -61,11 +68,29 @@ class FakeEffects:
     def cut(self, source: str, target: str) -> Heal:
         return self._lay("cut", source, target)
 
+    def drop(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        return self._lay("drop", source, target, kinds, probability)
+
+    def delay(self, source: str, target: str, kinds: frozenset[str], probability: float, delay_s: float, spread_s: float) -> Heal:
+        return self._lay("delay", source, target, kinds, probability, delay_s, spread_s)
+
+    def duplicate(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        return self._lay("duplicate", source, target, kinds, probability)
+
+    def slow_link(self, source: str, target: str, bandwidth_factor: float, latency_factor: float) -> Heal:
+        return self._lay("slow_link", source, target, bandwidth_factor, latency_factor)
+
     def note(self, category: str, task: str, text: str, **facts: Any) -> None:
         self.notes.append((self.now, category, task, facts))
 
     def expect_silence(self) -> None:
         self.expects_silence = True
+
+    def expect_disturbance(self) -> None:
+        self.expects_disturbance = True
+
+    def is_over(self, task: str | None) -> bool:
+        return not self.is_open or task in self.gone
 
     def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
         self._serial += 1

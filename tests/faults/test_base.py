@@ -9,11 +9,13 @@ import pytest
 
 from faults.fake_effects import FakeEffects
 from simdist.errors import InvalidArgumentError
-from simdist.faults.base import KINDS, Effects, Fault, Heal
+from simdist.faults.base import KINDS, Effects, Fault
+from simdist.faults.links import Delay, Drop, Duplicate, SlowLink
 from simdist.faults.network import Partition
-from simdist.faults.plan import Faults
-from simdist.faults.process import Crash, Pause, Slow
-from simdist.faults.shapes import LastingFault, TaskFault
+from simdist.faults.process import Crash, LoseHost, Pause, Slow
+from simdist.faults.schedule import Faults
+from simdist.faults.shapes import TaskFault
+from simdist.faults.table import kinds_table
 from simdist.faults.triggers import Trigger
 
 
@@ -27,24 +29,22 @@ def kinds() -> Iterator[dict[str, type[Fault]]]:
 
 
 def test_every_kind_is_known_by_its_name() -> None:
-    assert {"crash": Crash, "slow": Slow, "pause": Pause, "partition": Partition} == KINDS
+    network = {"partition": Partition, "drop": Drop, "delay": Delay, "duplicate": Duplicate, "slow_link": SlowLink}
+    assert {"crash": Crash, "lose_host": LoseHost, "slow": Slow, "pause": Pause, **network} == KINDS
 
 
-def test_a_new_kind_is_one_class(kinds: dict[str, type[Fault]]) -> None:
+@pytest.mark.usefixtures("kinds")
+def test_a_parameter_that_is_not_declared_is_refused() -> None:
     @dataclass(eq=False)
-    class Deaf(TaskFault, LastingFault, kind="deaf"):
-        hears_from: str
+    class Vague(TaskFault, kind="vague"):
+        much: float = 1.0
 
-        def lay(self, effects: Effects) -> Heal:
-            return effects.cut(self.hears_from, self.task)
+        def begin(self, effects: Effects) -> None: ...
 
-    effects = FakeEffects()
-    fault = Faults(effects).plan(kinds["deaf"]("worker:0", "ps:0", until=2.0, trigger=Trigger(at=1.0)))  # type: ignore[call-arg]
-    assert fault.describe() == "deaf('worker:0', at=1.0)"
-    assert effects.move_to(1.5).laid == [("cut", "ps:0", "worker:0")]
-    assert effects.move_to(2.0).laid == []
-    assert effects.notes == [(1.0, "deaf", "worker:0", {"until": 2.0}), (2.0, "heal", "worker:0", {"kind": "deaf"})]
-    assert fault.fired and fault.healed
+    with pytest.raises(
+        InvalidArgumentError, match=r"The parameter 'much' of Vague is not declared\. Write much: \.\.\. = field\(metadata="
+    ):
+        Faults(FakeEffects()).add(Vague("worker:0", trigger=Trigger(at=1.0)))
 
 
 @pytest.mark.usefixtures("kinds")
@@ -76,15 +76,37 @@ def test_a_class_without_a_name_is_no_kind_and_cannot_be_planned() -> None:
     assert Nameless not in KINDS.values()
     effects = FakeEffects()
     with pytest.raises(InvalidArgumentError, match=r"Nameless has no name\. Write class Nameless\(\.\.\., kind="):
-        Faults(effects).plan(Nameless("worker:0", 2.0, trigger=Trigger(at=1.0)))
+        Faults(effects).add(Nameless("worker:0", 2.0, trigger=Trigger(at=1.0)))
 
 
 def test_parameters_of_every_kind_are_its_fields() -> None:
-    common = {"trigger", "planned", "fired", "healed"}
+    common = {"trigger", "planned", "fired_s", "healed_s", "is_missed"}
     found = {kind: {field.name for field in fields(cls)} - common for kind, cls in KINDS.items()}
     assert found == {
         "crash": {"task", "restart_after"},
+        "lose_host": {"task", "restart_after"},
+        "drop": {"source", "target", "messages", "probability", "until"},
+        "delay": {"source", "target", "seconds", "spread", "messages", "probability", "until"},
+        "duplicate": {"source", "target", "messages", "probability", "until"},
+        "slow_link": {"source", "target", "bandwidth_factor", "latency_factor", "until"},
         "slow": {"task", "factor", "until"},
         "pause": {"task", "until"},
         "partition": {"a", "b", "one_way", "until"},
     }
+
+
+def test_every_parameter_says_what_it_takes() -> None:
+    for cls in KINDS.values():
+        for name, parameter in cls.parameters().items():
+            assert parameter.says and parameter.bounds and parameter.type, (cls, name)
+
+
+def test_the_table_of_kinds_has_a_row_for_each_parameter() -> None:
+    rows = kinds_table().splitlines()[2:]
+    assert len(rows) == sum(len(cls.parameters()) for cls in KINDS.values())
+    assert "| slow_link | bandwidth_factor | number | 1 or more, and finite | that divides the bandwidth |" in rows
+    assert "| drop | probability | number | more than 0, and at most 1 | that it befalls a message |" in rows
+    assert (
+        "| crash | restart_after | number | 0 or more, and less than 1e+15 s, or None | seconds from the death on, or None for never |"
+        in rows
+    )

@@ -9,7 +9,7 @@ import pytest
 from faults.fake_effects import FakeEffects
 from simdist.errors import InvalidArgumentError
 from simdist.faults.network import Partition
-from simdist.faults.plan import Faults
+from simdist.faults.schedule import Faults
 from simdist.faults.triggers import Trigger
 
 

@@ -11,8 +11,8 @@ import pytest
 from faults.fake_effects import FakeEffects
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
-from simdist.faults.plan import Faults
 from simdist.faults.process import Crash, Slow
+from simdist.faults.schedule import Faults
 from simdist.faults.triggers import Trigger
 
 LASTING: dict[str, Callable[..., Fault]] = {
@@ -162,20 +162,20 @@ def test_a_closed_cluster_takes_no_plan(faults: Faults, effects: FakeEffects) ->
 
 
 def test_a_fault_is_planned_once(faults: Faults) -> None:
-    fault = faults.plan(Slow("worker:0", 2.0, trigger=Trigger(at=1.0)))
+    fault = faults.add(Slow("worker:0", 2.0, trigger=Trigger(at=1.0)))
     for other in (faults, Faults(FakeEffects())):
         with pytest.raises(InvalidArgumentError, match=r"slow\('worker:0', at=1\.0\) is planned already"):
-            other.plan(fault)
+            other.add(fault)
     assert faults.planned == [fault]
 
 
 def test_what_was_refused_may_be_planned_where_it_makes_sense(faults: Faults) -> None:
     fault = Crash("worker:0", trigger=Trigger(at=1.0))
     with pytest.raises(InvalidArgumentError, match="in the past"):
-        Faults(FakeEffects(now=2.0)).plan(fault)
-    assert faults.plan(fault) is fault
+        Faults(FakeEffects(now=2.0)).add(fault)
+    assert faults.add(fault) is fault
 
 
 def test_something_else_than_a_fault_is_refused(faults: Faults) -> None:
-    with pytest.raises(TypeError, match=r"plan takes a fault.*got dict"):
-        faults.plan({"kind": "crash"})  # type: ignore[type-var]
+    with pytest.raises(TypeError, match=r"add takes a fault.*got dict"):
+        faults.add({"kind": "crash"})  # type: ignore[type-var]

@@ -9,7 +9,7 @@ import pytest
 
 from faults.fake_effects import FakeEffects
 from simdist.errors import InvalidArgumentError
-from simdist.faults.plan import Faults
+from simdist.faults.schedule import Faults
 
 
 def test_a_crash_is_handed_to_the_engine_which_notes_it_itself() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simdist.errors import InvalidArgumentError
-from simdist.faults.triggers import Trigger, require_factor, require_seconds
+from simdist.faults.triggers import Trigger
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,3 @@ def test_a_trigger_is_told_as_it_was_given(trigger: Trigger, text: str) -> None:
 def test_a_moment_that_is_none_is_refused_with_what_was_given(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Trigger(**options).check("slow", now=1.0)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, True, "1", None, 1e15])
-def test_what_is_no_number_of_seconds_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"until=.* must be 0 or more.*: for ever"):
-        require_seconds("until", value, "for ever")
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 0, True, "2", None])
-def test_what_is_no_factor_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="positive, finite number"):
-        require_factor(value)

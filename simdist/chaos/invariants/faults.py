@@ -12,14 +12,17 @@ from simdist.trace.records import task_of
 __all__ = ["FAULTS"]
 
 
-def _timed(evidence: Evidence, kind: str) -> list[Disturbance]:
-    return [d for d in evidence.run.fired if d.kind == kind and d.at_s is not None]
+DEATHS = ("crash", "lose_host")
+
+
+def _timed(evidence: Evidence, *kinds: str) -> list[Disturbance]:
+    return [d for d in evidence.run.fired if d.kind in kinds and d.at_s is not None]
 
 
 def _crash_takes_effect(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
-    crashes = _timed(evidence, "crash")
-    unknown = {d.task for d in run.fired if d.kind == "crash" and d.at_s is None}
+    crashes = _timed(evidence, *DEATHS)
+    unknown = {d.task for d in run.fired if d.kind in DEATHS and d.at_s is None}
     for crash in crashes:
         at_s, back_s = crash.at_s or 0.0, crash.figures["restart_after"]
         others = [other for other in crashes if other.task == crash.task and other is not crash]

@@ -40,7 +40,8 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
-SAID_BY_OTHERS = {"crash", "restart", "detect", "pause", "partition", "slow", "heal", "retry", "error", "cancel", "drop", "resize"}
+FAULTS = {"crash", "lose_host", "pause", "partition", "slow", "drop", "delay", "duplicate", "slow_link", "heal"}
+SAID_BY_OTHERS = {*FAULTS, "restart", "detect", "retry", "error", "cancel", "resize"}
 
 
 def _joins_with_copies(evidence: Evidence) -> Iterator[str]:
@@ -120,6 +121,8 @@ def _belief_exact(evidence: Evidence) -> Iterator[str]:
     runtime = run.cluster.world
     for name, belief in runtime.detection.membership.beliefs.items():
         task = runtime.tasks[name]
+        if run.silences.is_heard_by_chance(name, "chief:0", run.quiet_s):
+            continue
         is_up = task.alive and run.silences.is_heard(name, "chief:0", run.quiet_s)
         if belief.up != is_up or (is_up and belief.incarnation != task.incarnation):
             yield f"the chief believes {belief}, but {task}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from simdist.chaos.kinds.base import Ground, Kind
-from simdist.chaos.kinds.crash import Crash
+from simdist.chaos.kinds.crash import Crash, LoseHost
 from simdist.chaos.kinds.interrupt import Interrupt
+from simdist.chaos.kinds.messages import Delay, Drop, Duplicate, SlowLink
 from simdist.chaos.kinds.silence import Partition, Pause
 from simdist.chaos.kinds.slow import Slow
 
 __all__ = ["KINDS", "Ground", "Kind"]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (Crash(), Slow(), Interrupt(), Pause(), Partition())}
+ALL: tuple[Kind, ...] = (Crash(), LoseHost(), Slow(), Interrupt(), Pause(), Partition(), Drop(), Delay(), Duplicate(), SlowLink())
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in ALL}

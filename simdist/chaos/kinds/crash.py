@@ -1,9 +1,9 @@
-"""Crashes: a task's process dies, and restarts or does not."""
+"""Crashes: a task's process dies, with connections reset or in silence, and restarts or does not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from simdist.chaos.dice import Dice
 from simdist.chaos.kinds.base import Ground, Kind, trigger_of
@@ -12,7 +12,7 @@ from simdist.chaos.scenarios import Disturbance
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
 
-__all__ = ["Crash"]
+__all__ = ["Crash", "LoseHost"]
 
 MOST = 5
 
@@ -22,6 +22,8 @@ class Crash(Kind):
 
     name = "crash"
     share = 0.9
+    odds: ClassVar[dict[str, float]] = {"worker": 0.95, "server": 0.2, "chief": 0.05}
+    """Whether tasks of a role are hit in a scenario."""
 
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:
         tasks = self._targets(dice, ground)
@@ -35,8 +37,7 @@ class Crash(Kind):
 
     def _targets(self, dice: Dice, ground: Ground) -> list[str]:
         """Which roles this scenario hits at all, and few tasks of each, so that one is hit twice now and then."""
-        odds = {"worker": 0.95, "server": 0.2, "chief": 0.05}
-        roles = [role for role in ground.roles if ground.roles[role] and dice.chance(odds.get(role, 0.5))]
+        roles = [role for role in ground.roles if ground.roles[role] and dice.chance(self.odds.get(role, 0.5))]
         return [task for role in roles or ["worker"] for task in dice.some(ground.roles[role], 4)]
 
     def _restart_after_s(self, dice: Dice, ground: Ground, at_once: bool) -> float:
@@ -67,8 +68,16 @@ class Crash(Kind):
         return 0.0 if how == "start" else dice.real(0.0, 1.0) * ground.length_s
 
     def plan(self, stage: Stage, disturbance: Disturbance) -> Callable[[], bool]:
-        fault = stage.cluster.faults.crash(disturbance.task, **trigger_of(disturbance), **disturbance.figures)
+        fault = getattr(stage.cluster.faults, self.name)(disturbance.task, **trigger_of(disturbance), **disturbance.figures)
         return lambda: fault.fired
 
     def over_s(self, disturbance: Disturbance) -> float:
         return (disturbance.at_s or 0.0) + (disturbance.figures.get("restart_after") or 0.0)
+
+
+class LoseHost(Crash):
+    """``cluster.faults.lose_host``: as a crash, but of workers and servers only, and nobody is told."""
+
+    name = "lose_host"
+    share = 0.25
+    odds: ClassVar[dict[str, float]] = {"worker": 0.95, "server": 0.2, "chief": 0.0}

@@ -97,7 +97,9 @@ def excuses_of_servers(run: EndedRun) -> Iterator[Excuse]:
     tasks = run.cluster.tasks
     for server in run.processes.crashed([task for task in tasks if task.startswith("ps")], run.end_s):
         yield UnavailableError, f"{server} died, and its variables with it"
-        yield AbortedError, f"{server} restarted without its variables"
+        yield AbortedError, f"{server} came back without its variables"
+        if server in run.silences.lost_hosts:
+            yield TimedOutError, f"{server} did not answer, as its machine was lost"
     workers = [task for task in tasks if task.startswith("worker")]
     silences, lost = run.silences, run.processes.lost(workers, run.end_s)
     if all(worker in lost or _is_cut_off(silences, worker, run.end_s) for worker in workers):
@@ -115,6 +117,7 @@ def _is_cut_off(silences: Silences, worker: str, at_s: float) -> bool:
         return True
     return any(
         cut.until_s == inf
+        and cut.is_sure
         and cut.from_s <= at_s
         and worker in (cut.source, cut.target)
         and not {cut.source, cut.target} <= set(_workers(cut))

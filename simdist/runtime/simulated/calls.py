@@ -91,9 +91,10 @@ class Call:
 
     Attributes:
         identity: client, incarnation and sequence number: what a server knows a message by.
+        repeats: whether a message of it may come more than once.
     """
 
-    __slots__ = ("began_s", "client", "flows", "identity", "left", "open", "plan", "replied", "timed", "transport")
+    __slots__ = ("began_s", "client", "flows", "identity", "left", "open", "plan", "repeats", "replied", "timed", "transport")
 
     def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied) -> None:
         self.transport = transport
@@ -105,6 +106,7 @@ class Call:
         self.flows: list[Flow] = []
         self.open = True
         self.timed = False
+        self.repeats = False
         client.sequence += 1
         self.identity = (client.name, client.process.incarnation, client.sequence)
         client.calls[self] = None
@@ -130,22 +132,40 @@ class Call:
         """End the call with an error, because a task of it has died."""
         if task is self.client:
             self.drop()
+            return
+        there = next(part.there for part in self.plan.parts if part.there.target is task)
+        if task.process.lost:
+            for flow in self.flows:
+                if task in (flow.argument.source, flow.argument.target):
+                    self.transport.links.stop(flow)
+            self.silenced(there)
         else:
-            back = next(part.back for part in self.plan.parts if part.there.target is task)
-            if self.transport.blocked and not self.transport.passes(back):
-                self.silenced(back)
-            else:
-                self.transport.clock.after(back.latency_s, self._reset, back)
+            self._reset(there)
 
     def refused(self, leg: Leg) -> None:
-        """End the call with a connection reset: the server was down when it arrived."""
-        self.transport.clock.after(leg.content.back.latency_s, self._reset, leg.content.back)
-
-    def _reset(self, back: Leg) -> None:
-        if self.transport.cut_s and not self.transport.arrives(back):
-            self.silenced(back)
+        """The server was down when a message of the call arrived: a reset comes back, unless its machine is gone."""
+        if leg.target.process.lost:
+            self.silenced(leg)
         else:
-            self.fail(UnavailableError(f"{back.source.name} is down: the connection was reset."))
+            self._reset(leg)
+
+    def _reset(self, there: Leg) -> None:
+        self.fail_later(there.content, UnavailableError(f"{there.target.name} is down: the connection was reset."), "reset")
+
+    def fail_later(self, part: ServerCall, error: BaseException, kind: str) -> None:
+        """An error comes from a server, or the reset of its connection; it may be lost as other messages."""
+        back = part.back
+        word = Leg(back.source, back.target, 0, (), back.latency_s, None, error, is_word=True, kind=kind)
+        self.transport.send([word], self, self._failed)
+
+    def _failed(self, words: Sequence[Leg]) -> None:
+        self.fail(words[0].content)
+
+    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        return legs
+
+    def repeated(self, leg: Leg) -> None:
+        self.repeats = True
 
     def silenced(self, leg: Leg) -> None:
         """A message of the call was lost, or waits at a paused task: the call ends by its time-out."""

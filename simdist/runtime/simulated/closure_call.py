@@ -31,6 +31,7 @@ class ClosureCall:
         updates: of the chief's variables, which count if the coordinator accepts the reply.
         step: that ran last, from 1 on.
         began_s: when the worker began with it.
+        ordinal: its number among those that this worker was sent.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ClosureCall:
         self.updates: list[tuple[Apply, PricedProgram, Bundle]] = []
         self.step = 0
         self.began_s = 0.0
+        self.ordinal = 0
         self.has_replied = False
         self._listeners: list[Callable[[], None]] = []
         self._sent_s = world.clock.now

@@ -41,7 +41,7 @@ class Copy:
         ended: Callable[[BaseException | None], object],
     ) -> None:
         for task in ends:
-            if not task.alive:
+            if not task.alive and not task.process.lost:
                 raise UnavailableError(f"{task.name} is down, so {what} cannot come.")
         self.transport = transport
         self.ends = ends
@@ -53,7 +53,7 @@ class Copy:
         self.timed = False
         self.began_s = transport.clock.now
         self.latency_s = route.latency_s
-        leg = Leg(*ends, size_bytes, route.links, route.latency_s, (devices[0], "bytes_sent"))
+        self.leg = leg = Leg(*ends, size_bytes, route.links, route.latency_s, (devices[0], "bytes_sent"), kind="copy")
         for task in ends:
             task.calls[self] = None
         self._send(leg)
@@ -69,7 +69,12 @@ class Copy:
             self.silenced(leg)
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+        if any(process.lost for process in self.processes):
+            self.silenced(legs[0])
         return legs if all(process.alive for process in self.processes) else ()
+
+    def repeated(self, leg: Leg) -> None:
+        """It is over when the first has come."""
 
     def _arrived(self, leg: Leg) -> None:
         if leg.target.held is not None:
@@ -82,6 +87,9 @@ class Copy:
         """End the copy with an error, because one of its tasks has died."""
         for flow in self.flows:
             self.transport.links.stop(flow)
+        if task.process.lost:
+            self.silenced(self.leg)
+            return
         error = UnavailableError(f"{task.name} died while {self.what} were on their way.")
         self.transport.clock.after(self.latency_s, self._end, error)
 

@@ -24,6 +24,9 @@ __all__ = ["HEARTBEAT_S", "SILENCE_S", "Detection", "Mail"]
 HEARTBEAT_S = 1.0
 SILENCE_S = 5.0
 
+# On so many beats of tasks that are heard by chance a wait may count; then it is over that nothing else can end.
+PATIENCE = 100_000
+
 
 class Mail(Protocol):
     """The protocol by which heartbeats reach the chief."""
@@ -36,8 +39,12 @@ class Mail(Protocol):
         """Seconds until a heartbeat has arrived."""
         ...
 
-    def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
-        """Send the incarnation of a task to the chief, which may end a wait."""
+    def is_uncertain(self, task: Task) -> bool:
+        """Whether a heartbeat of a task may be lost or late, so that each has to be sent."""
+        ...
+
+    def post(self, task: Task, arrived: Callable[[Incarnation], None], is_awaited: bool = True) -> None:
+        """Send the incarnation of a task to the chief, which may end a wait if it `is_awaited`."""
         ...
 
 
@@ -61,6 +68,7 @@ class Detection:
         self.mail = mail
         self.membership = Membership(SILENCE_S)
         self.listeners: list[Callable[[MemberDecision], None]] = []
+        self.patience = PATIENCE
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
         self._noticed: set[tuple[str, int]] = set()  # incarnations of which the trace tells that they are gone
@@ -70,7 +78,7 @@ class Detection:
         for name in names:
             self._watched[name] = None
             task = self.tasks[name]
-            if task.alive:
+            if task.alive or task.process.lost:  # of a machine that is gone nobody knows yet
                 self.heartbeat(name, task.incarnation)
         if self._began_s is None:
             self._began_s = self.clock.now
@@ -101,7 +109,10 @@ class Detection:
             task = self.tasks[name]
             if not self.mail.hears(task):
                 continue
-            if self._is_known(task):
+            is_known = self._is_known(task)
+            if self.mail.is_uncertain(task):
+                self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation), not is_known)
+            elif is_known:
                 # What it says is known: it is only heard of once more.
                 self.membership.heartbeat(name, task.incarnation, self.clock.now + self.mail.latency_s(task))
             elif self.clock.now >= task.process.began_s + self.mail.latency_s(task):
@@ -127,12 +138,21 @@ class Detection:
         return belief is not None and belief.up and belief.incarnation == task.incarnation
 
     def _is_silent(self, name: str) -> bool:
-        """Whether a task that is believed to be up sends nothing."""
-        return self.membership.beliefs[name].up and not self.mail.hears(self.tasks[name])
+        """Whether a task that is believed to be up says nothing, or the chief cannot know."""
+        belief, task = self.membership.beliefs[name], self.tasks[name]
+        if not self.mail.hears(task):
+            return belief.up
+        # Where heartbeats get lost by chance, or late, the next beats may change what is believed.
+        if self.patience and self.mail.is_uncertain(task) and (not belief.up or self.clock.now - belief.heard_s > 2 * HEARTBEAT_S):
+            self.patience -= 1
+            return True
+        return False
 
     def _is_settled(self, name: str) -> bool:
         """Whether neither a heartbeat of this task nor more silence can change the belief about it."""
         task = self.tasks[name]
+        if self.mail.is_uncertain(task) and self.mail.hears(task):
+            return False
         return self._is_known(task) if self.mail.hears(task) else not self.membership.beliefs[name].up
 
     # -- decisions ------------------------------------------------------------------------------------------------
@@ -149,9 +169,14 @@ class Detection:
             for listener in list(self.listeners):
                 listener(decision)
 
+    def has_noticed(self, task: str, incarnation: int) -> bool:
+        """Whether the death of this incarnation of a task, or of a later one, is known."""
+        return any(name == task and number >= incarnation for name, number in self._noticed)
+
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
-        """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        self._note_down(task, process.incarnation, reason)
+        """The members of a group have learned of a task's death; the trace has one instant for each incarnation."""
+        if not self.has_noticed(task, process.incarnation):
+            self._note_down(task, process.incarnation, reason)
 
     def _note_down(self, task: str, incarnation: int, reason: str) -> None:
         if (task, incarnation) not in self._noticed:

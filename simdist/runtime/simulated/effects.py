@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simdist.faults.base import Heal
+from simdist.runtime.simulated.disturbances import Narrowing
 from simdist.runtime.simulated.world import World
 
 __all__ = ["SimulatedEffects"]
@@ -41,11 +42,21 @@ class SimulatedEffects:
     def progress(self, task: str) -> int:
         return self.world.task(task).progress
 
+    def expect_disturbance(self) -> None:
+        self.world.transport.is_foreseeable = False
+
+    def is_over(self, task: str | None) -> bool:
+        there = None if task is None else self.world.task(task)
+        return self.world.clock.is_closed or not (there is None or there.alive or there.restart_plan)
+
     def expect_silence(self) -> None:
         self.world.silence.expect()
 
     def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
         self.world.crash(self.world.task(task), restart_after_s, reason)
+
+    def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
+        self.world.lose_host(self.world.task(task), restart_after_s, reason)
 
     def slow(self, task: str, factor: float) -> Heal:
         return self.world.task(task).slow_by(factor)
@@ -55,6 +66,30 @@ class SimulatedEffects:
 
     def cut(self, source: str, target: str) -> Heal:
         return self.world.silence.cut(self.world.task(source), self.world.task(target))
+
+    def drop(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        return self._tell_listeners(self.world.disturbances.drop((source, target), kinds, probability))
+
+    def delay(self, source: str, target: str, kinds: frozenset[str], probability: float, delay_s: float, spread_s: float) -> Heal:
+        return self._tell_listeners(self.world.disturbances.delay((source, target), kinds, probability, delay_s, spread_s))
+
+    def duplicate(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        return self.world.disturbances.duplicate((source, target), kinds, probability)
+
+    def slow_link(self, source: str, target: str, bandwidth_factor: float, latency_factor: float) -> Heal:
+        heal = self.world.disturbances.slow((source, target), Narrowing(bandwidth_factor, latency_factor))
+        self.world.transport.narrow(self.world.task(source), self.world.task(target))
+        return self._tell_listeners(heal)
+
+    def _tell_listeners(self, heal: Heal) -> Heal:
+        """Who listens for heartbeats may hear less, or more."""
+        self.world.silence.tell()
+
+        def heal_and_tell() -> None:
+            heal()
+            self.world.silence.tell()
+
+        return heal_and_tell
 
     def note(self, category: str, task: str, text: str, **facts: object) -> None:
         self.world.trace.instant(task, category, text, self.world.now, **facts)

@@ -31,5 +31,9 @@ class MailToChief:
     def latency_s(self, task: Task) -> float:
         return self.routes.latency_s(task, self.chief)
 
-    def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
-        self.routes.post(task, self.chief, arrived, task.process)
+    def is_uncertain(self, task: Task) -> bool:
+        disturbances = self.routes.transport.disturbances
+        return bool(disturbances.pairs) and disturbances.concern(task.name, self.chief.name, "heartbeat")
+
+    def post(self, task: Task, arrived: Callable[[Incarnation], None], is_awaited: bool = True) -> None:
+        self.routes.post(task, self.chief, "heartbeat", arrived, task.process, is_awaited=is_awaited)

@@ -14,6 +14,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import CollectivePlan, Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
@@ -88,6 +89,7 @@ class PendingCollective:
         self.name = f"{collective.kind} {collective.label}".strip()
         self.given: dict[int, Bundle] = {}
         self.arrivals: dict[int, Arrival] = {}
+        self.processes: list[tuple[Task, Incarnation]] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
         self.begun_s = 0.0
         self.plan: CollectivePlan | None = None
@@ -120,6 +122,9 @@ class PendingCollective:
             self.fail(disagreement(self._name(self.first), self.collective, self._name(rank), collective, self.number))
             return arrival
         self.given[rank] = given
+        if self.group.world.silence.is_expected:
+            task = self.group.world.tasks[self.group.members[rank].task]
+            self.processes.append((task, task.process))
         active = self.group.active
         if len(self.given) >= max(1, len(active) - self.group.communication.backup_workers * (len(active) == len(self.group.members))):
             self._begin()
@@ -174,12 +179,17 @@ class PendingCollective:
             if num_bytes:
                 world.trace.total(device, "bytes_sent", num_bytes)
         carried = plans.carried(world, plan, routed)
-        alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
+        is_foreseeable = world.transport.is_foreseeable and not world.silence.is_expected
+        alone = is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self._end_uncontended(plans.uncontended_seconds(routed, carried), carried)
             return
         real = plans.routed(world, plan, plan.devices, size_bytes) if plan.equivalent_devices else routed
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
+        lost = next((task for task, process in self.processes if process.lost), None)
+        if lost is not None:
+            self.transfers.host_lost(lost)
+            return
         for index in range(len(plan.devices)):
             self.transfers.begin(index)
 

@@ -41,7 +41,7 @@ class Pushing(Call):
         self.read_versions = read_versions
         self.step = client.steps
         self.confirmed_s = 0.0
-        self.confirmations: list[tuple[Leg, float]] = []  # the words of servers, and when they left
+        self.confirmations: list[tuple[Leg, float, float]] = []  # the words of servers, when they left, and how late they are
         self.processes: dict[Leg, Incarnation] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
@@ -72,22 +72,26 @@ class Pushing(Call):
     def confirm(self, part: ServerCall, applied_s: float) -> None:
         """A server has applied its part: its confirmation is sent."""
         part.there.target.calls.pop(self, None)
-        if self.transport.blocked and not self.transport.passes(part.back):
-            self.silenced(part.back)
-            return
+        transport, late_s = self.transport, 0.0
+        if transport.blocked or transport.disturbances.pairs:
+            fates = transport.fates(part.back)
+            if not fates:
+                self.silenced(part.back)
+                return
+            late_s = min(fates)  # of several copies the first one counts
         if self.processes.pop(part.there, None) is None:
             return  # it was confirmed before, and must not stand for another part
-        self.confirmations.append((part.back, applied_s))
-        confirmed_s = applied_s + part.back.latency_s
+        self.confirmations.append((part.back, applied_s, late_s))
+        confirmed_s = applied_s + part.back.latency_s + late_s
         if confirmed_s > self.confirmed_s:
             self.confirmed_s = confirmed_s
         self.left -= 1
         if self.left == 0:
-            self.transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
+            transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
 
     def _confirmed(self, _: object) -> None:
-        for back, sent_s in self.confirmations if self.transport.cut_s else ():
-            if self.transport.was_cut(back, sent_s):
+        for back, sent_s, late_s in self.confirmations if self.transport.cut_s else ():
+            if self.transport.was_cut(back, sent_s, late_s):
                 self.silenced(back)
                 return
         if self.client.held is not None:

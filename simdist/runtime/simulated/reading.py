@@ -40,10 +40,12 @@ class Reading(Call):
             elif leg.target.held is not None:
                 leg.target.held.append((self._asked_late, leg))
                 self.silenced(leg)
+            elif self.repeats and self.found[part.groups[0][1]] is not None:
+                back.append(part.back)  # it was asked before, and gives the same answer
             else:
                 error = part.server.answer(part.groups, self.found, self.versions)
                 if error is not None:
-                    self.transport.clock.after(part.back.latency_s, self.fail, error)
+                    self.fail_later(part, error, "read_reply")
                 back.append(part.back)
         if back:
             self.transport.send(back, self, self._arrived)

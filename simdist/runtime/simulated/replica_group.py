@@ -7,17 +7,17 @@ mark. A task that is heard again is a member like those that were started again:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from simdist.errors import UnavailableError
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.replica_step import ReplicaStep
+from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import current_fiber
 
@@ -40,7 +40,8 @@ class SimulatedReplicaGroup:
         self.collective_group = collective_group
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
-        self._suspected: set[Process] = set()
+        self._silent: set[Process] = set()
+        self._lives: dict[tuple[str, int], Incarnation] = {}  # that replicas have joined with
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
@@ -58,10 +59,24 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        return member.alive and member.process not in self._suspected
+        process = member.process
+        return (process.alive or self._is_missed_by_nobody(member)) and process not in self._silent
+
+    def _is_missed_by_nobody(self, member: Member) -> bool:
+        """Whether a member's machine is gone, and was not silent for long enough yet."""
+        process = member.process
+        if not isinstance(process, Incarnation) or not process.lost:
+            return False
+        if self.world.detection.has_noticed(member.task, process.incarnation):
+            return False  # or the next process there has died aloud
+        belief = self.world.detection.membership.beliefs.get(member.task)
+        return belief is None or (belief.up and belief.incarnation == process.incarnation)
 
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
+        for member in members:
+            if isinstance(member.process, Incarnation):
+                self._lives[member.task, member.process.incarnation] = member.process
         driver = current_fiber()
         own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
         new = {member.task for member in members} - self._listens_to - own
@@ -74,22 +89,18 @@ class SimulatedReplicaGroup:
     def _heard(self, decision: MemberDecision) -> None:
         if decision.task not in self._listens_to:
             return
-        process = self.world.tasks[decision.task].process
+        process = self._lives.get((decision.task, decision.incarnation), self.world.tasks[decision.task].process)
         if decision.incarnation != process.incarnation:
             return
-        match decision.kind:
-            case MemberChange.UP:
-                self._suspected.discard(process)
-            case MemberChange.DOWN:
-                if process.alive:
-                    self._suspected.add(process)
-                    if self.step is not None:
-                        self.step.give_up_on(decision.task, _silent_error(decision.task))
-            case _:
-                assert_never(decision.kind)
+        if decision.kind == "up":
+            self._silent.discard(process)
+        elif process.alive or process.lost:
+            self._silent.add(process)
+            if self.step is not None:
+                self.step.give_up_on(decision.task, _silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
-        gone = [member for member in local if not member.alive or member.process in self._suspected]
+        gone = [member for member in local if not self.believes_in(member)]
         if not gone:
             return
         dead = [member for member in gone if not member.alive]

@@ -14,11 +14,12 @@ from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica
+from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
 from simdist.runtime.step_versions import StepVersions
 from simdist.simulation.fiber import current_fiber, words
@@ -30,7 +31,8 @@ class RunningReplica:
     """A replica in a step.
 
     Args:
-        runtime: the task runtime of its program.
+        runtime: what its program meets.
+        process: the incarnation that the others know.
         linked, call: its program and its arguments.
         ended: is called when it has ended, itself or with its task.
 
@@ -38,8 +40,16 @@ class RunningReplica:
         killed: whether its task has died.
     """
 
-    def __init__(self, runtime: SimulatedReplica, linked: LinkedProgram, call: BoundCall, ended: Callable[[RunningReplica], None]) -> None:
+    def __init__(
+        self,
+        runtime: SimulatedReplica,
+        process: Process,
+        linked: LinkedProgram,
+        call: BoundCall,
+        ended: Callable[[RunningReplica], None],
+    ) -> None:
         self.runtime = runtime
+        self.process = process
         self.step = Step(linked, runtime, call.iterators, call.arrays, self._ended)
         self.ended = ended
         self.has_died = False
@@ -63,6 +73,8 @@ class RunningReplica:
     def start(self, _: None = None) -> None:
         """Begin the first operation; where the task is paused, when it goes on."""
         task = self.runtime.task
+        if isinstance(self.process, Incarnation) and self.process.lost:
+            return  # its machine is gone, and nobody says so
         if task.held is None:
             self.step.go()
         else:
@@ -77,7 +89,8 @@ class RunningReplica:
         if not self.step.over:
             self.stop()
             self.has_died = True
-            self.ended(self)
+            if not self.runtime.task.process.lost:  # otherwise nobody is told
+                self.ended(self)
 
     def stop(self) -> None:
         """Stop the replica without an error or a result."""
@@ -162,7 +175,7 @@ class ReplicaStep:
             leads = member.task not in leading
             leading.add(member.task)
             runtime = SimulatedReplica(self.world, member, prices, self.versions, self.collective_group, leads)
-            self.replicas.append(RunningReplica(runtime, program, call, self._ended))
+            self.replicas.append(RunningReplica(runtime, member.process, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:
         """Whether the caller dies with this task: a main on it, or the notebook on the chief."""

@@ -89,7 +89,7 @@ class ServerLoop:
                 self.commit(update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group))
                 self._seen[identity] = None
         except UnavailableError as lost:
-            self.clock.after(part.back.latency_s, push.fail, lost)
+            push.fail_later(part, lost, "update_reply")
             return
         except Exception as error:
             push.fail(error)

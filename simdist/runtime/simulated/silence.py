@@ -70,7 +70,7 @@ class Silence:
             task.held = []
             for fiber in task.fibers:
                 fiber.held = task.held
-        self._tell()
+        self.tell()
 
         def heal() -> None:
             del self._pauses[token]
@@ -85,7 +85,7 @@ class Silence:
             fiber.held = None
         for function, argument in held or ():
             self.clock.after(0.0, function, argument)
-        self._tell()
+        self.tell()
 
     # -- cuts -----------------------------------------------------------------------------------------------------
 
@@ -95,16 +95,17 @@ class Silence:
         self._cuts[token] = source.name, target.name
         self._block()
         self.transport.sever(source, target)
-        self._tell()
+        self.tell()
 
         def heal() -> None:
             del self._cuts[token]
             self._block()
-            self._tell()
+            self.tell()
 
         return heal
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Somebody has fallen silent, or may be heard again."""
         for listener in self.changed:
             listener()
 
@@ -112,5 +113,8 @@ class Silence:
         self.transport.blocked = set(self._cuts.values())
 
     def hears(self, source: Task, target: Task) -> bool:
-        """Whether a message without bytes that one task sends now reaches another."""
-        return source.process.alive and source.held is None and (source.name, target.name) not in self.transport.blocked
+        """Whether a heartbeat that one task sends now may get to another."""
+        if not source.process.alive or source.held is not None or (source.name, target.name) in self.transport.blocked:
+            return False
+        disturbances = self.transport.disturbances
+        return not (disturbances.pairs and disturbances.loses_all(source.name, target.name, "heartbeat"))

@@ -30,6 +30,10 @@ class Sender(Protocol):
 
     flows: list[Flow]
 
+    def repeated(self, leg: Any) -> None:
+        """This message may arrive more than once."""
+        ...
+
     def silenced(self, leg: Any) -> None:
         """This message will not arrive, and no error says so."""
         ...
@@ -52,14 +56,16 @@ class Incarnation:
 
     Attributes:
         began_s: when it started.
+        lost: whether it ended with its machine, so that nobody was told.
     """
 
-    __slots__ = ("alive", "began_s", "incarnation")
+    __slots__ = ("alive", "began_s", "incarnation", "lost")
 
     def __init__(self, incarnation: int, began_s: float = 0.0) -> None:
         self.incarnation = incarnation
         self.began_s = began_s
         self.alive = True
+        self.lost = False
 
 
 class Task:
@@ -71,12 +77,13 @@ class Task:
         steps: steps of all its incarnations.
         updates: of variables that it holds, by all its incarnations.
         slowness: factor on the time of everything that it computes.
-        restart_plan: what is to start it again; another one takes its place.
+        restart_plan: what is to start it again; another one takes its place; None: nothing.
         calls: requests in flight that it made or has to answer.
         sequence: how many numbered messages it has sent.
         plans: the routes and latencies of the operations that it has run.
         running: steps of this incarnation that go on without a fiber.
         held: what waits until a paused task goes on: (function, argument), in order; None where it is not paused.
+            Of one whose machine is gone: what will never happen.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
 

@@ -137,8 +137,8 @@ class SimulatedTask:
         for name, (groups, size_bytes) in wanted.items():
             server, routes = self.world.tasks[name], self.world.routes
             part = ServerCall(self.world.servers[name], tuple(groups), None)
-            part.there = routes.word(self.task, server, part)
-            part.back = routes.leg(server, self.task, size_bytes, part)
+            part.there = routes.word(self.task, server, "read", part)
+            part.back = routes.leg(server, self.task, "read_reply", size_bytes, part)
             parts.append(part)
         return CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts))
 
@@ -263,8 +263,8 @@ class SimulatedTask:
             if update.task != self.task.name and not self._travels_with_reply(update):
                 server, routes = self.world.tasks[update.task], self.world.routes
                 part = ServerCall(self.world.servers[update.task], (), update, position)
-                part.there = routes.leg(self.task, server, update.size_bytes, part)
-                part.back = routes.word(server, self.task, part)
+                part.there = routes.leg(self.task, server, "update", update.size_bytes, part)
+                part.back = routes.word(server, self.task, "update_reply", part)
                 parts.append(part)
         return CallPlan(parts, len(op.parts), len(parts))
 

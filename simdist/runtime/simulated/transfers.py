@@ -69,7 +69,7 @@ class RoutedSchedule:
         self.steps = [[legs for _, legs in sorted(own.items())] for own in steps]
 
     def _leg(self, hop: Hop, route: Route, size_bytes: float) -> Leg:
-        return Leg(self.tasks[hop.source], self.tasks[hop.target], size_bytes, route.links, route.latency_s, None, hop)
+        return Leg(self.tasks[hop.source], self.tasks[hop.target], size_bytes, route.links, route.latency_s, None, hop, kind="collective")
 
     @cached_property
     def links(self) -> list[Link]:
@@ -122,6 +122,8 @@ class Transfers:
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
         self.flows: list[Flow] = []
         self.open = True
+        self.twice: set[Leg] = set()  # of which more than one copy may come
+        self.came: set[Leg] = set()  # those of them that have come
         transport.collectives[self] = None
 
     def begin(self, rank: int) -> None:
@@ -155,6 +157,16 @@ class Transfers:
         self.has_lost = True
         self.lost()
 
+    def repeated(self, leg: Leg) -> None:
+        self.twice.add(leg)
+
+    def host_lost(self, task: Task) -> None:
+        """A machine is gone: if it is that of a rank, nothing of this arrives any more, and nobody says so."""
+        if task in self.routed.tasks:
+            self.stop()
+            self.has_lost = True
+            self.lost()
+
     def _enter_next(self, rank: int) -> None:
         self.position[rank] += 1
         steps = self.routed.steps[rank]
@@ -174,6 +186,10 @@ class Transfers:
                 self.entered.add(leg)
 
     def _arrived(self, leg: Leg) -> None:
+        if leg in self.twice:
+            if leg in self.came:
+                return
+            self.came.add(leg)
         for rank in (leg.content.source, leg.content.target):
             self._one_less(rank)
 

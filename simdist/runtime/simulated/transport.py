@@ -4,7 +4,7 @@ A *leg* has a source, a target and bytes; it is computed once. A *message* is a 
 the transfers of a collective), which has an identity: the client, its incarnation and a sequence number. Messages with equal latencies
 are sent together and share their events.
 
-Without a fault on a pair of tasks, no check is made for it.
+While nothing is laid over a pair of tasks, nothing is asked about it. What faults do to single messages is drawn in `disturbances.py`.
 
 Not simulated: the cost of serialising, message headers.
 """
@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from simdist.runtime.simulated.disturbances import AS_EVER, Disturbances
+from simdist.runtime.simulated.task import Sender as Carrier
 from simdist.runtime.simulated.task import Task
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Flow, Link, SharedLinks
@@ -38,6 +41,7 @@ class Leg:
         counted: the trace's total that counts the bytes; None where the sender counts them.
         content: what the message is about, for its sender.
         is_word: whether it is a message without bytes.
+        kind: of the message, as `simdist.faults.messages` names it.
         travels: whether it has bytes that go over links.
     """
 
@@ -49,6 +53,7 @@ class Leg:
     counted: tuple[str, str] | None = None
     content: Content = None
     is_word: bool = False
+    kind: str = ""
     travels: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +82,18 @@ class Sender(Protocol):
         """This message will not arrive, and no error says so."""
         ...
 
+    def repeated(self, leg: Leg) -> None:
+        """This message may arrive more than once."""
+        ...
+
+
+class Collective(Sender, Protocol):
+    """The transfers of a collective."""
+
+    def host_lost(self, task: Task) -> None:
+        """A machine is gone, and nobody says so."""
+        ...
+
 
 Arrived = Callable[[Content], None]
 
@@ -87,19 +104,23 @@ class Transport:
     Args:
         clock, links: where time passes.
         trace: counts bytes.
+        disturbances: what befalls single messages; default nothing.
 
     Attributes:
+        is_foreseeable: whether messages will take the time that they take now: no fault was planned that changes it.
         blocked: pairs (source, target) of tasks between which messages are lost.
         cut_s: when a pair was cut last.
     """
 
-    def __init__(self, clock: Clock, links: SharedLinks, trace: Trace) -> None:
+    def __init__(self, clock: Clock, links: SharedLinks, trace: Trace, disturbances: Disturbances | None = None) -> None:
         self.clock = clock
         self.links = links
         self.trace = trace
+        self.disturbances = Disturbances(links) if disturbances is None else disturbances
+        self.is_foreseeable = True
         self.blocked: set[tuple[str, str]] = set()
         self.cut_s: dict[tuple[str, str], float] = {}
-        self.collectives: dict[Sender, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
+        self.collectives: dict[Collective, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -113,6 +134,8 @@ class Transport:
         """
         if self.blocked:
             legs = self._passing(legs, sender, self.passes)
+        if self.disturbances.pairs:
+            legs = [leg for leg in legs if not self._is_disturbed(leg, sender, arrived)]
         if legs:
             self.clock.after(legs[0].latency_s, self._latency_over, (legs, sender, arrived))
 
@@ -122,12 +145,44 @@ class Transport:
             return
         if self.cut_s:
             legs = self._passing(legs, sender, self.arrives)
-        if not legs:
-            return
+        if legs:
+            self._arrive(legs, sender, arrived)
+
+    def _arrive(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
         if legs[0].is_word:
             arrived(legs)
         else:
             self._let_flow(sender.leaving(legs), sender, arrived)
+
+    def _is_disturbed(self, leg: Leg, sender: Sender, arrived: Arrived) -> bool:
+        """Whether a fault decides about a message: then its copies that are not lost are on their way by themselves."""
+        fates = self.fates(leg)
+        if fates is AS_EVER:
+            return False
+        if not fates:
+            sender.silenced(leg)
+        if len(fates) > 1:
+            sender.repeated(leg)
+            if leg.travels and leg.counted is None:  # its sender has counted it once
+                self.trace.total(leg.source.name, "bytes_sent", (len(fates) - 1) * leg.size_bytes)
+        for late_s in fates:
+            self.clock.after(leg.latency_s + late_s, self._late, (leg, sender, arrived, late_s))
+        return True
+
+    def _late(self, message: tuple[Leg, Sender, Arrived, float]) -> None:
+        leg, sender, arrived, late_s = message
+        if not sender.open:
+            return
+        if self.arrives(leg, late_s):
+            self._arrive([leg], sender, arrived)
+        else:
+            sender.silenced(leg)
+
+    def fates(self, leg: Leg) -> tuple[float, ...]:
+        """How much later than usual each copy of a message comes that is sent now; empty: it is lost."""
+        if self.blocked and not self.passes(leg):
+            return ()
+        return self.disturbances.fates(leg.source.name, leg.target.name, leg.kind, leg.latency_s)
 
     def _let_flow(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
         totals, travels = self.trace.totals, True
@@ -138,6 +193,8 @@ class Transport:
         here = [] if travels else [leg for leg in legs if not leg.travels]
         if not travels:
             legs = [leg for leg in legs if leg.travels]
+        if self.disturbances.narrow:
+            legs = [leg for leg in legs if not self._is_narrow(leg, sender, arrived)]
         if len(legs) == 1:
             (leg,) = legs
             sender.flows.append(self.links.start(leg.links, leg.size_bytes, arrived, leg))
@@ -146,6 +203,36 @@ class Transport:
         for leg in here:
             arrived(leg)
 
+    def _is_narrow(self, leg: Leg, sender: Sender, arrived: Arrived) -> bool:
+        """Whether its way is slow: then its bytes go by themselves."""
+        narrow = self.disturbances.narrow.get((leg.source.name, leg.target.name))
+        if narrow is None:
+            return False
+        sender.flows.append(self.links.start((*leg.links, narrow), leg.size_bytes, arrived, leg))
+        return True
+
+    def narrow(self, source: Task, target: Task) -> None:
+        """Let the bytes that are on their way from one task to another pass the link that makes this way slow."""
+        link = self.disturbances.narrow.get((source.name, target.name))
+        if link is None:
+            return
+        for sender, device, flow in self._under_way(source, target):
+            if link not in flow.links and (done := flow.done) is not None:
+                links, leg = (*flow.links, link), flow.argument
+                self.links.stop(flow)
+                sender.flows[device] = self.links.start(links, flow.remaining, done, leg)
+
+    def _under_way(self, source: Task, target: Task) -> list[tuple[Carrier | Sender, int, Flow]]:
+        """What carries bytes from one task to another now: whose they are, and which of its flows."""
+        senders: dict[Carrier | Sender, None] = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
+        found: list[tuple[Carrier | Sender, int, Flow]] = []
+        for sender in senders:
+            for device, flow in enumerate(sender.flows):
+                leg: Leg = flow.argument
+                if flow.done is not None and leg.source is source and leg.target is target:
+                    found.append((sender, device, flow))
+        return found
+
     def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
         """The messages that no fault stops; the sender of the others is notified."""
         lost = [leg for leg in legs if not gets_on(leg)]
@@ -153,47 +240,54 @@ class Transport:
             sender.silenced(leg)
         return [leg for leg in legs if leg not in lost]
 
-    def post(self, leg: Leg, arrived: Arrived, content: Content = None, unheard: Arrived | None = None) -> None:
-        """Send a message without bytes; `arrived(content)` is called at its arrival, unless one of the two has died before.
+    def post(self, leg: Leg, arrived: Arrived, content: Content = None, unheard: Arrived | None = None, is_awaited: bool = True) -> None:
+        """Send a word; `arrived(content)` is called once, when it has come, unless one of the two has died on the way.
 
         Args:
             unheard: is called with the content where the word is lost.
+            is_awaited: whether its arrival can end a wait.
         """
         letter = Letter(self, leg, arrived, content, unheard)
-        if self.blocked and not self.passes(leg):
+        fates = self.fates(leg) if self.blocked or self.disturbances.pairs else AS_EVER
+        if not fates:
             letter.lose()
-        else:
-            self.clock.after(leg.latency_s, letter.arrive)
+        letter.copies = len(fates)
+        for late_s in fates:
+            if is_awaited:
+                self.clock.after(leg.latency_s + late_s, letter.arrive, late_s)
+            else:
+                self.clock.after_daemon(leg.latency_s + late_s, partial(letter.arrive, late_s))
 
     def sever(self, source: Task, target: Task) -> None:
-        """Lose the messages on their way from one task to another: bytes now, the others at their arrival."""
-        self.cut_s[source.name, target.name] = self.clock.now
-        senders = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
-        for sender in senders:
-            for flow in sender.flows:
-                leg: Leg = flow.argument
-                if flow.done is not None and leg.source is source and leg.target is target:
-                    self.links.stop(flow)
-                    sender.silenced(leg)
+        """Lose what is on its way from one task to another: bytes now, words when they would have come."""
+        self.cut_s[source.name, target.name] = self.clock.env._now
+        for sender, _, flow in self._under_way(source, target):
+            self.links.stop(flow)
+            sender.silenced(flow.argument)
 
     def passes(self, leg: Leg) -> bool:
         """Whether a message that is sent now is not lost at once."""
         return (leg.source.name, leg.target.name) not in self.blocked
 
-    def arrives(self, leg: Leg) -> bool:
-        """Whether a message whose latency is over arrives: its route was not cut meanwhile, for however short a time."""
-        return self.passes(leg) and not self.was_cut(leg, self.clock.env._now - leg.latency_s)
+    def arrives(self, leg: Leg, late_s: float = 0.0) -> bool:
+        """Whether a message whose latency is over has come: its way was not cut meanwhile, for however short a time."""
+        return self.passes(leg) and not self.was_cut(leg, self.clock.env._now - leg.latency_s - late_s, late_s)
 
-    def was_cut(self, leg: Leg, sent_s: float) -> bool:
-        """Whether the route of a message that left at this time was cut before its arrival."""
+    def was_cut(self, leg: Leg, sent_s: float, late_s: float = 0.0) -> bool:
+        """Whether the way of a message that left at this time was cut before it came."""
         cut_s = self.cut_s.get((leg.source.name, leg.target.name))
-        return cut_s is not None and sent_s <= cut_s <= sent_s + leg.latency_s
+        return cut_s is not None and sent_s <= cut_s <= sent_s + leg.latency_s + late_s
 
 
 class Letter:
-    """A message without bytes from one incarnation to another."""
+    """A word from one incarnation to another.
 
-    __slots__ = ("arrived", "content", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
+    Attributes:
+        copies: of it that are on their way.
+        is_read: whether one of them has come; the others are known by its identity, and have no effect.
+    """
+
+    __slots__ = ("arrived", "content", "copies", "is_read", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
 
     def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Content, unheard: Arrived | None) -> None:
         self.transport = transport
@@ -203,6 +297,8 @@ class Letter:
         self.arrived = arrived
         self.content = content
         self.unheard = unheard
+        self.copies = 1
+        self.is_read = False
         self.sequence = leg.source.sequence = leg.source.sequence + 1
 
     @property
@@ -210,13 +306,17 @@ class Letter:
         """Client, incarnation and sequence number."""
         return self.leg.source.name, self.source_process.incarnation, self.sequence
 
-    def arrive(self, _: object) -> None:
+    def arrive(self, late_s: float) -> None:
         """The latency is over."""
-        if not (self.source_process.alive and self.target_process.alive):
+        self.copies -= 1
+        if self.is_read or not (self.source_process.alive and self.target_process.alive):
             return
-        if self.transport.cut_s and not self.transport.arrives(self.leg):
-            self.lose()
-        elif self.leg.target.held is not None:
+        if self.transport.cut_s and not self.transport.arrives(self.leg, late_s):
+            if not self.copies:
+                self.lose()
+            return
+        self.is_read = True
+        if self.leg.target.held is not None:
             self._read(None)
         else:
             self.arrived(self.content)

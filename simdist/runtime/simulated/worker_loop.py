@@ -46,6 +46,7 @@ class WorkerLoop:
         self.world = world
         self.task = task
         self.strategy = strategy
+        self.sent = 0  # closures, by the chief
         self.inbox: deque[ClosureCall] = deque()
         self.running: ClosureCall | None = None
         self.steps: ClosureSteps | None = None
@@ -74,17 +75,26 @@ class WorkerLoop:
             self.steps.stop()
         self.running = self.steps = None
 
-    def replaced(self, _: object = None) -> None:
-        """Drop all closures: the chief, which had no heartbeat of this worker, has given them to other workers."""
-        self.inbox.clear()
+    def replaced(self, sent: int) -> None:
+        """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it.
+
+        Args:
+            sent: how many closures the chief had sent then; those that it sent later are wanted.
+        """
+        self.inbox = deque(closure for closure in self.inbox if closure.ordinal > sent)
+        if self.running is None or self.running.ordinal > sent:
+            return
         if self.steps is not None and self.steps.is_under_way:
             self.killed()
+            self._go_to_next()
         else:
             self.given_up = self.running  # code of a user is not interrupted; a reply will be refused
 
     def send(self, closure: ClosureCall) -> ClosureCall:
         """Send a closure from the chief."""
-        self.world.routes.post(self.world.chief, self.task, self._arrived, closure, closure.unheard)
+        self.sent += 1
+        closure.ordinal = self.sent
+        self.world.routes.post(self.world.chief, self.task, "closure", self._arrived, closure, closure.unheard)
         return closure
 
     def _arrived(self, closure: ClosureCall) -> None:
@@ -136,8 +146,8 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.now, closure=closure.number)
-        world.routes.post(self.task, world.chief, closure.reply, None, closure.unheard)
+        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.env._now, closure=closure.number)
+        world.routes.post(self.task, world.chief, "closure_reply", closure.reply, None, closure.unheard)
         self._go_to_next()
 
     def _go_to_next(self) -> None:

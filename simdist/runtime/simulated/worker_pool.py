@@ -52,6 +52,6 @@ class SimulatedWorkers:
                 self._away[decision.task] = decision.incarnation
             case MemberChange.UP:
                 if self._away.pop(decision.task, None) == decision.incarnation:
-                    self.world.routes.post(self.world.chief, loop.task, loop.replaced)
+                    self.world.routes.post(self.world.chief, loop.task, "notice", loop.replaced, loop.sent)
             case _:
                 assert_never(decision.kind)

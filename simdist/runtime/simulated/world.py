@@ -23,6 +23,7 @@ from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
+from simdist.runtime.simulated.disturbances import Disturbances
 from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
@@ -63,7 +64,8 @@ class World:
         self.trace = Trace(seed=seed)
         self.host_of = hosts_of(network, list(devices))
         self.fabric = Fabric(network, list(dict.fromkeys(self.host_of.values())))
-        self.transport = Transport(self.clock, self.links, self.trace)
+        self.disturbances = Disturbances(self.links, lambda source, target: self.routes.bandwidth(source, target), seed)
+        self.transport = Transport(self.clock, self.links, self.trace, self.disturbances)
         self.routes = Routes(self.fabric, self.host_of, self.transport)
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
         self.states = GroupStates(self.ledger.parts, self._call, self.hold)
@@ -131,26 +133,41 @@ class World:
         return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation))
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Kill a task's process now; if it is down already, its restart is replaced."""
-        now, incarnation = self.now, task.incarnation
+        """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
+        self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason)
+
+    def lose_host(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
+        """Lose a task's machine now: as a crash, but nobody is told, also of what arrives there later. Where the process was dead already
+        this is known; only what was said of its restart is replaced."""
+        is_up = task.alive
+        if is_up:
+            task.process.lost = True
+        self._die(task, "lose_host", f"{task.name}'s machine is lost", restart_after_s, reason)
+        if is_up:
+            for transfers in list(self.transport.collectives):
+                transfers.host_lost(task)
+            self.silence.tell()
+
+    def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str) -> None:
+        now, incarnation, is_told = self.now, task.incarnation, not task.process.lost
         if not task.alive:
-            self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
+            self.trace.instant(task.name, how, f"{text}, which is down", now, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
             return
-        task.process.alive, task.down_since_s, task.held = False, now, None
-        self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
+        task.process.alive, task.down_since_s, task.held = False, now, None if is_told else []
+        self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
         self.states.lose(task.name)
-        for listener in list(self.listeners):
+        for listener in list(self.listeners) if is_told else ():
             listener.lost(task)
         calls, task.calls = task.calls, {}
         for call in calls:
             call.lost(task)
-        reset = self.routes.word(task, self.chief)
-        if self.transport.passes(reset):
-            self.clock.after(reset.latency_s, self._connection_reset, (reset, incarnation))
+        reset = self.routes.word(task, self.chief, "reset", incarnation)
+        for late_s in self.transport.fates(reset) if is_told else ():
+            self.clock.after(reset.latency_s + late_s, self._connection_reset, (reset, late_s))
         self._plan_restart(task, restart_after_s)
         fibers, task.fibers = task.fibers, []
         for fiber in fibers:
@@ -164,13 +181,13 @@ class World:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
 
-    def _connection_reset(self, what: tuple[Leg, int]) -> None:
-        reset, incarnation = what
-        if self.transport.arrives(reset):
-            self.detection.connection_reset(reset.source.name, incarnation)
+    def _connection_reset(self, what: tuple[Leg, float]) -> None:
+        reset, late_s = what
+        if self.transport.arrives(reset, late_s):
+            self.detection.connection_reset(reset.source.name, reset.content)
 
     def _plan_restart(self, task: Task, delay_s: float | None) -> None:
-        task.restart_plan = plan = object()
+        task.restart_plan = plan = None if delay_s is None else object()
         if delay_s is not None:
             self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
 

@@ -108,10 +108,12 @@ class Elastic(OverAnother):
         believes_in = strategy.group.believes_in
         left = [member for member in strategy.members if believes_in(member)]
         for member in strategy.members:
-            if not member.alive:
-                strategy.engine.notice(member, "no answer")
-            elif member not in left:
+            if member in left:
+                continue
+            if member.alive:
                 self._forget_copies(member)
+            else:
+                strategy.engine.notice(member, "no answer")
         if not left:
             raise UnavailableError(
                 "All replicas have died or are silent, and the variables with them. Build the model again, or restore a checkpoint; faults "
@@ -217,6 +219,11 @@ class Elastic(OverAnother):
         versions = engine.versions
         own = [group for group in strategy.store.layout.groups if group.cells[0].replica is None]
         shared = [group for group in own if source in versions.devices_of(group.number)]
+        present = [other.device for other in strategy.members]
+        kept = [group for group in own if any(device in versions.devices_of(group.number) for device in present)]
+        if any(group not in shared for group in kept):
+            # It was started again, before anybody missed it.
+            raise UnavailableError(f"{source} has lost the variables that {member.device} was to get.")
         groups = [group for group in shared if member.device not in versions.devices_of(group.number)]
         size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
         began = engine.now

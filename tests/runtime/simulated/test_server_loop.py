@@ -39,14 +39,18 @@ class Push:
         self.errors: list[BaseException] = []
         self.silent: list[Any] = []
         self.part = ServerCall(scene.server, (), scene.update)
-        self.part.there = scene.world.routes.leg(self.client, scene.task, 4, self.part)
-        self.part.back = scene.world.routes.word(scene.task, self.client, self.part)
+        self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
+        self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)
 
     def confirm(self, part: ServerCall, applied_s: float) -> None:
         self.confirmed.append(applied_s)
 
     def fail(self, error: BaseException) -> None:
         self.errors.append(error)
+
+    def fail_later(self, part: ServerCall, error: BaseException, kind: str) -> None:
+        assert kind == "update_reply"
+        self.scene.world.clock.after(part.back.latency_s, self.fail, error)
 
     def silenced(self, leg: Any) -> None:
         self.silent.append(leg)

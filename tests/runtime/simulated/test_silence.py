@@ -188,7 +188,7 @@ def test_timers_and_words_of_a_pause_happen_in_their_order() -> None:
     def talk() -> None:
         for number in range(3):
             sd.sleep(0.2, cluster)
-            world.routes.post(other, task, lambda content: seen.append((cluster.now, content)), f"word {number}")
+            world.routes.post(other, task, "notice", lambda content: seen.append((cluster.now, content)), f"word {number}")
 
     world.start(other, talk)
     cluster.faults.pause("worker:0", at=0.1, until=2.0)
@@ -231,7 +231,7 @@ def test_a_pause_that_begins_where_another_ends_holds_what_the_first_has_held() 
     cluster.faults.pause("worker:0", at=0.1, until=1.0)
     sd.sleep(0.5, cluster)
     cluster.faults.pause("worker:0", at=1.0, until=2.0)  # planned last: it begins after the heal, in the same moment
-    world.routes.post(world.tasks["worker:1"], world.tasks["worker:0"], lambda _: heard.append(cluster.now))
+    world.routes.post(world.tasks["worker:1"], world.tasks["worker:0"], "notice", lambda _: heard.append(cluster.now))
     sd.sleep(3.0, cluster)
     assert heard == [2.0]
 
@@ -308,7 +308,7 @@ def test_a_word_is_lost_in_the_direction_that_is_cut(cut: dict[str, Any], heard:
     world, found, unheard = cluster.world, list[str](), list[str]()
     cluster.faults.partition(at=0.1, until=0.5, **cut)
     sd.sleep(0.2, cluster)
-    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], found.append, "word", unheard.append)
+    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], "notice", found.append, "word", unheard.append)
     sd.sleep(1.0, cluster)
     assert (found, unheard) == (heard, [] if heard else ["word"])
 
@@ -323,7 +323,7 @@ def test_a_word_on_whose_way_there_is_a_cut_is_lost_however_short_it_is(at: floa
     world, found, unheard = cluster.world, list[str](), list[str]()
     cluster.faults.partition("worker:0", "worker:1", at=1.0 + at * LATENCY_S, until=1.0 + until * LATENCY_S)
     sd.sleep(1.0, cluster)
-    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], found.append, "word", unheard.append)
+    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], "notice", found.append, "word", unheard.append)
     sd.sleep(1.0, cluster)
     assert (found, unheard) == ((["word"], []) if arrives else ([], ["word"]))
 
@@ -333,7 +333,7 @@ def test_a_word_that_is_sent_after_a_cut_has_healed_arrives() -> None:
     world, found = cluster.world, list[str]()
     cluster.faults.partition("worker:0", "worker:1", at=0.5, until=0.5 + LATENCY_S / 10)
     sd.sleep(0.5 + LATENCY_S / 5, cluster)
-    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], found.append, "word")
+    world.routes.post(world.tasks["worker:0"], world.tasks["worker:1"], "notice", found.append, "word")
     sd.sleep(1.0, cluster)
     assert found == ["word"]
 

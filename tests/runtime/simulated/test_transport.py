@@ -19,10 +19,14 @@ class Sender:
         self.flows: list[Any] = []
         self.stays: list[Leg] = []
         self.lost: list[Leg] = []
+        self.twice: list[Leg] = []
         self.came: list[tuple[float, Any]] = []
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
         return [leg for leg in legs if leg not in self.stays]
+
+    def repeated(self, leg: Leg) -> None:
+        self.twice.append(leg)
 
     def silenced(self, leg: Leg) -> None:
         self.lost.append(leg)
@@ -39,11 +43,11 @@ def sender() -> Sender:
 
 
 def words(there: Any, *targets: str) -> list[Leg]:
-    return [there.routes.word(there.tasks["worker:0"], there.tasks[target]) for target in targets]
+    return [there.routes.word(there.tasks["worker:0"], there.tasks[target], "read") for target in targets]
 
 
 def parcels(there: Any, size_bytes: float, *targets: str) -> list[Leg]:
-    return [there.routes.leg(there.tasks["worker:0"], there.tasks[target], size_bytes) for target in targets]
+    return [there.routes.leg(there.tasks["worker:0"], there.tasks[target], "update", size_bytes) for target in targets]
 
 
 def send(there: Any, sender: Sender, legs: Sequence[Leg]) -> None:
@@ -115,7 +119,12 @@ def test_a_blocked_pair_blocks_one_direction(there: Any, sender: Sender) -> None
 
 def post(there: Any, log: list[str], source: str = "worker:0", target: str = "chief:0") -> None:
     there.routes.post(
-        there.tasks[source], there.tasks[target], lambda text: log.append(f"came: {text}"), "it", lambda text: log.append(f"lost: {text}")
+        there.tasks[source],
+        there.tasks[target],
+        "notice",
+        lambda text: log.append(f"came: {text}"),
+        "it",
+        lambda text: log.append(f"lost: {text}"),
     )
 
 

@@ -121,7 +121,7 @@ def test_an_answer_that_comes_after_a_step_was_dropped_has_no_effect(scene: Scen
     loop = scene.pool.loops["worker:0"]
     scene.engine.sleep(LATENCY_S * 1.5)
     assert scene.worker.calls
-    loop.replaced()
+    loop.replaced(loop.sent)
     scene.engine.sleep(20.0)
     assert (scene.value("ps:0"), scene.told, scene.worker.steps) == (0, [], 0)
     assert scene.is_clean
