@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -78,6 +78,13 @@ class RemoteValue:
         """The value as a JAX array on the chief; waits until it is there."""
         return jax.tree_util.tree_map(jax.numpy.asarray, self.fetch())
 
+    @property
+    def state(self) -> Literal["pending", "ready", "failed"]:
+        """How its closure stands now; asking neither waits nor computes a number."""
+        if not self._result.ready.is_open:
+            return "pending"
+        return "ready" if self._result.error is None else "failed"
+
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Refuse to be pickled or copied.
 
@@ -93,6 +100,4 @@ class RemoteValue:
         return float(self.fetch())
 
     def __repr__(self) -> str:
-        result = self._result
-        state = "pending" if not result.ready.is_open else "failed" if result.error is not None else "ready"
-        return f"RemoteValue(closure {result.number}, {state})"
+        return f"RemoteValue(closure {self._result.number}, {self.state})"

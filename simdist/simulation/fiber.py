@@ -14,13 +14,18 @@ What may live in this file: greenlets and what wakes them. Not: the clock, tasks
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, final
 
 import greenlet
 
 from simdist.process_state import TaskContext
 
-__all__ = ["Fiber", "Gate", "TaskKilled", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
+__all__ = ["Due", "Fiber", "Gate", "TaskKilled", "Value", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
+
+# What a gate was opened with, or the function of a fiber returned: whoever opens it and whoever waits agree on its type.
+Value: TypeAlias = Any
+# A function that is to be called, and its argument, which it takes.
+Due: TypeAlias = tuple[Callable[[Any], object], Any]
 
 
 class VirtualClock(Protocol):
@@ -28,12 +33,12 @@ class VirtualClock(Protocol):
 
     fibers: list[Fiber]
 
-    @property
-    def now(self) -> float: ...
+    now: float
+
     def gate(self) -> Gate: ...
-    def wait(self, gate: Any, what: str | Callable[[], str] = "") -> Any: ...
+    def wait(self, gate: Gate, what: str | Callable[[], str] = "") -> Value: ...
     def sleep(self, seconds: float) -> None: ...
-    def wake(self, fiber: Fiber, gate: Any) -> None: ...
+    def wake(self, fiber: Fiber, gate: object) -> None: ...
 
 
 class Waiter(Protocol):
@@ -49,11 +54,11 @@ class Waiter(Protocol):
     @property
     def lane(self) -> str: ...
     @property
-    def waiting(self) -> Any: ...
+    def waiting(self) -> object: ...
     @property
     def waits_for(self) -> str | Callable[[], str]: ...
     @property
-    def held(self) -> Any: ...
+    def held(self) -> object: ...
 
 
 def words(text: str | Callable[[], str]) -> str:
@@ -65,6 +70,7 @@ class TaskKilled(BaseException):
     """Thrown into a fiber whose task has died; not an `Exception`, so that user code does not swallow it."""
 
 
+@final
 class Gate:
     """Something that happens once, and that a fiber (or the driver) can wait for. Made by `Clock.gate`.
 
@@ -72,27 +78,29 @@ class Gate:
 
     Attributes:
         callbacks: called with the gate when it opens; None once it is open.
+        ok: whether it was opened with a value, and not with an error; of no meaning before.
+        value: what it was opened with; of no meaning before.
     """
 
-    __slots__ = ("_ok", "_value", "callbacks", "clock", "fiber")
+    __slots__ = ("callbacks", "clock", "fiber", "ok", "value")
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.callbacks: list[Callable[[Gate], Any]] | tuple[()] | None = ()
+        self.callbacks: list[Callable[[Gate], object]] | tuple[()] | None = ()
         self.fiber: Fiber | None = None
-        self._ok = True
-        self._value: Any = None
+        self.ok = True
+        self.value: Value = None
 
     @property
     def is_open(self) -> bool:
         return self.callbacks is None
 
-    def open(self, value: Any = None) -> None:
+    def open(self, value: Value = None) -> None:
         """Let whoever waits go on, with this value; a gate that is open stays as it is."""
         callbacks = self.callbacks
         if callbacks is None:
             return
-        self._value = value
+        self.value = value
         self.callbacks = None
         fiber = self.fiber
         if fiber is not None:
@@ -101,17 +109,17 @@ class Gate:
             for callback in callbacks:
                 callback(self)
 
-    def wait(self, what: str | Callable[[], str] = "") -> Any:
+    def wait(self, what: str | Callable[[], str] = "") -> Value:
         """Block until it opens; see `Clock.wait`."""
         return self.clock.wait(self, what)
 
     def fail(self, error: BaseException) -> None:
         """Let whoever waits go on with an error."""
         if self.callbacks is not None:
-            self._ok = False
+            self.ok = False
             self.open(error)
 
-    def then(self, callback: Callable[[Gate], Any]) -> None:
+    def then(self, callback: Callable[[Gate], object]) -> None:
         """Call `callback(gate)` when the gate opens; at once if it is open."""
         if self.callbacks is None:
             callback(self)
@@ -146,7 +154,7 @@ class Fiber:
         "waits_for",
     )
 
-    def __init__(self, clock: VirtualClock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
+    def __init__(self, clock: VirtualClock, lane: str, function: Callable[[], Value], context: TaskContext) -> None:
         self.clock = clock
         self.lane = lane
         self.context = context
@@ -154,14 +162,14 @@ class Fiber:
         self.dead = False
         self.abandoned = False
         self.kills = 0
-        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
-        self.waiting: Any = None
+        self.held: list[Due] | None = None
+        self.waiting: object = None
         self.waits_for: str | Callable[[], str] = ""
-        self.result: Any = None
+        self.result: Value = None
         self.error: BaseException | None = None
         self.finished = Gate(clock)
 
-    def _run(self, function: Callable[[], Any]) -> None:
+    def _run(self, function: Callable[[], Value]) -> None:
         try:
             self.result = function()
         except BaseException as error:

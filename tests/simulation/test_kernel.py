@@ -180,7 +180,7 @@ def test_time_that_is_none_enters_nowhere(seconds: float) -> None:
 def test_an_event_beyond_the_end_or_in_the_past_is_an_error_and_stays(due_s: float) -> None:
     clock = Clock()
     clock.sleep(2.0)
-    heapq.heappush(clock._queue, (due_s, 1, -1, print, None))  # as links do, which work out their own ends
+    heapq.heappush(clock.queue, (due_s, 1, -1, print, None))  # as links do, which work out their own ends
     for _ in range(2):
         with pytest.raises(DeadlineExceededError, match="due at"):
             clock.wait(clock.gate())

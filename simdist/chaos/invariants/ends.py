@@ -41,10 +41,10 @@ def _no_closure_lost(evidence: Evidence) -> Iterator[str]:
     closures = run.stage.closures
     if not closures or not evidence.ended_well:
         return
-    pending = [number for number, (_, value) in enumerate(closures) if not value._result.ready.is_open]
+    pending = [number for number, (_, value) in enumerate(closures) if value.state == "pending"]
     if pending:
         yield f"closures {pending} have not ended though everybody joined"
-    failed = sum(letter == "r" and value._result.error is not None for letter, value in closures)
+    failed = sum(letter == "r" and value.state == "failed" for letter, value in closures)
     raised = sum(note.what == "raised" for note in run.stage.notes)
     if run.scenario.options.get("callers") == 1 and bool(failed) != bool(raised):
         yield f"{failed} closures failed by themselves, but an error was raised {raised} times"
@@ -56,7 +56,7 @@ def _updates_counted(evidence: Evidence) -> Iterator[str]:
     steps = [value for letter, value in run.stage.closures if letter == "s"]
     if not steps or run.lives.crashed([task for task in run.cluster.tasks if task.startswith("ps")]):
         return
-    completed = sum(value._result.ready.is_open and value._result.error is None for value in steps)
+    completed = sum(value.state == "ready" for value in steps)
     failed = len(steps) - completed
     retries = len(run.cluster.trace.instants.where(category="retry"))
     applied: dict[str, int] = {}

@@ -99,7 +99,7 @@ class Call:
         self.client = client
         self.plan = plan
         self.replied = replied
-        self.began_s = transport.clock.env._now
+        self.began_s = transport.clock.now
         self.left = len(plan.parts)
         self.flows: list[Flow] = []
         self.open = True
@@ -151,7 +151,7 @@ class Call:
         if not self.timed:
             self.timed = True
             other = leg.target if leg.source is self.client else leg.source
-            now = self.transport.clock.env._now
+            now = self.transport.clock.now
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - now), self._timed_out, other)
 
     def _timed_out(self, server: Task) -> None:

@@ -49,7 +49,7 @@ class ClosureCall:
         self.began_s = 0.0
         self.has_replied = False
         self._told: list[Callable[[], None]] = []
-        self._sent_s = world.clock.env._now
+        self._sent_s = world.clock.now
 
     def reply(self, _: Any) -> None:
         """The reply has come to the chief."""

@@ -48,7 +48,7 @@ class SimulatedEngine:
 
     @property
     def now(self) -> float:
-        return self.world.clock.env._now
+        return self.world.clock.now
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 

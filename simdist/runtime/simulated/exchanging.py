@@ -96,7 +96,7 @@ class Exchanging:
         self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
-        self.began_s = group.world.clock.env._now
+        self.began_s = group.world.clock.now
         self.expects_silence = False
         self.watch: list[Exchanging] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         timeout_s = getattr(exchange.options, "timeout_seconds", None) or group.communication.timeout_s
@@ -112,7 +112,7 @@ class Exchanging:
         Raises:
             InvalidArgumentError: the first one came with other shapes; nobody gets anything.
         """
-        coming = self.comings[rank] = Coming(self, place, self.group.world.clock.env._now, is_early)
+        coming = self.comings[rank] = Coming(self, place, self.group.world.clock.now, is_early)
         if self.first is None:
             self.first = rank
         elif not exchange.agrees_with(self.exchange):
@@ -153,7 +153,7 @@ class Exchanging:
         stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
         scale = len(group.members) / len(places) if stand_in else 1
         first, given = group.members[self.ranks[0]], [self.given[rank] for rank in self.ranks]
-        where = (first.place, group.world.tasks[first.task].steps, group.world.clock.env._now)
+        where = (first.place, group.world.tasks[first.task].steps, group.world.clock.now)
         self.results = group.plans.combined(group.world, exchange, self.way, given, scale, where)
         self.left = len(places)
         group.queue.append(self)
@@ -165,7 +165,7 @@ class Exchanging:
         way = self.way
         assert way is not None
         world = self.group.world
-        self.begun_s = world.clock.env._now
+        self.begun_s = world.clock.now
         # The data of one rank, as the schedule's chunks count it.
         plans, size_bytes = self.group.plans, self.exchange.size_bytes * (len(self.ranks) if self.exchange.kind == "all_gather" else 1)
         wiring = plans.wiring(world, way, way.alike or way.places, size_bytes)
@@ -215,7 +215,7 @@ class Exchanging:
             self.expects_silence = True
             self.watch.append(self)
             clock = self.group.world.clock
-            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _silent, self.watch)
+            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.now), _silent, self.watch)
 
     def give_up(self) -> None:
         """The time is over in which everybody should have come, and all bytes."""

@@ -89,7 +89,7 @@ class Rendezvous:
 
     def record(self, coming: Coming, waited: bool = True) -> None:
         """Write into the trace that a replica has what it came for."""
-        trace, now, exchanging = self.world.trace, self.world.clock.env._now, coming.exchanging
+        trace, now, exchanging = self.world.trace, self.world.clock.now, coming.exchanging
         began, name = coming.began_s, exchanging.name
         if exchanging.begun_s > began and waited:
             trace.span(coming.place, "wait", f"wait for {name}", began, exchanging.begun_s)

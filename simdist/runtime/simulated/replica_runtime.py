@@ -75,7 +75,7 @@ class SimulatedReplica(SimulatedTask):
     def next_batch(self, iterator: Any) -> Any:
         ready_s = getattr(iterator, "ready_s", None)
         if ready_s is not None:
-            began = self.clock.env._now
+            began = self.clock.now
             until = ready_s(began)
             if until > began:
                 self.waits_for = "its input"
@@ -148,7 +148,7 @@ class SimulatedReplica(SimulatedTask):
         early = self.priced.early[op.number]
         if not early:
             return SimulatedTask.compute(self, op, inputs, batch, host)
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         # What is exchanged early is written down before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
@@ -204,7 +204,7 @@ class SimulatedReplica(SimulatedTask):
             raise coming
         if coming is None:
             coming = self.rendezvous.come(self.rank, op.exchange, operands)
-        self._waits_since_s = self.clock.env._now
+        self._waits_since_s = self.clock.now
         if coming.over:
             return self._got(coming)
         self._waiting_for = coming
@@ -235,8 +235,8 @@ class SimulatedReplica(SimulatedTask):
         assert coming.result is not None
         if not coming.is_early:
             self.rendezvous.record(coming)
-        elif self.clock.env._now > self._waits_since_s:
-            self.trace.span(self.place, "wait", f"wait for {coming.exchanging.name}", self._waits_since_s, self.clock.env._now)
+        elif self.clock.now > self._waits_since_s:
+            self.trace.span(self.place, "wait", f"wait for {coming.exchanging.name}", self._waits_since_s, self.clock.now)
         return coming.result
 
     # -- updating -------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class SimulatedReplica(SimulatedTask):
         return self._change(op, operands, number)
 
     def _change(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later:
-        part, now = op.parts[number], self.clock.env._now
+        part, now = op.parts[number], self.clock.now
         before = self.updates.get(part.group, 0)
         place = self._where(part)
         # A central variable is changed once, for all; of copies, each replica changes its own.

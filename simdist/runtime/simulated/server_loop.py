@@ -68,7 +68,7 @@ class ServerLoop:
         """An update has come: it is applied when the device is free."""
         update = part.update
         assert update is not None
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
         self.clock.after(end - now, self._apply, (push, part, life, start, end))
 
@@ -105,7 +105,7 @@ class ServerLoop:
     def _apply_late(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
         """The task was paused when the update was ready, and goes on: it is applied now."""
         push, part, life, start, _ = received
-        self._apply((push, part, life, start, self.clock.env._now))
+        self._apply((push, part, life, start, self.clock.now))
 
     def commit(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
-from simdist.simulation.kernel import Fiber
+from simdist.simulation.fiber import Due, Fiber
 
 __all__ = ["Life", "Sender", "Task"]
 
@@ -92,7 +92,7 @@ class Task:
         self.local: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}
         self.running: dict[Running, None] = {}
-        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
+        self.held: list[Due] | None = None
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

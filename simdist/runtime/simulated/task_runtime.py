@@ -79,7 +79,7 @@ class SimulatedTask:
     def _end_now(self, what: tuple[Callable[[Any], None], Any]) -> None:
         function, argument = what
         *rest, start, end = argument
-        function((*rest, start, self.clock.env._now if end > start else end))
+        function((*rest, start, self.clock.now if end > start else end))
 
     def drop_call(self) -> None:
         """The step goes no further: nobody waits for what it has asked others."""
@@ -109,7 +109,7 @@ class SimulatedTask:
             return [states.present(group) for group in op.numbers]
         mine = [place for place, group in enumerate(op.numbers) if states.groups[group].task == self.task.name] if plan.is_partial else ()
         own = [(place, states.present(op.numbers[place]), states.version(op.numbers[place])) for place in mine]
-        self._began_s = self.clock.env._now
+        self._began_s = self.clock.now
         self.waits_for = "variables from parameter servers"
         self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)
         for place, bundle, version in own:
@@ -135,7 +135,7 @@ class SimulatedTask:
 
     def answered(self, call: Any) -> None:
         """A call has ended: the step goes on."""
-        now, result = self.clock.env._now, None
+        now, result = self.clock.now, None
         if isinstance(call, Reading):
             self.trace.span(self.task.name, "read", "read", self._began_s, now, bytes=call.plan.size_bytes)
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))
@@ -151,7 +151,7 @@ class SimulatedTask:
     # -- computing ------------------------------------------------------------------------------------------------
 
     def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         if end > now:
             self.waits_for = "its device"
@@ -242,7 +242,7 @@ class SimulatedTask:
         plan = self.task.plans[op]
         if not plan.parts:
             return None
-        self._began_s = self.clock.env._now
+        self._began_s = self.clock.now
         self.waits_for = "parameter servers to confirm an update"
         self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read)
         return PENDING

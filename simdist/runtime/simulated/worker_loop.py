@@ -96,7 +96,7 @@ class WorkerLoop:
 
     def _begin(self, closure: ClosureCall) -> None:
         self.running = closure
-        closure.began_s = self.world.clock.env._now
+        closure.began_s = self.world.clock.now
         self.task.running[self] = None
         ready = None if closure.work is None else closure.work.ready(self.task)
         if ready is None:
@@ -135,7 +135,7 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.env._now, closure=closure.number)
+        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.now, closure=closure.number)
         world.routes.post(self.task, world.chief, closure.reply, None, closure.unheard)
         self._go_to_next()
 
