@@ -93,8 +93,8 @@ def _restart_runs(evidence: Evidence) -> Iterator[str]:
         if evidence.ended_well:
             if len(ends) != 1:
                 yield f"the main of {task} came to its end {len(ends)} times"
-            elif task not in run.stage.results or run.stage.results[task] is None or run.stage.results[task][0] != ends[0]:
-                yield f"the main of {task} returned as its run {ends[0]}, but the result is {run.stage.results.get(task)!r}"
+            elif (end := run.stage.results.get(task)) is None or end[0] != ends[0]:
+                yield f"the main of {task} returned as its run {ends[0]}, but the result is {end!r}"
     if evidence.ended_well and not run.stage.results:
         yield "no main has a result"
 
