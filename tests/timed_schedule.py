@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simdist.collectives.base import Schedule
-from simdist.runtime.simulated.transfers import Wiring, rehearse
+from simdist.runtime.simulated.transfers import RoutedSchedule, uncontended_seconds
 from simdist.simulation.fabric import Route
 from simdist.simulation.network import Link
 
@@ -34,4 +34,4 @@ def timed(
         first, last = (end if is_inside else end // ranks_per_host for end in (source, target))
         return Route((ports[is_inside, first, "out"], ports[is_inside, last, "in"]), intra_host_latency_s if is_inside else latency_s)
 
-    return max(rehearse(Wiring(schedule, route, size_bytes)))
+    return max(uncontended_seconds(RoutedSchedule(schedule, route, size_bytes)))

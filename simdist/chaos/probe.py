@@ -27,7 +27,7 @@ class Probe:
         self.clock_s.append(now)
         for task in self.runtime.tasks.values():
             if not task.alive:
-                self.held_while_down += [(now, p.place, p.memory.in_use_bytes) for p in task.processors.values() if p.memory.in_use_bytes]
+                self.held_while_down += [(now, p.name, p.memory.in_use_bytes) for p in task.processors.values() if p.memory.in_use_bytes]
 
     def final(self) -> None:
         """Look once more, at the end."""
@@ -36,4 +36,4 @@ class Probe:
 
 def held_bytes(cluster: Cluster) -> dict[str, int]:
     """What every processor holds now."""
-    return {p.place: int(p.memory.in_use_bytes) for task in cluster.world.tasks.values() for p in task.processors.values()}
+    return {p.name: int(p.memory.in_use_bytes) for task in cluster.world.tasks.values() for p in task.processors.values()}

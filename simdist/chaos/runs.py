@@ -7,8 +7,8 @@ import math
 import warnings
 from collections.abc import Callable
 
+from simdist.chaos.incarnations import Lives
 from simdist.chaos.kinds import KINDS, Ground
-from simdist.chaos.lives import Lives
 from simdist.chaos.probe import Probe, held_bytes
 from simdist.chaos.scenarios import Disturbance, Scenario
 from simdist.chaos.silences import Silences
@@ -32,7 +32,7 @@ class Run:
         end_s: when it ended; after that everything was left alone until `quiet_s`.
         held: bytes on each processor at its end.
         fired: the disturbances that happened.
-        lives: who was up when.
+        processes: who was up when.
         silences: who was silent when.
     """
 
@@ -63,8 +63,8 @@ class Run:
         self.quiet_s = self.cluster.now
         self.probe.final()
         self.fired = [disturbance for disturbance, happened in self._planned if happened()]
-        self.lives = Lives(self.cluster.trace)
-        self.silences = Silences(self.cluster.trace, self.lives)
+        self.processes = Lives(self.cluster.trace)
+        self.silences = Silences(self.cluster.trace, self.processes)
         return self
 
     def _be_quiet(self) -> None:

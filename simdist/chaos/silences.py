@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from simdist.chaos.lives import Lives
+from simdist.chaos.incarnations import Lives
 from simdist.trace import Trace
 
 __all__ = ["Cut", "Silences", "Still"]
@@ -50,21 +50,21 @@ class Silences:
         [Still(task='worker:0', from_s=1.0, until_s=4.0)]
     """
 
-    def __init__(self, trace: Trace, lives: Lives) -> None:
+    def __init__(self, trace: Trace, processes: Lives) -> None:
         self.stills: list[Still] = []
         self.cuts: list[Cut] = []
         for instant in trace.instants:
             task, from_s, until_s = instant.lane, instant.time_s, instant.facts.get("until", inf)
             if instant.category == "pause":
-                self._pause(task, from_s, min([until_s, *(down.from_s for down in lives.of(task) if down.from_s >= from_s)]), lives)
+                self._pause(task, from_s, min([until_s, *(down.from_s for down in processes.of(task) if down.from_s >= from_s)]), processes)
             elif instant.category == "partition" and instant.facts["lost"] != "received":
                 self.cuts += [Cut(task, peer, from_s, until_s) for peer in str(instant.facts["peer"]).split(", ")]
 
-    def _pause(self, task: str, from_s: float, until_s: float, lives: Lives) -> None:
-        if until_s <= from_s or not lives.is_up(task, from_s):
+    def _pause(self, task: str, from_s: float, until_s: float, processes: Lives) -> None:
+        if until_s <= from_s or not processes.is_up(task, from_s):
             return
         before = next((still for still in self.stills if still.task == task and still.until_s >= from_s), None)
-        if before is not None and not lives.died_between(task, before.from_s, from_s):
+        if before is not None and not processes.died_between(task, before.from_s, from_s):
             self.stills.remove(before)
             from_s, until_s = before.from_s, max(before.until_s, until_s)
         self.stills.append(Still(task, from_s, until_s))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdist.collectives.base import Schedule
-from simdist.collectives.order import Group, additions, steps_of
+from simdist.collectives.order import ChunkGroup, additions, steps_of
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["boundaries", "combined", "combined_packs", "run_schedule", "run_steps"]
@@ -183,7 +183,7 @@ def boundaries_of(sizes: Sequence[int]) -> list[int]:
     return [sum(sizes[:number]) for number in range(len(sizes))]
 
 
-def _tree_sum(group: Group, leaves: Sequence[jax.Array]) -> jax.Array:
+def _tree_sum(group: ChunkGroup, leaves: Sequence[jax.Array]) -> jax.Array:
     """The sum of some values in the order of a group's tree."""
     values = iter(leaves)
     stack: list[jax.Array] = []
@@ -219,7 +219,7 @@ def _slices(arrays: Sequence[jax.Array], start: int, stop: int) -> Iterator[jax.
         start, stop = start - array.size, stop - array.size
 
 
-def _in_order(groups: Sequence[Group], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+def _in_order(groups: Sequence[ChunkGroup], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:
     """The chunks of all groups in the order of the data."""
     places: dict[int, tuple[int, int]] = {}  # of each chunk: its group, and where it begins there
     for number, group in enumerate(groups):

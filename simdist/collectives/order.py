@@ -19,13 +19,13 @@ from functools import lru_cache
 from simdist.collectives.base import Schedule, Transfer
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Group", "additions", "steps_of"]
+__all__ = ["ChunkGroup", "additions", "steps_of"]
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ChunkGroup:
     """Chunks that are added in the same way.
 
     Args:
@@ -84,7 +84,7 @@ def steps_of(schedule: Schedule) -> list[list[Transfer]]:
 
 
 @lru_cache(maxsize=256)
-def additions(schedule: Schedule) -> tuple[Group, ...]:
+def additions(schedule: Schedule) -> tuple[ChunkGroup, ...]:
     """How the sum of every chunk comes about.
 
     Args:
@@ -138,7 +138,7 @@ def _root(schedule: Schedule, trees: _Trees, held: list[list[int]], chunk: int) 
     return whole.pop()
 
 
-def _group(schedule: Schedule, trees: _Trees, roots: list[int], chunks: list[int]) -> Group:
+def _group(schedule: Schedule, trees: _Trees, roots: list[int], chunks: list[int]) -> ChunkGroup:
     listed = [trees.postfix(roots[chunk]) for chunk in chunks]
     for chunk, (leaves, _) in zip(chunks, listed, strict=True):
         if len(set(leaves)) != schedule.num_ranks:
@@ -147,4 +147,4 @@ def _group(schedule: Schedule, trees: _Trees, roots: list[int], chunks: list[int
                 f"{schedule.algorithm} on {schedule.num_ranks} ranks adds rank {twice} twice in chunk {chunk}. "
                 "Let each rank's data reach a sum on one way only."
             )
-    return Group(tuple(chunks), tuple(zip(*(leaves for leaves, _ in listed), strict=True)), listed[0][1])
+    return ChunkGroup(tuple(chunks), tuple(zip(*(leaves for leaves, _ in listed), strict=True)), listed[0][1])

@@ -22,7 +22,7 @@ from simdist.hardware.calibrate import calibrate
 from simdist.hardware.devices import Device, Hardware, device_for
 from simdist.hardware.disks import DiskModel, hdd, nvme, ssd
 from simdist.hardware.jitter import Exponential, Factors, Jitter, LogNormal, NoJitter, TwoPoint, Uniform, quantised
-from simdist.hardware.links import Link
+from simdist.hardware.links import LinkModel
 from simdist.hardware.memory import MemoryAccount
 from simdist.hardware.networks import Network, Override
 from simdist.hardware.presets import (
@@ -55,7 +55,7 @@ __all__ = [
     "FlatSwitch",
     "Hardware",
     "Jitter",
-    "Link",
+    "LinkModel",
     "LogNormal",
     "MemoryAccount",
     "Network",

@@ -1,6 +1,6 @@
 """A connection, as figures: how many bytes per second, and how long the first of them takes.
 
-This is data: the queue of messages that a running cluster has on a link is `simdist.simulation.network.Link`.
+This is data: the queue of messages that a running cluster has on a link is `simdist.simulation.network.LinkModel`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from simdist.hardware.figures import check_figure
 
-__all__ = ["Link"]
+__all__ = ["LinkModel"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class LinkModel:
     """A connection between two places, such as two devices of one host.
 
     Args:
@@ -27,7 +27,7 @@ class Link:
         InvalidArgumentError: if the bandwidth is not positive or the latency negative.
 
     Example:
-        >>> Link(bandwidth=1e9, latency=1e-6).bandwidth
+        >>> LinkModel(bandwidth=1e9, latency=1e-6).bandwidth
         1000000000.0
     """
 

@@ -17,7 +17,7 @@ from typing import cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.hardware.figures import check_figure
-from simdist.hardware.links import Link
+from simdist.hardware.links import LinkModel
 from simdist.hardware.topology import FLAT_SWITCH, Racks, Topology, Torus
 
 __all__ = ["Network", "Override"]
@@ -88,7 +88,7 @@ class Network:
         if not isinstance(cast("object", self.topology), Topology):
             raise TypeError(f"Network: topology must be FlatSwitch(), Racks(...) or Torus(...); got {self.topology!r}.")
 
-    def within_host(self, link: Link) -> Network:
+    def within_host(self, link: LinkModel) -> Network:
         """The same network with another connection inside the hosts.
 
         Args:

@@ -7,7 +7,7 @@ no maker's figure is called a round figure. Latencies are one way, bandwidths in
 from __future__ import annotations
 
 from simdist.hardware.devices import GIB, Device
-from simdist.hardware.links import Link
+from simdist.hardware.links import LinkModel
 from simdist.hardware.networks import Network
 
 __all__ = [
@@ -62,16 +62,16 @@ documentation of TPU v4; N. Jouppi et al., ISCA 2023): half of each. The overhea
 
 # -- connections inside a host ------------------------------------------------------------------------------------------
 
-pcie4 = Link(name="pcie4", bandwidth=31.5e9, latency=2e-6, shared=True)
+pcie4 = LinkModel(name="pcie4", bandwidth=31.5e9, latency=2e-6, shared=True)
 """PCI Express 4.0 with 16 lanes: 16 GT/s x 16 lanes x 128/130 bits, 31.5 GB/s in each direction (PCI-SIG, PCI Express
 Base Specification 4.0, 2017). All devices of a host share one such connection to its root complex. The latency is a
 round figure."""
 
-nvlink3 = Link(name="nvlink3", bandwidth=300e9, latency=2e-6)
+nvlink3 = LinkModel(name="nvlink3", bandwidth=300e9, latency=2e-6)
 """Third-generation NVLink of an A100: 12 links of 25 GB/s in each direction, 300 GB/s (NVIDIA A100 Tensor Core GPU
 Architecture, 2020), through a switch that joins all of a host's. The latency is a round figure."""
 
-nvlink4 = Link(name="nvlink4", bandwidth=450e9, latency=2e-6)
+nvlink4 = LinkModel(name="nvlink4", bandwidth=450e9, latency=2e-6)
 """Fourth-generation NVLink of an H100: 18 links of 25 GB/s in each direction, 450 GB/s (NVIDIA H100 Tensor Core GPU
 Architecture, 2022), through a switch that joins all of a host's. The latency is a round figure."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from simdist.errors import InvalidArgumentError
 from simdist.hardware.figures import check_figure, check_whole
-from simdist.hardware.links import Link
+from simdist.hardware.links import LinkModel
 
 __all__ = ["FLAT_SWITCH", "FlatSwitch", "Racks", "Topology", "Torus"]
 
@@ -30,7 +30,7 @@ class Topology(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[Link]:
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         """Every link, in a fixed order; `bandwidth` and `latency` are the network's own figures."""
 
     @abstractmethod
@@ -53,8 +53,8 @@ class FlatSwitch(Topology):
         ['worker:0/out', 'worker:1/in']
     """
 
-    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[Link]:
-        return [Link(name=f"{host}/{way}", bandwidth=bandwidth, latency=latency / 2) for host in hosts for way in ("out", "in")]
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
+        return [LinkModel(name=f"{host}/{way}", bandwidth=bandwidth, latency=latency / 2) for host in hosts for way in ("out", "in")]
 
     def route(self, hosts: Sequence[str], source: int, target: int) -> list[str]:
         return [f"{hosts[source]}/out", f"{hosts[target]}/in"]
@@ -84,7 +84,7 @@ class Racks(Topology):
         >>> racks.route(hosts, 0, 3)
         ['worker:0/out', 'rack:0/up', 'rack:1/down', 'worker:3/in']
         >>> racks.links(hosts, bandwidth=1e9, latency=0.0)[-1]
-        Link(bandwidth=500000000.0, latency=0.0, shared=False, name='rack:1/down')
+        LinkModel(bandwidth=500000000.0, latency=0.0, shared=False, name='rack:1/down')
     """
 
     tasks_per_rack: int
@@ -96,13 +96,13 @@ class Racks(Topology):
         check_figure("Racks", "oversubscription", self.oversubscription)
         check_figure("Racks", "hop_latency", self.hop_latency, may_be_zero=True)
 
-    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[Link]:
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         uplink = self.tasks_per_rack * bandwidth / self.oversubscription
         racks = math.ceil(len(hosts) / self.tasks_per_rack)
         return [
             *FLAT_SWITCH.links(hosts, bandwidth, latency),
             *(
-                Link(name=f"rack:{rack}/{way}", bandwidth=uplink, latency=self.hop_latency)
+                LinkModel(name=f"rack:{rack}/{way}", bandwidth=uplink, latency=self.hop_latency)
                 for rack in range(racks)
                 for way in ("up", "down")
             ),
@@ -148,10 +148,10 @@ class Torus(Topology):
         for length in self.shape:
             check_whole("Torus", "each length in shape", length)
 
-    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[Link]:
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         self._check(hosts)
         return [
-            Link(name=f"{host}/{axis}{sign}", bandwidth=bandwidth, latency=latency)
+            LinkModel(name=f"{host}/{axis}{sign}", bandwidth=bandwidth, latency=latency)
             for host in hosts
             for axis, length in zip(AXES, self.shape, strict=False)
             if length > 1

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from simdist.errors import InvalidArgumentError, did_you_mean
-from simdist.hardware.links import Link
+from simdist.hardware.links import LinkModel
 from simdist.hardware.networks import Network
 from simdist.hardware.topology import Torus
 
@@ -86,7 +86,7 @@ class Wiring:
                 ports.setdefault(port, []).append(link.name)
         _make_exceptions(network, self.links, ports)
 
-    def add_device(self, host: str, device: str) -> list[Link]:
+    def add_device(self, host: str, device: str) -> list[LinkModel]:
         """One more device inside a host; its links, where they are new, have the figures of the network inside hosts.
 
         Args:
@@ -151,7 +151,7 @@ class Wiring:
                 raise unknown("host", host, self.hosts)
         return [(number, devices[name]) for number, name in enumerate(self.hosts) if devices.get(name)]
 
-    def _inside(self, host: int, lanes: Sequence[str]) -> Iterable[tuple[str, Link]]:
+    def _inside(self, host: int, lanes: Sequence[str]) -> Iterable[tuple[str, LinkModel]]:
         """The links inside one host, each with the port that it belongs to; each adds half of the latency."""
         name, network = self.hosts[host], self.network
         for lane in lanes:
@@ -163,10 +163,10 @@ class Wiring:
             if not network.intra_host_shared or lane == lanes[0]:
                 for way in (out, into):
                     bandwidth, latency = network.intra_host_bandwidth, network.intra_host_latency / 2
-                    yield port, Link(name=f"{port}/{way}", bandwidth=bandwidth, latency=latency)
+                    yield port, LinkModel(name=f"{port}/{way}", bandwidth=bandwidth, latency=latency)
 
 
-def _make_exceptions(network: Network, figures: dict[str, Link], ports: Mapping[str, Sequence[str]]) -> None:
+def _make_exceptions(network: Network, figures: dict[str, LinkModel], ports: Mapping[str, Sequence[str]]) -> None:
     """Change the figures as the network's overrides say, one after the other."""
     for override in network.overrides:
         known = ports if override.is_port else figures

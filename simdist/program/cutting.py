@@ -1,6 +1,6 @@
 """From a traced step to a program: the jaxpr is cut at its markers.
 
-Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, exchanges) and
+Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, collectives) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
 result of an equation of stage s belongs to stage s + 1; an update comes after earlier updates, and a read after the
 updates of its variable. Equations that need nothing (constants, iotas) are repeated in each stage that uses them, so
@@ -14,13 +14,12 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
-from simdist.program.exchange import EXCHANGE
+from simdist.program.collective import COLLECTIVE
 from simdist.program.kernels import kernel_of
 from simdist.program.operations import (
     Argument,
     Check,
     Compute,
-    Meet,
     Next,
     Operation,
     Program,
@@ -28,6 +27,7 @@ from simdist.program.operations import (
     Read,
     Register,
     Return,
+    TracedCollective,
     Update,
 )
 from simdist.program.tracing import Marker
@@ -36,7 +36,7 @@ from simdist.program.values import Aval
 __all__ = ["cut"]
 
 Var = Any
-MARKERS = ("simdist_marker", EXCHANGE)
+MARKERS = ("simdist_marker", COLLECTIVE)
 
 
 def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Callable[[list[Any]], Any]) -> Program:
@@ -83,7 +83,7 @@ class _Cutter:
     # -- stages ---------------------------------------------------------------------------------------------------
 
     def _find_stages(self) -> None:
-        last_update, last_exchange, updated = 0, 0, dict[int, int]()
+        last_update, last_collective, updated = 0, 0, dict[int, int]()
         for eqn in self.jaxpr.eqns:
             operands = [v for v in eqn.invars if not isinstance(v, jex_core.Literal)]
             if eqn.primitive.name not in MARKERS:
@@ -97,7 +97,7 @@ class _Cutter:
             marker = self._marker(eqn)
             if marker is None:
                 # Replicas meet in the order that they wrote down, whatever else each of them does.
-                stage = last_exchange = max(stage, last_exchange)
+                stage = last_collective = max(stage, last_collective)
             elif marker.kind == "read":
                 stage = updated.get(id(marker.details["variable"]), 0)
             elif marker.kind in ("update", "check"):
@@ -109,8 +109,8 @@ class _Cutter:
                 self.stage[var] = stage
 
     def _marker(self, eqn: Any) -> Marker | None:
-        """What a marker stands for; None for an exchange, which says so itself."""
-        return None if eqn.primitive.name == EXCHANGE else self.markers[eqn.params["number"]]
+        """What a marker stands for; None for a collective, which says so itself."""
+        return None if eqn.primitive.name == COLLECTIVE else self.markers[eqn.params["number"]]
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class _Cutter:
         operands, outputs = tuple(self._result(v) for v in eqn.invars), tuple(map(self._register, eqn.outvars))
         marker = self._marker(eqn)
         if marker is None:
-            return Meet(eqn.params["exchange"], operands, outputs)
+            return TracedCollective(eqn.params["collective"], operands, outputs)
         details = marker.details
         match marker.kind:
             case "next":

@@ -19,11 +19,11 @@ import numpy as np
 
 from simdist.arguments import END_S, number, require_shallow
 from simdist.errors import InvalidArgumentError
+from simdist.program.collective import require_outside_of_inner_programs
 from simdist.program.cutting import cut
-from simdist.program.exchange import require_outside_of_inner_programs
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Program, VariableHandle
-from simdist.program.per_replica import OwnResult, OwnValue, PerReplica, spread
+from simdist.program.per_replica import PerReplica, ReplicaLocal, ReplicaLocalResult, spread
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import aval_of, snapshot
 
@@ -66,7 +66,7 @@ class TracedIterator:
 
 
 @dataclass(frozen=True)
-class Own:
+class ReplicaLocalSpec:
     """Says of an argument that each replica has its own; and of how many rows all of them are parts."""
 
     global_rows: int | None = None
@@ -77,13 +77,13 @@ class BoundCall:
     """The arguments of one call, sorted: iterators, arrays, and all that is fixed.
 
     Attributes:
-        own: for each leaf, None, or an `Own` where it is the value of one replica and others have others.
+        own: for each leaf, None, or a `ReplicaLocalSpec` where it is the value of one replica and others have others.
         key: what must be equal for two calls to be able to share a program, batches apart.
     """
 
     structure: Any
     leaves: tuple[Any, ...]
-    own: tuple[Own | None, ...]
+    own: tuple[ReplicaLocalSpec | None, ...]
     iterators: tuple[Any, ...]
     arrays: tuple[Any, ...]
     key: tuple[Any, ...]
@@ -115,7 +115,9 @@ class StepFunction:
         require_shallow((tuple(args), dict(kwargs)), f"the arguments of {self.name}")
         given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
         leaves = [snapshot(resolve(leaf)) for leaf in given]
-        own = tuple([Own(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given])
+        own = tuple(
+            [ReplicaLocalSpec(getattr(leaf, "global_rows", None)) if getattr(leaf, "is_per_replica", False) else None for leaf in given]
+        )
         iterators = tuple(leaf for leaf in leaves if hasattr(leaf, "next_batch"))
         arrays = tuple(leaf for leaf in leaves if _is_array(leaf))
         for array in arrays:
@@ -153,16 +155,16 @@ class StepFunction:
         call: BoundCall,
         rank: int = 0,
         num_replicas: int = 1,
-        agreed: Sequence[Any] = (),
+        known_operands: Sequence[Any] = (),
         options: Any = None,
         shared: Sequence[bool] = (),
-        told: list[Any] | None = None,
+        reported_constants: list[Any] | None = None,
     ) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`); `told` is filled with the constants that the replica hands over."""
+        """Run the step's Python once, as a replica (see `Tracer`); `reported_constants` is filled with the constants that the replica hands over."""
         self.traces += 1
-        tracer = Tracer(lambda iterator, place: call.iterators[iterator].peek(place), rank, num_replicas, agreed, options)
+        tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
         tracer.made = self.made
-        tracer.shared, tracer.told = shared, told if told is not None else []
+        tracer.shared, tracer.reported_constants = shared, reported_constants if reported_constants is not None else []
         kept = _Results()
         structures: list[Any] = []
 
@@ -183,13 +185,13 @@ class StepFunction:
             return kept.sort(results)
 
         closed = tracer.trace(step)
-        if tracer.exchanges:
+        if tracer.collectives:
             require_outside_of_inner_programs(closed.jaxpr)
 
         program = replace(
             cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),
             seconds=self.seconds,
-            exchanges=tuple(tracer.exchanges),
+            collectives=tuple(tracer.collectives),
             rank=rank if tracer.asked_rank else None,
         )
         return program
@@ -206,19 +208,19 @@ class _Results:
         arrays: list[Any] = []
         for result in results:
             own = isinstance(result, PerReplica)
-            parts, structure = jax.tree_util.tree_flatten(result.own) if isinstance(result, OwnValue) else ([result], None)
+            parts, structure = jax.tree_util.tree_flatten(result.own) if isinstance(result, ReplicaLocal) else ([result], None)
             self.leaves.append((own, structure, [None if _is_array(part) else (part,) for part in parts]))
             arrays += [part for part in parts if _is_array(part)]
         return arrays
 
     def put_back(self, arrays: list[Any]) -> list[Any]:
-        """The leaves, with these arrays; what is of one replica is an `OwnResult`."""
+        """The leaves, with these arrays; what is of one replica is a `ReplicaLocalResult`."""
         remaining = iter(arrays)
         leaves: list[Any] = []
         for own, structure, parts in self.leaves:
             values = [next(remaining) if part is None else part[0] for part in parts]
             value = values[0] if structure is None else jax.tree_util.tree_unflatten(structure, values)
-            leaves.append(OwnResult(value) if own else value)
+            leaves.append(ReplicaLocalResult(value) if own else value)
         return leaves
 
 
@@ -231,14 +233,14 @@ def _fixed(leaf: Any) -> Any:
     return leaf.ref() if isinstance(leaf, VariableHandle) else leaf
 
 
-def _given(tracer: Tracer, value: Any, own: Own | None) -> Any:
+def _given(tracer: Tracer, value: Any, own: ReplicaLocalSpec | None) -> Any:
     """An argument as the step's code sees it."""
     if own is None or tracer.num_replicas == 1:
         return value
     if own.global_rows is not None and getattr(value, "ndim", 0):
         tracer.global_rows[value.shape[0]] = own.global_rows
-    tracer.knows_itself = tracer.knows_itself or not _is_array(value)
-    return OwnValue(tracer, value)
+    tracer.is_rank_dependent = tracer.is_rank_dependent or not _is_array(value)
+    return ReplicaLocal(tracer, value)
 
 
 def _is_array(value: Any) -> bool:
@@ -253,9 +255,9 @@ def fits(program: Program, call: BoundCall) -> bool:
     """
     taken: dict[int, int] = {}
     for iterator, signature in program.signatures:
-        place = taken.get(iterator, 0)
-        taken[iterator] = place + 1
-        if call.iterators[iterator].peek(place).signature != signature:
+        position = taken.get(iterator, 0)
+        taken[iterator] = position + 1
+        if call.iterators[iterator].peek(position).signature != signature:
             return False
     return True
 

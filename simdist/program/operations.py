@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.values import Aval
 
@@ -20,7 +20,7 @@ __all__ = [
     "Argument",
     "Check",
     "Compute",
-    "Meet",
+    "TracedCollective",
     "Next",
     "Operation",
     "Program",
@@ -139,10 +139,10 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Meet:
+class TracedCollective:
     """Exchange one or more arrays with the other replicas."""
 
-    exchange: Exchange
+    collective: Collective
     operands: tuple[Register, ...]
     outputs: tuple[Register, ...]
 
@@ -163,7 +163,7 @@ class Return:
     rebuild: Callable[[list[Any]], Any]
 
 
-Operation = Next | Argument | Read | RandomKey | Compute | Update | Meet | Check | Return
+Operation = Next | Argument | Read | RandomKey | Compute | Update | TracedCollective | Check | Return
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ class Program:
         constants: registers that hold arrays from tracing time.
         avals: shape and dtype of every register.
         seconds: how long its computation takes, where the user has declared it.
-        exchanges: what its replica meets the others for, in order.
+        collectives: what its replica meets the others for, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
@@ -186,7 +186,7 @@ class Program:
     constants: dict[Register, Any]
     avals: dict[Register, Aval]
     seconds: float | None = None
-    exchanges: tuple[Exchange, ...] = ()
+    collectives: tuple[Collective, ...] = ()
     rank: int | None = None
 
     @cached_property

@@ -14,7 +14,7 @@ import jax
 from simdist.errors import InvalidArgumentError
 from simdist.program.tracing import Tracer, active_tracer
 
-__all__ = ["OwnResult", "OwnValue", "PerReplica", "of_replica", "per_replica", "spread"]
+__all__ = ["ReplicaLocalResult", "ReplicaLocal", "PerReplica", "of_replica", "per_replica", "spread"]
 
 
 class PerReplica:
@@ -63,7 +63,7 @@ class PerReplica:
         return f"PerReplica({', '.join(map(repr, self.values))})"
 
 
-class OwnValue(PerReplica):
+class ReplicaLocal(PerReplica):
     """A value of each replica while a step is traced: only that of the replica whose place is traced is known."""
 
     def __init__(self, tracer: Tracer, own: Any) -> None:
@@ -73,7 +73,7 @@ class OwnValue(PerReplica):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values of all replicas: an exchange, in which each sends its own to all others."""
+        """The values of all replicas: a collective, in which each sends its own to all others."""
         leaves, structure = jax.tree_util.tree_flatten(self.own)
         parts = self.tracer.collective("all_gather", leaves)
         return tuple(jax.tree_util.tree_unflatten(structure, part) for part in parts)
@@ -82,7 +82,7 @@ class OwnValue(PerReplica):
         return f"PerReplica(replica {self.tracer.rank} of {self.tracer.num_replicas}: {self.own!r})"
 
 
-class OwnResult:
+class ReplicaLocalResult:
     """What one replica returned from a step, where the others returned theirs."""
 
     def __init__(self, value: Any) -> None:
@@ -107,21 +107,21 @@ def per_replica(values: Sequence[Any]) -> Any:
 
 
 def _one_or_each(parts: Sequence[Any]) -> Any:
-    if not any(isinstance(part, OwnResult) for part in parts):
+    if not any(isinstance(part, ReplicaLocalResult) for part in parts):
         return parts[0]
     # An array at one replica may be None at another, which is not spread.
-    values = [part.value if isinstance(part, OwnResult) else part for part in parts]
+    values = [part.value if isinstance(part, ReplicaLocalResult) else part for part in parts]
     same = not hasattr(values[0], "dtype") and all(value is values[0] or value == values[0] for value in values)
     return values[0] if same else PerReplica(values)
 
 
-def of_replica(structure: Any, place: int) -> Any:
+def of_replica(structure: Any, position: int) -> Any:
     """A structure with the value of one replica in place of each `PerReplica`; the present one's while a step is traced."""
 
     def own(leaf: Any) -> Any:
-        if isinstance(leaf, OwnValue):
+        if isinstance(leaf, ReplicaLocal):
             return leaf.own
-        return leaf.values[place] if isinstance(leaf, PerReplica) else leaf
+        return leaf.values[position] if isinstance(leaf, PerReplica) else leaf
 
     return jax.tree_util.tree_map(own, structure, is_leaf=lambda x: isinstance(x, PerReplica))
 
@@ -134,5 +134,5 @@ def spread(structure: Any) -> Any:
         return structure
     # Where the step asked which replica it is, anything may differ among them.
     return jax.tree_util.tree_map(
-        lambda leaf: OwnValue(tracer, leaf) if hasattr(leaf, "dtype") or tracer.differs(leaf) else leaf, structure
+        lambda leaf: ReplicaLocal(tracer, leaf) if hasattr(leaf, "dtype") or tracer.differs(leaf) else leaf, structure
     )

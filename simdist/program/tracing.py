@@ -19,7 +19,7 @@ import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.exchange import Exchange, bind_exchange
+from simdist.program.collective import Collective, bind_collective
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval, aval_of
@@ -55,17 +55,17 @@ class Tracer:
         batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
         rank: the replica whose place is taken; what it traces holds for all of its kind unless it asks for `rank`.
         num_replicas: how many take the step together.
-        agreed: what each replica gives to each exchange, where that is known from an earlier trace: avals by exchange and rank.
-        options: what the strategy wants of the exchange of gradients.
+        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by exchange and rank.
+        options: what the strategy wants of the collective of gradients.
 
     Attributes:
-        exchanges: what the replica meets the others for, in order.
+        collectives: what the replica meets the others for, in order.
         asked_rank: whether the step asked which replica it is.
-        knows_itself: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
+        is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
-        told: constants that the replica has handed to code across the replicas, in order.
+        reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         made: the variables that the step has made, whichever replica was traced first.
     """
@@ -75,7 +75,7 @@ class Tracer:
         batch_of: Callable[[int, int], Any] | None = None,
         rank: int = 0,
         num_replicas: int = 1,
-        agreed: Sequence[Sequence[tuple[Aval, ...]]] = (),
+        known_operands: Sequence[Sequence[tuple[Aval, ...]]] = (),
         options: Any = None,
     ) -> None:
         self.markers: list[Marker] = []
@@ -85,14 +85,14 @@ class Tracer:
         self.seeds: dict[int, Any] = {}
         self._rank = rank
         self.num_replicas = num_replicas
-        self.agreed = agreed
+        self.known_operands = known_operands
         self.options = options
-        self.exchanges: list[Exchange] = []
-        self.asked_rank = self.knows_itself = False
+        self.collectives: list[Collective] = []
+        self.asked_rank = self.is_rank_dependent = False
         self.in_replica = self.only_finite = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
-        self.told: list[Any] = []
+        self.reported_constants: list[Any] = []
         self.made: list[Any] = []
         self._num_made = 0
         self._outer: Any = None
@@ -135,9 +135,9 @@ class Tracer:
     def next_batch(self, iterator: int) -> Any:
         """The next batch of an iterator argument, as a structure of placeholders."""
         assert self.batch_of is not None
-        place = self.taken.get(iterator, 0)
-        batch = self.batch_of(iterator, place)
-        self.taken[iterator] = place + 1
+        position = self.taken.get(iterator, 0)
+        batch = self.batch_of(iterator, position)
+        self.taken[iterator] = position + 1
         for _, dtype in batch.signature[1]:
             require_numbers(dtype, "a batch")
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
@@ -187,18 +187,18 @@ class Tracer:
     @property
     def rank(self) -> int:
         """Which replica this is. Whoever asks gets a trace for this replica alone."""
-        self.asked_rank = self.knows_itself = True
+        self.asked_rank = self.is_rank_dependent = True
         return self._rank
 
     def differs(self, constant: Any) -> bool:
         """Whether a constant that this replica hands to code across the replicas may be another one elsewhere."""
-        if not self.knows_itself:
+        if not self.is_rank_dependent:
             return False
-        number = len(self.told)
-        self.told.append(constant)
+        number = len(self.reported_constants)
+        self.reported_constants.append(constant)
         return number >= len(self.shared) or not self.shared[number]
 
-    def twin_of(self, variable: Any) -> Any:
+    def existing_variable(self, variable: Any) -> Any:
         """The variable that was made in the place of this new one when the step was traced before; None: it is the first."""
         number, self._num_made = self._num_made, self._num_made + 1
         if number == len(self.made):
@@ -213,7 +213,7 @@ class Tracer:
         return twin
 
     def collective(self, kind: str, values: Sequence[Any], options: Any = None, label: str = "", averaged: bool = False) -> list[Any]:
-        """Exchange arrays with the other replicas (see `simdist.program.exchange`; the arguments are those of an `Exchange`).
+        """Exchange arrays with the other replicas (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
             For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" a list of arrays for each replica.
@@ -223,19 +223,19 @@ class Tracer:
         if not values or self.num_replicas == 1:
             return [values] * self.num_replicas if gathers else values
         own = tuple(aval_of(value) for value in values)
-        number = len(self.exchanges)
-        theirs = self.agreed[number] if number < len(self.agreed) else [own] * self.num_replicas
+        number = len(self.collectives)
+        theirs = self.known_operands[number] if number < len(self.known_operands) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
-        exchange = Exchange(kind, own, outputs, self.num_replicas, options, label, averaged)
-        self.exchanges.append(exchange)
-        results = bind_exchange(exchange, self._in_step(values))
+        collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged)
+        self.collectives.append(collective)
+        results = bind_collective(collective, self._in_step(values))
         if not gathers:
             return results
         each = iter(results)
         return [[next(each) for _ in avals] for avals in theirs]
 
     def _in_step(self, values: Sequence[Any]) -> list[Any]:
-        """Constants become values of the step, so that the exchange is written down and not carried out."""
+        """Constants become values of the step, so that the collective is written down and not carried out."""
         if any(isinstance(value, jax.core.Tracer) for value in values):
             return list(values)
         with jex_core.set_current_trace(self._outer):

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from simdist.hardware import MemoryAccount, Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, Meeting, ReadGroups, Run
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.work import LaunchedRun, WorkerPool
@@ -76,11 +76,11 @@ class TaskRuntime(Protocol):
         """The present versions of groups, wherever they live."""
         ...
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         """Call a kernel on this task's device."""
         ...
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         """Exchange arrays with the other replicas of the step; done when this replica has what it gets."""
         ...
 
@@ -145,11 +145,11 @@ class Engine(Protocol):
         """Steps that a task has taken, in all its incarnations."""
         ...
 
-    def add_device(self, place: str) -> None:
+    def add_device(self, device: str) -> None:
         """A device of a task (``worker:0/gpu:1``) that is like the task's own, if it is not there yet."""
         ...
 
-    def memory(self, place: str) -> MemoryAccount:
+    def memory(self, device: str) -> MemoryAccount:
         """Who holds the memory of a device."""
         ...
 

@@ -1,4 +1,4 @@
-"""The numbers of an exchange between replicas: which kernel makes what each of them gets.
+"""The numbers of a collective between replicas: which kernel makes what each of them gets.
 
 Sums are added in the order of the collective's schedule, all arrays of one dtype in one piece, as they travel.
 """
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs
 from simdist.errors import InvalidArgumentError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import BundleType
 
@@ -23,7 +23,7 @@ __all__ = ["Combination", "Combinations", "disagreement"]
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """How the results of an exchange are made.
+    """How the results of a collective are made.
 
     Attributes:
         schedule: in whose order sums are added; None where nothing is added.
@@ -46,36 +46,36 @@ class Combinations:
         # By the identity of the schedule, which is kept with it: to compare thousands of transfers in each step takes longer.
         self._known: dict[tuple[Any, ...], Combination] = {}
 
-    def of(self, exchange: Exchange, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
-        """How the results of an exchange are made.
+    def of(self, collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+        """How the results of a collective are made.
 
         Args:
-            exchange: what the replicas meet for.
+            collective: what the replicas meet for.
             schedule: in whose order sums are added.
             given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
         """
-        key = (exchange.kind, id(schedule), given, scale)
+        key = (collective.kind, id(schedule), given, scale)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _combination(exchange, schedule, given, scale)
+            known = self._known[key] = _combination(collective, schedule, given, scale)
         return known
 
 
-def _combination(exchange: Exchange, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+def _combination(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
     ranks, count = len(given), len(given[0])
-    if exchange.kind == "broadcast":
+    if collective.kind == "broadcast":
         return Combination(schedule, None, given, given[:1], True)
 
     def run(*arrays: Any) -> list[Any]:
-        if exchange.kind == "all_gather":
+        if collective.kind == "all_gather":
             return list(arrays)
         assert schedule is not None
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
         return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
 
-    kernel = kernel_of(f"{exchange.kind} {exchange.label}".strip(), run, [aval for avals in given for aval in avals])
-    if exchange.kind != "reduce_scatter":
+    kernel = kernel_of(f"{collective.kind} {collective.label}".strip(), run, [aval for avals in given for aval in avals])
+    if collective.kind != "reduce_scatter":
         return Combination(schedule, kernel, given, (kernel.out_avals,), True)
     share = len(kernel.out_avals) // ranks
     writes = tuple([kernel.out_avals[rank * share : (rank + 1) * share] for rank in range(ranks)])
@@ -100,15 +100,15 @@ def added(schedule: Schedule, parts: Sequence[Sequence[Any]]) -> list[Any]:
     return sums
 
 
-def disagreement(place: str, exchange: Exchange, other_place: str, other: Exchange, number: int) -> InvalidArgumentError:
+def disagreement(device: str, collective: Collective, other_device: str, other: Collective, number: int) -> InvalidArgumentError:
     """Two replicas came to exchange `number` of their group with what cannot be combined."""
     return InvalidArgumentError(
-        f"{place} came to {exchange}, but {other_place} to {other}, as exchange {number} of their group. {_remedy(exchange, other)}"
+        f"{device} came to {collective}, but {other_device} to {other}, as collective {number} of their group. {_remedy(collective, other)}"
     )
 
 
-def _remedy(one: Exchange, other: Exchange) -> str:
-    """What to do about two exchanges that do not agree."""
+def _remedy(one: Collective, other: Collective) -> str:
+    """What to do about two collectives that do not agree."""
     if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
         return (
             "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "

@@ -11,7 +11,17 @@ from typing import Any
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, TaskRuntime
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedOperation, LinkedProgram, MakeKey, Meeting, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import (
+    ApplyAll,
+    CheckFinite,
+    LinkedCollective,
+    LinkedOperation,
+    LinkedProgram,
+    MakeKey,
+    ReadGroups,
+    RunKernel,
+    TakeBatch,
+)
 
 __all__ = ["Step"]
 
@@ -34,7 +44,7 @@ class Step:
         over: whether it does nothing any more.
     """
 
-    __slots__ = ("arguments", "batches", "ended", "error", "iterators", "keys", "linked", "over", "place", "result", "slots", "task")
+    __slots__ = ("arguments", "batches", "ended", "error", "iterators", "keys", "linked", "over", "position", "result", "slots", "task")
 
     def __init__(
         self,
@@ -52,7 +62,7 @@ class Step:
         self.slots: list[Bundle] = []
         self.batches: list[Any] = []
         self.keys: list[Any] = []
-        self.place = -1
+        self.position = -1
         self.result = NOTHING
         self.error: BaseException | None = None
         self.over = False
@@ -63,28 +73,28 @@ class Step:
         operations = self.linked.operations
         end = len(operations)
         while not self.over:
-            place, self.place = self.place, -1
+            position, self.position = self.position, -1
             try:
-                if place < 0:
+                if position < 0:
                     self._begin()
                 slots = self.slots
                 while True:
-                    if place >= 0:
-                        op = operations[place]
+                    if position >= 0:
+                        op = operations[position]
                         # `type(op) is` costs a third of `isinstance`, and this is the innermost loop of all schedules.
-                        if type(op) is Run or type(op) is ReadGroups:
+                        if type(op) is RunKernel or type(op) is ReadGroups:
                             for slot, bundle in zip(op.outputs, result, strict=True):
                                 slots[slot] = bundle
-                        elif type(op) is Meeting:
+                        elif type(op) is LinkedCollective:
                             slots[op.output] = result
                         elif type(op) is TakeBatch:
                             self.batches.append(result)
-                    place += 1
-                    if place == end:
+                    position += 1
+                    if position == end:
                         break
-                    result = self._start(operations[place])
+                    result = self._start(operations[position])
                     if result is PENDING:
-                        self.place = place
+                        self.position = position
                         return
                 self.task.step_done()
             except Exception as error:
@@ -113,7 +123,7 @@ class Step:
     def _start(self, op: LinkedOperation) -> Any:
         """Begin an operation; what has no result of its own is over at once."""
         task, slots = self.task, self.slots
-        if type(op) is Run:
+        if type(op) is RunKernel:
             batch = None if op.batch is None else self.batches[op.batch]
             host = self._host_arrays(op) if op.host else ()
             return task.compute(op, [slots[slot] for slot in op.slots], batch, host)
@@ -121,7 +131,7 @@ class Step:
             return task.read(op)
         if type(op) is ApplyAll:
             return task.update(op, [slots[part.operands] for part in op.parts])
-        if type(op) is Meeting:
+        if type(op) is LinkedCollective:
             return task.collective(op, slots[op.operands])
         if type(op) is TakeBatch:
             return task.next_batch(self.iterators[op.iterator])
@@ -131,7 +141,7 @@ class Step:
             task.check(op, slots[op.slot])
         return None
 
-    def _host_arrays(self, op: Run) -> tuple[Any, ...]:
+    def _host_arrays(self, op: RunKernel) -> tuple[Any, ...]:
         arrays: list[Any] = []
         for kind, number in op.host:
             if kind == "batch":

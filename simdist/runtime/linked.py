@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Bundle, BundleType
@@ -23,9 +23,9 @@ __all__ = [
     "LinkedOperation",
     "LinkedProgram",
     "MakeKey",
-    "Meeting",
+    "LinkedCollective",
     "ReadGroups",
-    "Run",
+    "RunKernel",
     "Slot",
     "TakeBatch",
 ]
@@ -50,22 +50,22 @@ class ReadGroups:
 
 @dataclass(frozen=True, eq=False)
 class TakeBatch:
-    """Take the next batch of an iterator; it becomes batch number `place` of the step."""
+    """Take the next batch of an iterator; it becomes batch number `position` of the step."""
 
     iterator: int
-    place: int
+    position: int
 
 
 @dataclass(frozen=True, eq=False)
 class MakeKey:
-    """Make a random key; it becomes host array number `place`."""
+    """Make a random key; it becomes host array number `position`."""
 
     salt: int
-    place: int
+    position: int
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RunKernel:
     """Call a kernel: bundles of slots, then leaves of a batch, then host arrays.
 
     Attributes:
@@ -87,10 +87,10 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
+class LinkedCollective:
     """Exchange the bundle of a slot with the other replicas; what comes out goes to another slot."""
 
-    exchange: Exchange
+    collective: Collective
     operands: Slot
     output: Slot
 
@@ -130,7 +130,7 @@ class CheckFinite:
     message: str
 
 
-LinkedOperation = ReadGroups | TakeBatch | MakeKey | Run | Meeting | ApplyAll | CheckFinite
+LinkedOperation = ReadGroups | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,12 +22,12 @@ from simdist.program.operations import (
     Argument,
     Check,
     Compute,
-    Meet,
     Next,
     Program,
     RandomKey,
     Read,
     Return,
+    TracedCollective,
     Update,
 )
 from simdist.program.values import Aval, Bundle, num_bytes
@@ -35,12 +35,12 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    LinkedCollective,
     LinkedOperation,
     LinkedProgram,
     MakeKey,
-    Meeting,
     ReadGroups,
-    Run,
+    RunKernel,
     Slot,
     TakeBatch,
 )
@@ -101,15 +101,15 @@ class _Linker:
     def link(self) -> LinkedProgram:
         result, rebuild = -1, list
         operations = list(self.program.operations)
-        place = 0
-        while place < len(operations):
-            op = operations[place]
+        at = 0
+        while at < len(operations):
+            op = operations[at]
             match op:
                 case Read():
                     reads = [op]
-                    while place + 1 < len(operations) and isinstance(operations[place + 1], Read):
-                        place += 1
-                        reads.append(operations[place])  # pyright: ignore[reportArgumentType]
+                    while at + 1 < len(operations) and isinstance(operations[at + 1], Read):
+                        at += 1
+                        reads.append(operations[at])  # pyright: ignore[reportArgumentType]
                     self._read(reads)
                 case Next():
                     self._next(op)
@@ -122,18 +122,18 @@ class _Linker:
                     self.source[op.output] = [("key", self.num_keys, 0)]
                     self.num_keys += 1
                 case Compute():
-                    self._compute(op, operations[place + 1 :])
+                    self._compute(op, operations[at + 1 :])
                 case Update():
                     self._update(op)
-                case Meet():
-                    self._meet(op)
+                case TracedCollective():
+                    self._collective(op)
                 case Check():
                     self.operations.append(CheckFinite(self._pack([(op.operand, None)]), op.message))
                 case Return():
                     result, rebuild = self._pack([(register, None) for register in op.registers]), op.rebuild
                 case _:
                     raise AssertionError(f"{type(op).__name__} cannot be linked")
-            place += 1
+            at += 1
         return LinkedProgram(
             self.program,
             tuple(self.operations),
@@ -184,11 +184,11 @@ class _Linker:
         """Link a kernel: its results are cut into one bundle for each consumer."""
         self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
 
-    def _meet(self, op: Meet) -> None:
-        """What comes out of an exchange is one bundle, as it came."""
+    def _collective(self, op: TracedCollective) -> None:
+        """What comes out of a collective is one bundle, as it came."""
         operands = self._pack([(register, None) for register in op.operands])
         slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
-        self.operations.append(Meeting(op.exchange, operands, slot))
+        self.operations.append(LinkedCollective(op.collective, operands, slot))
         self.packed[tuple((register, None) for register in op.outputs)] = slot
         for position, register in enumerate(op.outputs):
             self.source[register] = [("slot", slot, position)]
@@ -215,7 +215,7 @@ class _Linker:
         match op:
             case Compute():
                 return [[(register, None) for register in op.inputs]]
-            case Meet():
+            case TracedCollective():
                 return [[(register, None) for register in op.operands]]
             case Update():
                 return [self._operand_pieces(op, cells) for cells in cells_by_owner(op, self.replica).values()]
@@ -283,7 +283,7 @@ class _Linker:
         reads, writes = tuple([self.slot_avals[slot] for slot in slots]), tuple([self.slot_avals[bundle.slot] for bundle in bundles])
         host = tuple(others if first is None else others[1:])
         outputs = tuple([bundle.slot for bundle in bundles])
-        self.operations.append(Run(self._number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
+        self.operations.append(RunKernel(self._number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
 
     def _source_avals(self, kind: str, number: int) -> Sequence[Aval]:
         match kind:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from simdist.collectives.base import Schedule
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 
-__all__ = ["Communication", "Member", "Process", "ReplicaGroup", "Way"]
+__all__ = ["Communication", "Member", "Process", "ReplicaGroup", "CollectivePlan"]
 
 
 class Process(Protocol):
@@ -36,7 +36,7 @@ class Member:
 
     rank: int
     task: str
-    place: str
+    device: str
     process: Process
 
     @property
@@ -46,36 +46,36 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Way:
-    """How some replicas carry out an exchange.
+class CollectivePlan:
+    """How some replicas carry out a collective.
 
     Args:
         algorithm: its name, for people.
         schedule: whose order of additions the numbers have.
         travel: the schedule of the bytes; as a rule the same.
-        places: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
-        alike: other places, for which it takes equally long; empty where there are none.
+        devices: the devices of its ranks: those of the replicas, and perhaps one more that only passes on.
+        equivalent_devices: other places, for which it takes equally long; empty where there are none.
     """
 
     algorithm: str
     schedule: Schedule
     travel: Schedule
-    places: tuple[str, ...]
-    alike: tuple[str, ...] = ()
+    devices: tuple[str, ...]
+    equivalent_devices: tuple[str, ...] = ()
 
 
 class Communication(Protocol):
-    """What a strategy says about exchanges.
+    """What a strategy says about collectives.
 
     Attributes:
         timeout_s: how long the first to come waits for the last; None for ever.
-        spare: how many of the replicas a step does not wait for.
+        backup_workers: how many of the replicas a step does not wait for.
     """
 
     timeout_s: float | None
-    spare: int
+    backup_workers: int
 
-    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
+    def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         """How the replicas at these places do it."""
         ...
 

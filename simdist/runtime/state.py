@@ -30,7 +30,7 @@ class GroupStates:
     Attributes:
         bundles: the present version of each group; None for those that are lost or forgotten.
         versions: how often each was changed.
-        places: the devices that hold each.
+        devices: the devices that hold each.
         groups: which they are.
         joined: where the cells of a group are that was joined with others: the new group, and their positions there.
     """
@@ -46,14 +46,14 @@ class GroupStates:
         self._hold = hold
         self.bundles: list[Bundle | None] = []
         self.versions: list[int] = []
-        self.places: list[tuple[str, ...]] = []
+        self.devices: list[tuple[str, ...]] = []
         self.groups: list[Group] = []
         self.joined: dict[int, tuple[int, list[int]]] = {}
 
     def add(self, group: Group, arrays: Sequence[Any]) -> int:
         self.bundles.append(Bundle.of(arrays))
         self.versions.append(0)
-        self.places.append(group.cells[0].places)
+        self.devices.append(group.cells[0].devices)
         self.groups.append(group)
         return len(self.groups) - 1
 
@@ -64,7 +64,7 @@ class GroupStates:
             UnavailableError: the task that held one of them has died.
         """
         number = self.add(group, [self.parts(self.present(old))[position] for old, position in pieces])
-        self.lie_at(number, self.places[pieces[0][0]])
+        self.lie_at(number, self.devices[pieces[0][0]])
         new_position = {piece: position for position, piece in enumerate(pieces)}
         for old in {old for old, _ in pieces}:
             self.joined[old] = number, [new_position[old, position] for position in range(len(self.bundles[old].avals))]  # pyright: ignore[reportOptionalMemberAccess]
@@ -115,24 +115,24 @@ class GroupStates:
         kernel = kernel_of("part of a group changed", merge, [*whole.avals, *part.avals])
         return self.put(number, self.call(kernel, [whole, part], whole.avals))
 
-    def hold(self, place: str, name: str, size_bytes: int) -> None:
-        self._hold(place, name, size_bytes)
+    def hold(self, device: str, name: str, size_bytes: int) -> None:
+        self._hold(device, name, size_bytes)
 
     def forget(self, number: int) -> None:
-        self.places[number], self.bundles[number] = (), None
+        self.devices[number], self.bundles[number] = (), None
 
-    def places_of(self, number: int) -> tuple[str, ...]:
-        return self.places[number]
+    def devices_of(self, number: int) -> tuple[str, ...]:
+        return self.devices[number]
 
-    def lie_at(self, number: int, places: tuple[str, ...]) -> None:
-        self.places[number] = places
-        self.groups[number].lie_at(places)
+    def lie_at(self, number: int, devices: tuple[str, ...]) -> None:
+        self.devices[number] = devices
+        self.groups[number].lie_at(devices)
 
     def lose(self, task: str) -> None:
         """A task has died, and its copies with it."""
-        for number, places in enumerate(self.places):
-            left = tuple([place for place in places if task_of(place) != task])
-            if left and len(left) < len(places):
+        for number, devices in enumerate(self.devices):
+            left = tuple([device for device in devices if task_of(device) != task])
+            if left and len(left) < len(devices):
                 self.lie_at(number, left)
             elif not left:
                 self.forget(number)

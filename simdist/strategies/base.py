@@ -134,7 +134,7 @@ class Strategy(ReplicaOperations):
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
         tracer = active_tracer()
-        twin = None if tracer is None else tracer.twin_of(variable)
+        twin = None if tracer is None else tracer.existing_variable(variable)
         if twin is not None:
             variable.placement = twin.placement
             return
@@ -152,9 +152,9 @@ class Strategy(ReplicaOperations):
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """The cells of a new variable."""
-        return self.whole(variable, value, self.home)
+        return self.whole(variable, value, self.default_device)
 
-    beside: Variable | None = None
+    colocated_with: Variable | None = None
     launched = False
     """Whether every worker has a main of its own that drives it."""
     num_workers = 1
@@ -163,7 +163,7 @@ class Strategy(ReplicaOperations):
     @property
     def devices(self) -> list[str]:
         """The devices that compute."""
-        return [self.home]
+        return [self.default_device]
 
     @property
     def parameter_devices(self) -> list[str]:
@@ -181,7 +181,7 @@ class Strategy(ReplicaOperations):
         return None if group else result
 
     @property
-    def home(self) -> str:
+    def default_device(self) -> str:
         """The task that holds variables which lie in one place."""
         return "worker:0" if "worker:0" in self.engine.task_names else self.engine.chief
 

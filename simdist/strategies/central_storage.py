@@ -48,26 +48,26 @@ class CentralStorageStrategy(SynchronousStrategy):
         self.parameter_name = device_names(["cpu:0" if parameter_device is None else parameter_device])[0]
         super().__init__(cluster)
 
-    def replica_places(self) -> list[str]:
-        return [f"{self.home}/{name}" for name in self.device_names]
+    def replica_devices(self) -> list[str]:
+        return [f"{self.default_device}/{name}" for name in self.device_names]
 
     @property
-    def hub(self) -> str:
+    def reducer_device(self) -> str:
         """The device that holds the variables."""
-        place = f"{self.home}/{self.parameter_name}"
-        self.engine.add_device(place)
-        return place
+        device = f"{self.default_device}/{self.parameter_name}"
+        self.engine.add_device(device)
+        return device
 
     @property
     def parameter_devices(self) -> list[str]:
-        return [self.hub]
+        return [self.reducer_device]
 
-    def variable_places(self, places: tuple[str, ...]) -> tuple[str, ...]:
-        return (self.hub,)
+    def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
+        return (self.reducer_device,)
 
     def _separate(self, variable: Variable) -> None:
         if len(self.members) > 1:
             raise InvalidArgumentError(
-                f"{variable.name} lies on one device ({self.hub}) and has aggregation NONE, so a replica cannot change it for itself. "
+                f"{variable.name} lies on one device ({self.reducer_device}) and has aggregation NONE, so a replica cannot change it for itself. "
                 "Make it with aggregation=SUM, MEAN or ONLY_FIRST_REPLICA, or change it outside strategy.run."
             )

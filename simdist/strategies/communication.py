@@ -15,9 +15,9 @@ from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import choose
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware import FlatSwitch
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.runtime.base import Engine
-from simdist.runtime.replicas import Way
+from simdist.runtime.replicas import CollectivePlan
 from simdist.variables.compressed_sum import CompressedSum
 
 __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunication"]
@@ -68,9 +68,9 @@ class CommunicationOptions:
         whole_number(self.num_packs, "num_packs", 1)
         if self.timeout_seconds is not None and not number(self.timeout_seconds, "timeout_seconds", below=END_S) > 0:
             raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
-        ways = [name for name, wanted in self.of_gradients().items() if wanted]
-        if len(ways) > 1:
-            raise InvalidArgumentError(f"{' and '.join(ways)} are different ways for gradients to travel. Choose one of them.")
+        plans = [name for name, wanted in self.of_gradients().items() if wanted]
+        if len(plans) > 1:
+            raise InvalidArgumentError(f"{' and '.join(plans)} are different ways for gradients to travel. Choose one of them.")
         word = getattr(self.implementation, "value", self.implementation)
         if str(word).upper() not in CommunicationImplementation.__members__:
             raise InvalidArgumentError(
@@ -92,7 +92,7 @@ class CommunicationOptions:
 
     @staticmethod
     def of_call(options: Any) -> CommunicationOptions | None:
-        """Options for one exchange that is not of gradients, checked.
+        """Options for one collective that is not of gradients, checked.
 
         Raises:
             InvalidArgumentError: something else, or options that concern gradients alone.
@@ -127,62 +127,62 @@ class GroupCommunication:
     Args:
         engine: where they are.
         options: of the strategy.
-        hub: a device that reduces for all, where it is none of theirs.
-        spare: how many replicas a step does not wait for.
+        reducer_device: a device that reduces for all, where it is none of theirs.
+        backup_workers: how many replicas a step does not wait for.
     """
 
-    def __init__(self, engine: Engine, options: CommunicationOptions, hub: str | None = None, spare: int = 0) -> None:
+    def __init__(self, engine: Engine, options: CommunicationOptions, reducer_device: str | None = None, backup_workers: int = 0) -> None:
         self.engine = engine
         self.options = options
         self.timeout_s = options.timeout_seconds
-        self.hub = hub
-        self.spare = spare
-        self._ways: dict[Any, Way] = {}
+        self.reducer_device = reducer_device
+        self.backup_workers = backup_workers
+        self._plans: dict[Any, CollectivePlan] = {}
 
-    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
-        """Which algorithm; the same for equal exchanges."""
-        alike = self.alike(places)
-        key = (exchange.kind, exchange.size_bytes, alike, exchange.options)
-        if key not in self._ways:
-            self._ways[key] = self._way(exchange, alike)
-        way = self._ways[key]
-        return way if alike == places else replace(way, places=places, alike=way.places)
+    def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
+        """Which algorithm; the same for equal collectives."""
+        equivalent_devices = self.equivalent_devices(devices)
+        key = (collective.kind, collective.size_bytes, equivalent_devices, collective.options)
+        if key not in self._plans:
+            self._plans[key] = self._plan(collective, equivalent_devices)
+        plan = self._plans[key]
+        return plan if equivalent_devices == devices else replace(plan, devices=devices, equivalent_devices=plan.devices)
 
-    def alike(self, places: tuple[str, ...]) -> tuple[str, ...]:
+    def equivalent_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """Places for which everything takes equally long: on one switch with equal ports, any other tasks will do."""
         network = self.engine.network
-        even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.hub is None
-        return tuple(list(self.engine.task_names)[: len(places)]) if even and not any("/" in place for place in places) else places
+        even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.reducer_device is None
+        return tuple(list(self.engine.task_names)[: len(devices)]) if even and not any("/" in device for device in devices) else devices
 
-    def _way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
-        options = self.options.merge(exchange.options)
-        if exchange.kind == "all_reduce" and self.hub is not None and self.hub not in places:
-            return hub_way(places, self.hub)
-        algorithm = self._algorithm(exchange, places, options)
-        schedule = algorithm.schedule(len(places))
-        return Way(algorithm.name, schedule, schedule, places)
+    def _plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
+        options = self.options.merge(collective.options)
+        if collective.kind == "all_reduce" and self.reducer_device is not None and self.reducer_device not in devices:
+            return reducer_plan(devices, self.reducer_device)
+        algorithm = self._algorithm(collective, devices, options)
+        schedule = algorithm.schedule(len(devices))
+        return CollectivePlan(algorithm.name, schedule, schedule, devices)
 
-    def _algorithm(self, exchange: Exchange, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
-        if exchange.kind != "all_reduce":
-            return USUAL[exchange.kind]
+    def _algorithm(self, collective: Collective, devices: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
+        if collective.kind != "all_reduce":
+            return USUAL[collective.kind]
         if options.algorithm is not None:
             return ALL_REDUCE[options.algorithm]
         if options.implementation is CommunicationImplementation.RING:
             return ALL_REDUCE["ring"]
-        return self.chosen(exchange.size_bytes, places, options)
+        return self.chosen(collective.size_bytes, devices, options)
 
-    def chosen(self, size_bytes: int, places: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
+    def chosen(self, size_bytes: int, devices: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
         """The all-reduce that is predicted to be the fastest for these places."""
         hosts: dict[str, list[str]] = {}
-        for place in places:
-            hosts.setdefault(place.partition("/")[0], []).append(place)
-        kinds = {place.partition("/")[2].partition(":")[0] or "cpu" for place in places}
+        for device in devices:
+            hosts.setdefault(device.partition("/")[0], []).append(device)
+        kinds = {device.partition("/")[2].partition(":")[0] or "cpu" for device in devices}
         first = next(iter(hosts.values()))
         inside = self.engine.path_figures(first[0], first[-1]) if len(first) > 1 else (None, None)
         between = self.engine.path_figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
         nccl = options.implementation is CommunicationImplementation.NCCL
         return choose(
-            len(places),
+            len(devices),
             size_bytes,
             between[0] or 0.0,
             between[1] or float("inf"),
@@ -196,8 +196,8 @@ class GroupCommunication:
 USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}
 
 
-def hub_way(places: tuple[str, ...], hub: str) -> Way:
+def reducer_plan(devices: tuple[str, ...], reducer_device: str) -> CollectivePlan:
     """All send to a device that is none of theirs, which adds in the order of their ranks and keeps the sum."""
-    n = len(places)
+    n = len(devices)
     travel = Schedule("reduce", "reduction to one", n + 1, 1, tuple(Transfer(0, rank, n, (0,), True) for rank in range(n)))
-    return Way("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, (*places, hub))
+    return CollectivePlan("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, (*devices, reducer_device))

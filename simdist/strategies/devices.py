@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.sharded_waves import is_jax_device
+from simdist.ledger.sharded import is_jax_device
 
 __all__ = ["device_names", "jax_devices"]
 

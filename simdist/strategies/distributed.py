@@ -136,7 +136,7 @@ class DistributedIterator:
         self.steps = iter(self.dataset.input)
         self.parts: deque[list[Part]] = deque()
         self.first = 0  # the number of the element at the left end of `parts`
-        self.views = [View(self, place) for place in range(len(self.strategy.ranks))]
+        self.views = [View(self, local_rank) for local_rank in range(len(self.strategy.ranks))]
         per_worker = max(1, self.strategy.num_replicas_in_sync // self.strategy.num_workers)
         self._per_worker = per_worker
         self._paces = [self._pace() for _ in range(-(-len(self.views) // per_worker))]
@@ -148,9 +148,9 @@ class DistributedIterator:
         buffer = max(0 if source is None else source.prefetched, self.dataset.options.experimental_per_replica_buffer_size)
         return Pace(seconds, buffer, self.strategy.engine.now)
 
-    def view(self, place: int) -> View:
+    def view(self, local_rank: int) -> View:
         """The elements' parts of one replica."""
-        return self.views[place]
+        return self.views[local_rank]
 
     def next_batch(self) -> Any:
         """Marks this as an iterator; replicas take their parts from their views."""
@@ -163,9 +163,9 @@ class DistributedIterator:
             self.parts.append([Part(part, step.num_rows) for worker in step.parts for part in worker])
         return self.parts[number - self.first]
 
-    def ready_s(self, place: int, number: int, now_s: float) -> float:
+    def ready_s(self, local_rank: int, number: int, now_s: float) -> float:
         """When the worker of a replica has an element that is wanted now."""
-        worker = place // self._per_worker
+        worker = local_rank // self._per_worker
         known = self._ready_s[worker]
         if number not in known:
             known[number] = self._paces[worker].take(now_s)
@@ -244,9 +244,9 @@ class DistributedIterator:
 class View:
     """What one replica takes of a distributed iterator."""
 
-    def __init__(self, iterator: DistributedIterator, place: int) -> None:
+    def __init__(self, iterator: DistributedIterator, local_rank: int) -> None:
         self.iterator = iterator
-        self.place = place
+        self.local_rank = local_rank
         self.number = 0
 
     def next_batch(self) -> Part:
@@ -262,11 +262,11 @@ class View:
 
     def ready_s(self, now_s: float) -> float:
         """When the next element, wanted now, is there."""
-        return self.iterator.ready_s(self.place, self.number, now_s)
+        return self.iterator.ready_s(self.local_rank, self.number, now_s)
 
     def peek(self, i: int = 0) -> Part:
         """This replica's part of the next element but `i`."""
-        return self.iterator.element(self.number + i)[self.place]
+        return self.iterator.element(self.number + i)[self.local_rank]
 
     def next_is(self, signature: Any) -> bool:
         """Whether the next part has this signature, where that can be told at once."""

@@ -74,13 +74,13 @@ class Elastic:
             )
         if len(left) < len(strategy.members):
             self._resize(left, iterators, "leave")
-        present = {member.place for member in left}
+        present = {member.device for member in left}
         now = [replace(member, process=strategy.engine.process(member.task)) for member in self.everybody]
-        back = [member for member in now if believes_in(member) and member.place not in present]
-        joined = {member.place: member for member in self._bring_back(back)}
+        back = [member for member in now if believes_in(member) and member.device not in present]
+        joined = {member.device: member for member in self._bring_back(back)}
         if joined:
-            present = {member.place: member for member in strategy.members if believes_in(member)} | joined
-            self._resize([present[member.place] for member in self.everybody if member.place in present], iterators, "join")
+            present = {member.device: member for member in strategy.members if believes_in(member)} | joined
+            self._resize([present[member.device] for member in self.everybody if member.device in present], iterators, "join")
 
     def rewind(self, iterators: list[tuple[DistributedIterator, dict[str, Any]]]) -> None:
         """Go back to where a step began that has failed: it takes its batches again."""
@@ -96,12 +96,12 @@ class Elastic:
         """What a member has that is silent will be out of date when it is heard again: it does not count any more."""
         versions = self.strategy.engine.versions
         for group in self.strategy.store.layout.groups:
-            places = versions.places_of(group.number)
-            if member.place not in places:
+            devices = versions.devices_of(group.number)
+            if member.device not in devices:
                 continue
             for cell in group.cells:
-                versions.hold(member.place, cell.name, -cell.aval.size_bytes)
-            left = tuple(place for place in places if place != member.place)
+                versions.hold(member.device, cell.name, -cell.aval.size_bytes)
+            left = tuple(device for device in devices if device != member.device)
             if left:
                 versions.lie_at(group.number, left)
             else:
@@ -109,7 +109,7 @@ class Elastic:
 
     def _resize(self, members: list[Member], iterators: list[tuple[DistributedIterator, dict[str, Any]]], what: str) -> None:
         strategy = self.strategy
-        old = [member.place for member in strategy.members]
+        old = [member.device for member in strategy.members]
         own = [variable for variable in strategy.variables if variable.placement.spread == "replicas"]
         firsts = [self._first_cell(variable, old, members) for variable in own]
         strategy.members = [replace(member, rank=rank) for rank, member in enumerate(members)]
@@ -124,8 +124,8 @@ class Elastic:
 
     def _first_cell(self, variable: Variable, old: list[str], members: list[Member]) -> Cell:
         """A cell of one that stays."""
-        stay = {member.place for member in members}
-        found = [cell for place, cell in zip(old, variable.placement.cells, strict=True) if place in stay]
+        stay = {member.device for member in members}
+        found = [cell for device, cell in zip(old, variable.placement.cells, strict=True) if device in stay]
         if not found:
             raise UnavailableError(
                 f"Everybody who had a value of {variable.name} has died. Build the model again, or restore a checkpoint."
@@ -138,9 +138,9 @@ class Elastic:
         known = dict(zip(old, placement.cells, strict=True))
         cells: list[Cell] = []
         for number, member in enumerate(self.strategy.members):
-            cell = known.get(member.place)
+            cell = known.get(member.device)
             if cell is None:
-                cell = Cell(variable.name, variable.aval, member.task, kind=first.kind, places=(member.place,), replica=number)
+                cell = Cell(variable.name, variable.aval, member.task, kind=first.kind, devices=(member.device,), replica=number)
                 self.strategy.store.layout.add(cell, self._beginning(variable, first))
             cell.replica = number
             cells.append(cell)
@@ -164,7 +164,7 @@ class Elastic:
                     break
                 tried.append(source)
                 with suppress(UnavailableError):  # one of the two has died, or what it sent was lost: is there another source?
-                    self._copy_state(source.place, member)
+                    self._copy_state(source.device, member)
                     joined.append(member)
         return [member for member in joined if believes_in(member)]
 
@@ -172,13 +172,13 @@ class Elastic:
         strategy, engine = self.strategy, self.strategy.engine
         versions = engine.versions
         own = [group for group in strategy.store.layout.groups if group.cells[0].replica is None]
-        shared = [group for group in own if source in versions.places_of(group.number)]
-        groups = [group for group in shared if member.place not in versions.places_of(group.number)]
+        shared = [group for group in own if source in versions.devices_of(group.number)]
+        groups = [group for group in shared if member.device not in versions.devices_of(group.number)]
         size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
         began = engine.now
-        engine.copy(source, member.place, size_bytes, f"variables for {member.place}")
-        engine.trace.span(member.place, "read", "variables of a survivor", began, engine.now, bytes=size_bytes)
+        engine.copy(source, member.device, size_bytes, f"variables for {member.device}")
+        engine.trace.span(member.device, "read", "variables of a survivor", began, engine.now, bytes=size_bytes)
         for group in groups:
-            versions.lie_at(group.number, (*versions.places_of(group.number), member.place))
+            versions.lie_at(group.number, (*versions.devices_of(group.number), member.device))
             for cell in group.cells:
-                versions.hold(member.place, cell.name, cell.aval.size_bytes)
+                versions.hold(member.device, cell.name, cell.aval.size_bytes)

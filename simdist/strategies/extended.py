@@ -69,11 +69,11 @@ class StrategyExtended:
                 f"{getattr(variable, 'name', variable)!r} was not made by this strategy, so nothing can lie beside it here. Make it "
                 "inside the scope."
             )
-        before, self.strategy.beside = self.strategy.beside, as_variable(variable)
+        before, self.strategy.colocated_with = self.strategy.colocated_with, as_variable(variable)
         try:
             yield
         finally:
-            self.strategy.beside = before
+            self.strategy.colocated_with = before
 
     def update(
         self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True

@@ -48,7 +48,7 @@ class LocalSteps:
         self.outer = None if outer_optimizer is None else Optimizer(getattr(outer_optimizer, "wrapped", outer_optimizer))
         self.steps = 0
         self.anchors: list[Variable] = []
-        self._together = StepFunction(self._meet, name="average variables")
+        self._together = StepFunction(self._average, name="average variables")
 
     def own(self) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""
@@ -59,23 +59,23 @@ class LocalSteps:
         """A step is about to run; where the first training step is, remember where all began."""
         if self.outer is None or self.anchors or not _trains(programs):
             return
-        own, self.strategy.goes_alone = self.own(), False
+        own, self.strategy.local_updates = self.own(), False
         with self.strategy.scope():
             for variable in own:
                 self.anchors.append(
                     Variable(variable.placement.store.cell_value(variable, variable.placement.cells[0]), f"{variable.name}/anchor")
                 )
-        self.strategy.goes_alone = True
+        self.strategy.local_updates = True
 
     def after(self, programs: Sequence[Program]) -> None:
         """A step is over; every so many training steps the replicas meet."""
-        if not self.strategy.goes_alone or not _trains(programs):
+        if not self.strategy.local_updates or not _trains(programs):
             return
         self.steps += 1
         if self.steps % self.every == 0:
             self.strategy.step(self._together, (), {})
 
-    def _meet(self) -> None:
+    def _average(self) -> None:
         tracer = active_tracer()
         assert tracer is not None
         own = self.own()

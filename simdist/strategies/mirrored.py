@@ -49,5 +49,5 @@ class MirroredStrategy(SynchronousStrategy):
             return super().own_cluster()
         return Cluster({"worker": 1}, numerics="shard_map", jax_devices=self.jax_devices)
 
-    def replica_places(self) -> list[str]:
-        return [f"{self.home}/{name}" for name in self.device_names]
+    def replica_devices(self) -> list[str]:
+        return [f"{self.default_device}/{name}" for name in self.device_names]

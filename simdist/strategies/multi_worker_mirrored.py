@@ -25,7 +25,7 @@ from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
-from simdist.program.per_replica import OwnValue, PerReplica
+from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.replicas import Member
@@ -83,15 +83,15 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     ) -> None:
         if not isinstance(cast(Any, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
-        self.meets_others = False  # whether other mains drive replicas of the same group
+        self.communicates = False  # whether other mains drive replicas of the same group
         self.devices_per_worker = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         self.launched = cluster is None and active_context().locals.get("here") is not None
-        self.spare = backup_workers = whole_number(backup_workers, "backup_workers", 0)
+        self.backup_workers = backup_workers = whole_number(backup_workers, "backup_workers", 0)
         self.local_steps = LocalSteps(self, sync_every, outer_optimizer)
-        self.goes_alone = self.local_steps.every > 1
+        self.local_updates = self.local_steps.every > 1
         wanted = [name for name, said in (communication_options or CommunicationOptions()).of_gradients().items() if said]
-        if self.goes_alone and wanted:
+        if self.local_updates and wanted:
             raise InvalidArgumentError(
                 f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={sync_every} variables are exchanged "
                 "instead. Leave one of them out."
@@ -100,10 +100,10 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         super().__init__(cluster, communication_options)
         self._check_backups(backup_workers)
         self.elastic = self._elastic(on_failure)
-        self.shrinks = self.elastic is not None
+        self.is_elastic = self.elastic is not None
         self.read_across = self._read_across if self.launched and self.num_replicas_in_sync > 1 else None
-        self.meets_others = self.launched and self.num_replicas_in_sync > 1
-        if self.meets_others:
+        self.communicates = self.launched and self.num_replicas_in_sync > 1
+        if self.communicates:
             assert self.task_name is not None
             self.group = self.engine.join_group(self.communication, self.members, self.task_name)
 
@@ -113,7 +113,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
                 f"backup_workers={backup_workers} must be 0 or more, and fewer than the {self.num_replicas_in_sync} replicas: some "
                 "have to be waited for."
             )
-        if backup_workers and self.goes_alone:
+        if backup_workers and self.local_updates:
             raise InvalidArgumentError(
                 "backup_workers gives up gradients of the slowest in each step, and with sync_every no gradients are exchanged: an average "
                 "of variables needs those of all replicas. Leave one of them out."
@@ -129,7 +129,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             raise InvalidArgumentError(f"on_failure={on_failure!r} is not known; use 'raise' or 'continue'.")
         if on_failure == "raise":
             return None
-        if self.launched or self.goes_alone:
+        if self.launched or self.local_updates:
             raise InvalidArgumentError(
                 "on_failure='continue' needs one program that drives all workers, and sync_every=1. Make the strategy in the notebook, or "
                 "launch the mains with restart='always'."
@@ -138,8 +138,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     # -- who takes part -------------------------------------------------------------------------------------------
 
-    def replica_places(self) -> list[str]:
-        workers = _workers(self._spec()) or [self.home]
+    def replica_devices(self) -> list[str]:
+        workers = _workers(self._spec()) or [self.default_device]
         if self.devices_per_worker == 1:
             return workers
         return [f"{worker}/gpu:{device}" for worker in workers for device in range(self.devices_per_worker)]
@@ -167,7 +167,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         return is_chief(self._spec(), self.cluster_resolver.task_type, self.cluster_resolver.task_id)
 
     def observe(self, look: Callable[[], Any]) -> Any:
-        return self.eagerly(look, "look") if self.meets_others else look()
+        return self.eagerly(look, "look") if self.communicates else look()
 
     def _read_across(self, variable: Any) -> Any:
         """Every worker has to ask: an all-reduce brings together what each has for itself."""
@@ -183,7 +183,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
         There a plain value is this worker's, and the workers' values are combined.
         """
-        if not self.meets_others:
+        if not self.communicates:
             return super().reduce(reduce_op, value, axis)
         context.require_cross_replica("strategy.reduce")
         op = reduce_op_of(reduce_op)
@@ -193,7 +193,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     def gather(self, value: Any, axis: int) -> Any:
         """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""
-        if not self.meets_others or active_tracer() is not None:
+        if not self.communicates or active_tracer() is not None:
             return super().gather(value, axis)
         context.require_cross_replica("strategy.gather")
         return jax.tree_util.tree_map(lambda leaf: self._gathered(leaf, axis), value, is_leaf=lambda x: isinstance(x, PerReplica))
@@ -201,21 +201,21 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     def _gathered(self, value: Any, axis: int) -> Any:
         """First the lengths, then the values, filled up to the longest: what travels must have one shape."""
         own = super().gather(value, axis)
-        place = axis % own.ndim
-        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([own.shape[place]]))]
-        fill = [(0, max(lengths) - own.shape[place] if dim == place else 0) for dim in range(own.ndim)]
+        device = axis % own.ndim
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([own.shape[device]]))]
+        fill = [(0, max(lengths) - own.shape[device] if dim == device else 0) for dim in range(own.ndim)]
         parts = self._from_all(jnp.pad(own, fill))
-        return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=place) for part, n in zip(parts, lengths, strict=True)], axis=place)
+        return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=device) for part, n in zip(parts, lengths, strict=True)], axis=device)
 
     def _from_all(self, value: Any) -> list[Any]:
         """One value of each worker, in their order."""
 
-        def exchange() -> list[Any]:
+        def collective() -> list[Any]:
             tracer = active_tracer()
             assert tracer is not None
             return [part[0] for part in tracer.collective("all_gather", [value])]
 
-        return self.eagerly(exchange, "gather")[:: len(self.local_members)]
+        return self.eagerly(collective, "gather")[:: len(self.local_members)]
 
     def _as_own(self, op: ReduceOp, value: Any) -> Any:
         """A structure with this replica's own values; of a sum of what all devices of a worker share, the first one's counts."""
@@ -223,19 +223,19 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         assert tracer is not None
 
         def own(leaf: Any) -> Any:
-            if isinstance(leaf, OwnValue):
+            if isinstance(leaf, ReplicaLocal):
                 return leaf
             if isinstance(leaf, PerReplica):
-                return OwnValue(tracer, leaf.values[self.place_of(tracer.rank)])
-            counts = op is ReduceOp.MEAN or len(self.local_members) == 1 or self.place_of(tracer.rank) == 0
-            return OwnValue(tracer, jnp.asarray(leaf) * (1 if counts else 0))
+                return ReplicaLocal(tracer, leaf.values[self.local_rank_of(tracer.rank)])
+            counts = op is ReduceOp.MEAN or len(self.local_members) == 1 or self.local_rank_of(tracer.rank) == 0
+            return ReplicaLocal(tracer, jnp.asarray(leaf) * (1 if counts else 0))
 
         return jax.tree_util.tree_map(own, value, is_leaf=lambda x: isinstance(x, PerReplica))
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> StepOutcome:
-        if self.meets_others and self._broadcast < len(self.variables):
+        if self.communicates and self._broadcast < len(self.variables):
             self._share_initial_values()
         if self.elastic is None:
             return super().step(fn, args, kwargs)

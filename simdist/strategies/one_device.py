@@ -40,8 +40,8 @@ class OneDeviceStrategy(SynchronousStrategy):
         self.device = names[0]
         super().__init__()
 
-    def replica_places(self) -> list[str]:
-        return [self.home if self.device == "cpu:0" else f"{self.home}/{self.device}"]
+    def replica_devices(self) -> list[str]:
+        return [self.default_device if self.device == "cpu:0" else f"{self.default_device}/{self.device}"]
 
 
 register_default(OneDeviceStrategy)

@@ -1,6 +1,6 @@
 """What code does with the replicas of a strategy: run a function on each, and combine what they have.
 
-Inside a step one replica's place is taken; an exchange brings in the others. Outside, all values are there.
+Inside a step one replica's place is taken; a collective brings in the others. Outside, all values are there.
 
 Taught in lesson 02.
 """
@@ -14,7 +14,7 @@ import jax
 
 from simdist.arguments import require_arguments, require_shallow
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.per_replica import OwnValue, PerReplica, of_replica, spread
+from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
 from simdist.strategies.communication import CommunicationOptions
@@ -90,8 +90,8 @@ class ReplicaOperations:
 
         def of_this_replica(leaf: Any) -> Any:
             # Only an argument from outside the step has the values of all replicas; which is ours makes a difference.
-            foreign = isinstance(leaf, PerReplica) and not isinstance(leaf, OwnValue)
-            return of_replica(leaf, self.place_of(tracer.rank) if foreign and tracer is not None and tracer.num_replicas > 1 else 0)
+            foreign = isinstance(leaf, PerReplica) and not isinstance(leaf, ReplicaLocal)
+            return of_replica(leaf, self.local_rank_of(tracer.rank) if foreign and tracer is not None and tracer.num_replicas > 1 else 0)
 
         return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
 
@@ -100,10 +100,10 @@ class ReplicaOperations:
         return fn()
 
     def observe(self, look: Callable[[], Any]) -> Any:
-        """What a look at variables gives, all of it at once: where workers have values of their own, in one exchange."""
+        """What a look at variables gives, all of it at once: where workers have values of their own, in one collective."""
         return look()
 
-    def place_of(self, rank: int) -> int:
+    def local_rank_of(self, rank: int) -> int:
         """The place of a replica among those that this program drives."""
         return rank
 
@@ -145,7 +145,7 @@ class ReplicaOperations:
             placement = getattr(variable, "placement", None)
             if placement is None or placement.spread != "replicas" or placement.store is not self.store:
                 return leaf
-            return PerReplica(self.local_results(leaf)) if tracer is None else OwnValue(tracer, tracer.read(variable))
+            return PerReplica(self.local_results(leaf)) if tracer is None else ReplicaLocal(tracer, tracer.read(variable))
 
         return jax.tree_util.tree_map(values, value, is_leaf=lambda x: isinstance(x, PerReplica))
 
@@ -157,7 +157,7 @@ class ReplicaOperations:
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
         count = len(next(leaf for leaf in leaves if isinstance(leaf, PerReplica)).values)
-        return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, place) for leaf in leaves]) for place in range(count))
+        return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, device) for leaf in leaves]) for device in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
         """A variable gives the value that each replica has, its own or a copy."""

@@ -66,15 +66,15 @@ class ParameterServerStrategy(Strategy):
         self.coordinator: Any = None  # the one of this strategy, once somebody has made it
 
     @property
-    def home(self) -> str:
+    def default_device(self) -> str:
         return self.engine.chief
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""
         if variable.synchronization is VariableSynchronization.ON_READ:
-            return self.whole(variable, value, self.home, kind="metric")
+            return self.whole(variable, value, self.default_device, kind="metric")
         if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return self.whole(variable, value, self.home, kind="slot")
+            return self.whole(variable, value, self.default_device, kind="slot")
         shards = self._num_shards(variable)
         if shards == 1:
             return self.whole(variable, value, self._server())
@@ -93,8 +93,8 @@ class ParameterServerStrategy(Strategy):
         return checked_partitions(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
 
     def _server(self) -> str:
-        if self.beside is not None:
-            return self.beside.placement.cells[0].task
+        if self.colocated_with is not None:
+            return self.colocated_with.placement.cells[0].task
         server = self.servers[self._next_server % len(self.servers)]
         self._next_server += 1
         return server

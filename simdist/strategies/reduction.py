@@ -1,6 +1,6 @@
 """Making one value of the replicas' values: sums, means, and joining end to end.
 
-While a step is traced, a replica knows only its own value, and an exchange does it; afterwards all values are there, and are
+While a step is traced, a replica knows only its own value, and a collective does it; afterwards all values are there, and are
 added in the order of the replicas. Means over an axis weigh each replica by its length along that axis, so that an uneven
 last batch counts row by row.
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
-from simdist.program.per_replica import OwnValue, PerReplica
+from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
 __all__ = ["ReduceOp", "all_gather", "all_reduce", "gather", "reduce", "reduce_op_of"]
@@ -63,8 +63,8 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
-    if isinstance(value, OwnValue):
-        return _exchanged(value.tracer, op, _summand(op, jnp.asarray(value.own)), axis)
+    if isinstance(value, ReplicaLocal):
+        return _all_reduced(value.tracer, op, _summand(op, jnp.asarray(value.own)), axis)
     if isinstance(value, PerReplica):
         return _added(op, [_summand(op, jnp.asarray(part)) for part in value.values], axis)
     if op is ReduceOp.SUM and num_replicas > 1:
@@ -96,7 +96,7 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     return total if op is ReduceOp.SUM else total / count
 
 
-def _exchanged(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
+def _all_reduced(tracer: Tracer, op: ReduceOp, own: Any, axis: Axis) -> Any:
     if axis is None:
         total = tracer.collective("all_reduce", [own], averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
@@ -153,18 +153,18 @@ def _joined(parts: list[Any], axis: int) -> Any:
         raise InvalidArgumentError("gather was given scalars, which have no axis to join. Use local_results, or expand them to shape (1,).")
     if len(ranks) > 1:
         raise InvalidArgumentError(f"gather needs values with the same number of axes; got shapes {[tuple(part.shape) for part in parts]}.")
-    (place,) = _axes(parts[0], whole_number(axis, "axis"))
-    rests = {(*part.shape[:place], *part.shape[place + 1 :]) for part in parts}
+    (position,) = _axes(parts[0], whole_number(axis, "axis"))
+    rests = {(*part.shape[:position], *part.shape[position + 1 :]) for part in parts}
     if len(rests) > 1:
         raise InvalidArgumentError(f"gather along axis {axis} needs equal other axes; got shapes {[tuple(part.shape) for part in parts]}.")
-    return jnp.concatenate(parts, axis=place)
+    return jnp.concatenate(parts, axis=position)
 
 
 # -- inside a replica ---------------------------------------------------------------------------------------------------
 
 
 def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -> Any:
-    """Combine a structure of values of this replica with those of the others, in one exchange."""
+    """Combine a structure of values of this replica with those of the others, in one collective."""
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1:
         return value

@@ -1,7 +1,7 @@
 """Synchronous strategies: every replica computes a part of the batch, and all change their variables in the same way.
 
-A step is one program that every replica runs on its own device (`simdist.program.spmd`); where replicas must agree they meet
-in exchanges. A variable is a copy on every device; a copy that cannot differ from the others
+A step is one program that every replica runs on its own device (`simdist.program.replica_programs`); where replicas must agree they meet
+in collectives. A variable is a copy on every device; a copy that cannot differ from the others
 is stored once, and one that can (ON_READ, or changed by a replica alone) once for each replica. What a step changes counts
 when it is over for all, so a step that fails leaves no mark.
 
@@ -22,7 +22,7 @@ from simdist.process_state import active_context
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program, Read, Update
 from simdist.program.per_replica import PerReplica, per_replica, spread
-from simdist.program.spmd import Editions
+from simdist.program.replica_programs import ReplicaPrograms
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Bundle
 from simdist.runtime.cluster import Cluster
@@ -73,8 +73,8 @@ class SynchronousStrategy(Strategy):
         options: of its collectives.
     """
 
-    spare = 0
-    shrinks = False  # whether replicas may leave: what was meant for them is dropped
+    backup_workers = 0
+    is_elastic = False  # whether replicas may leave: what was meant for them is dropped
 
     def __init__(self, cluster: Cluster | None = None, options: CommunicationOptions | None = None) -> None:
         here = active_context().locals.get("here")
@@ -82,33 +82,33 @@ class SynchronousStrategy(Strategy):
         super().__init__(cluster if cluster is not None else None if here is None else here[0])
         self.options = options or CommunicationOptions()
         self.members = self.found_members()
-        self.communication = GroupCommunication(self.engine, self.options, self.hub, self.spare)
+        self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.backup_workers)
         self.group = self.engine.replica_group(self.communication)
-        self.editions: dict[int, tuple[StepFunction, Editions]] = {}
+        self.editions: dict[int, tuple[StepFunction, ReplicaPrograms]] = {}
         self.linked: dict[tuple[int, int], LinkedProgram] = {}
 
     # -- who takes part -------------------------------------------------------------------------------------------
 
     def found_members(self) -> list[Member]:
         """All replicas, by rank; the devices are made if they are not there."""
-        return [self.member(rank, place) for rank, place in enumerate(self.replica_places())]
+        return [self.member(rank, device) for rank, device in enumerate(self.replica_devices())]
 
-    def replica_places(self) -> list[str]:
+    def replica_devices(self) -> list[str]:
         """The device of each replica."""
-        return [self.home]
+        return [self.default_device]
 
-    def member(self, rank: int, place: str) -> Member:
+    def member(self, rank: int, device: str) -> Member:
         """A replica on a device."""
-        self.engine.add_device(place)
-        task = task_of(place)
-        return Member(rank, task, place, self.engine.process(task))
+        self.engine.add_device(device)
+        task = task_of(device)
+        return Member(rank, task, device, self.engine.process(task))
 
     @property
-    def home(self) -> str:
-        return self.task_name or super().home
+    def default_device(self) -> str:
+        return self.task_name or super().default_device
 
     @property
-    def hub(self) -> str | None:
+    def reducer_device(self) -> str | None:
         """A device that reduces for all; None where the replicas do it among themselves."""
         return None
 
@@ -131,13 +131,13 @@ class SynchronousStrategy(Strategy):
         first = self.local_members[0].rank
         return range(first, first + len(self.local_members))
 
-    def place_of(self, rank: int) -> int:
+    def local_rank_of(self, rank: int) -> int:
         return rank - self.ranks.start
 
     @property
     def devices(self) -> list[str]:
         """The devices of the replicas."""
-        return [member.place for member in self.members]
+        return [member.device for member in self.members]
 
     @property
     def parameter_devices(self) -> list[str]:
@@ -153,41 +153,41 @@ class SynchronousStrategy(Strategy):
     def gradient_policy(self) -> GradientPolicy:
         """What becomes of the replicas' gradients."""
         options = self.options
-        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.goes_alone)
+        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.local_updates)
 
-    goes_alone = False
+    local_updates = False
     """Whether each replica changes trained variables of its own, and they are brought together only now and then."""
 
     # -- variables ------------------------------------------------------------------------------------------------
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """A copy for every replica."""
-        places = tuple(dict.fromkeys(member.place for member in self.local_members))
+        devices = tuple(dict.fromkeys(member.device for member in self.local_members))
         if variable.synchronization is VariableSynchronization.ON_READ and self.num_replicas_in_sync > 1:
-            cells = [self._own_cell(variable, place, "metric") for place in range(len(self.local_members))]
+            cells = [self._own_cell(variable, device, "metric") for device in range(len(self.local_members))]
             summed = variable.aggregation is VariableAggregation.SUM
             for number, cell in enumerate(cells):
                 self.store.layout.add(cell, value * 0 if summed and number else value)
             return Placement(cells, self.store, "replicas", COMBINE[variable.aggregation], across=self.read_across)
-        if self.goes_alone and variable.trainable:
-            cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
+        if self.local_updates and variable.trainable:
+            cells = [self._own_cell(variable, device) for device in range(len(self.local_members))]
             for cell in cells:
                 self.store.layout.add(cell, value)
             return Placement(cells, self.store, "replicas", "mean", separate=self._separate)
-        cell = Cell(variable.name, variable.aval, self.local_members[0].task, places=self.variable_places(places))
+        cell = Cell(variable.name, variable.aval, self.local_members[0].task, devices=self.variable_devices(devices))
         self.store.layout.add(cell, value)
         return Placement([cell], self.store, separate=self._separate)
 
-    def variable_places(self, places: tuple[str, ...]) -> tuple[str, ...]:
+    def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""
-        return places
+        return devices
 
     read_across: Callable[[Any], Any] | None = None
     """Where replicas are driven by several programs: reads what each has for itself, from all of them."""
 
-    def _own_cell(self, variable: Variable, place: int, kind: str = "parameter") -> Cell:
-        member = self.local_members[place]
-        return Cell(variable.name, variable.aval, member.task, kind=kind, places=(member.place,), replica=place)
+    def _own_cell(self, variable: Variable, device: int, kind: str = "parameter") -> Cell:
+        member = self.local_members[device]
+        return Cell(variable.name, variable.aval, member.task, kind=kind, devices=(member.device,), replica=device)
 
     def _separate(self, variable: Variable) -> None:
         """The copies may differ from now on: a replica changes its own alone."""
@@ -196,7 +196,7 @@ class SynchronousStrategy(Strategy):
             return
         value = self.store.cell_value(variable, placement.cells[0])
         self.store.layout.release(placement.cells)
-        cells = [self._own_cell(variable, place) for place in range(len(self.local_members))]
+        cells = [self._own_cell(variable, device) for device in range(len(self.local_members))]
         for cell in cells:
             self.store.layout.add(cell, value)
         placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
@@ -243,13 +243,13 @@ class SynchronousStrategy(Strategy):
             UnavailableError: a task of a replica has died.
         """
         strange: list[PerReplica] = []
-        calls = [fn.bind(args, kwargs, _resolver(place, len(self.local_members), strange)) for place in range(len(self.local_members))]
+        calls = [fn.bind(args, kwargs, _resolver(device, len(self.local_members), strange)) for device in range(len(self.local_members))]
         try:
             with context.stepping(self):
                 programs = self._editions(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
-        if strange and not self.shrinks:
+        if strange and not self.is_elastic:
             raise _wrong_number(strange[0], len(self.local_members))
         return self._run(fn, calls, programs)
 
@@ -277,9 +277,9 @@ class SynchronousStrategy(Strategy):
             while len(self.linked) > linked:
                 self.linked.popitem()
 
-    def _editions(self, fn: StepFunction) -> Editions:
+    def _editions(self, fn: StepFunction) -> ReplicaPrograms:
         if id(fn) not in self.editions:
-            self.editions[id(fn)] = (fn, Editions(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
+            self.editions[id(fn)] = (fn, ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
         return self.editions[id(fn)][1]
 
     def forget(self, fn: StepFunction) -> None:
@@ -288,14 +288,14 @@ class SynchronousStrategy(Strategy):
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
         layout = self.store.layout
-        found = [self.linked.get((id(program), place)) for place, program in enumerate(programs)]
+        found = [self.linked.get((id(program), device)) for device, program in enumerate(programs)]
         if all(known is not None and known.version == layout.version for known in found):
             return found  # pyright: ignore[reportReturnType]
-        for place, program in enumerate(programs):
+        for device, program in enumerate(programs):
             self.require_own(program)
-            prepare(program, layout, place)
-        made = [link(program, layout, place) for place, program in enumerate(programs)]
-        self.linked.update({(id(program), place): made[place] for place, program in enumerate(programs)})
+            prepare(program, layout, device)
+        made = [link(program, layout, device) for device, program in enumerate(programs)]
+        self.linked.update({(id(program), device): made[device] for device, program in enumerate(programs)})
         return made
 
     def require_own(self, program: Program) -> None:
@@ -322,17 +322,17 @@ def _variables(op: Any) -> tuple[Any, ...]:
     return op.variables if isinstance(op, Update) else (op.variable,) if isinstance(op, Read) else ()
 
 
-def _resolver(place: int, count: int, strange: list[PerReplica]) -> Callable[[Any], Any]:
+def _resolver(device: int, count: int, strange: list[PerReplica]) -> Callable[[Any], Any]:
     """What a replica gets of an argument; those with more values than replicas are noted, as another strategy may take the step over."""
 
     def resolve(leaf: Any) -> Any:
         if isinstance(leaf, PerReplica):
-            if place >= len(leaf.values):
+            if device >= len(leaf.values):
                 raise _wrong_number(leaf, count)
             if len(leaf.values) > count:
                 strange.append(leaf)
-            return leaf.values[place]
-        return leaf.view(place) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
+            return leaf.values[device]
+        return leaf.view(device) if hasattr(leaf, "view") and getattr(leaf, "is_per_replica", False) else leaf
 
     return resolve
 

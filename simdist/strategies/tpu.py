@@ -9,14 +9,14 @@ from typing import Any, cast
 
 from simdist.cluster.tpu import CORES_PER_CHIP, TPUClusterResolver
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import Link, presets
+from simdist.hardware import LinkModel, presets
 from simdist.runtime.cluster import Cluster
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["TPUStrategy"]
 
 # The two cores of a chip reach each other through the chip's memory.
-WITHIN_CHIP = Link(name="within_chip", bandwidth=1200e9, latency=0.5e-6)
+WITHIN_CHIP = LinkModel(name="within_chip", bandwidth=1200e9, latency=0.5e-6)
 
 
 class TPUStrategy(SynchronousStrategy):
@@ -67,6 +67,6 @@ class TPUStrategy(SynchronousStrategy):
             resolver.cluster = Cluster(resolver.cluster_spec(), hardware=hardware, network=network, numerics=numerics)
         super().__init__(resolver.cluster)
 
-    def replica_places(self) -> list[str]:
+    def replica_devices(self) -> list[str]:
         chips = self.cluster.spec.num_tasks("worker")
         return [f"worker:{chip}/tpu:{core}" for chip in range(chips) for core in range(CORES_PER_CHIP)]

@@ -114,10 +114,10 @@ class _Tracks:
         lanes = list(dict.fromkeys(lane for lane, _ in self.threads))
         order = sorted(self.threads, key=lambda key: (lanes.index(key[0]), key[1]))
         for place, (lane, number) in enumerate(order):
-            place_of = self.track(lane, number)
+            local_rank_of = self.track(lane, number)
             name = lane if number == 0 else f"{lane} ({number + 1})"
-            yield {**place_of, "ph": "M", "name": "thread_name", "args": {"name": name}}
-            yield {**place_of, "ph": "M", "name": "thread_sort_index", "args": {"sort_index": place}}
+            yield {**local_rank_of, "ph": "M", "name": "thread_name", "args": {"name": name}}
+            yield {**local_rank_of, "ph": "M", "name": "thread_sort_index", "args": {"sort_index": place}}
 
 
 def _instants(trace: EventLog, tracks: _Tracks) -> Iterator[Event]:

@@ -1,11 +1,11 @@
 """Denominators of losses over all replicas: means of masked steps, and means by sample weight.
 
-A mean over rows needs no exchange: a replica's part of the batch is known, and its loss is weighed by it. What a mask leaves, and
+A mean over rows needs no collective: a replica's part of the batch is known, and its loss is weighed by it. What a mask leaves, and
 what sample weights add up to, is not known before the step. There, each replica contributes its own denominator and divides by its
 part of the sum, so that the weighed losses of all replicas add up to that of one device with the global batch. A loss whose
 reduction is a sum adds up by itself: it is divided by the weight that it will get.
 
-Invariant: a loss without a mask, and without the reduction "mean_with_sample_weight", exchanges nothing.
+Invariant: a loss without a mask, and without the reduction "mean_with_sample_weight", needs no all-reduce.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class CompressedSum:
             variables: that they belong to.
         """
         states = [self._state(variable, tracer) for variable in variables]
-        exchange = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages
-        sums, new_states = exchange(tracer, list(gradients), states)
+        combine = self._low_rank if isinstance(self.compressor, PowerSGD) else self._messages
+        sums, new_states = combine(tracer, list(gradients), states)
         for variable, state in zip(variables, new_states, strict=True):
             for own, value in zip(self._states[id(variable)][1], jax.tree_util.tree_leaves(state), strict=True):
                 tracer.update("assign", [own], [value])

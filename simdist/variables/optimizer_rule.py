@@ -19,7 +19,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, Simdis
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
-from simdist.variables.shadow import Shadow, keras_shadow, optax_shadow
+from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, unplaced
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
@@ -38,8 +38,8 @@ class OptimizerRule:
     def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         self.optimizer = optimizer
         self.variables = list(variables)
-        self.shadows: dict[Owner, Shadow] = {}
-        self.shadowed: dict[Owner, list[tuple[int, Cell]]] = {}
+        self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
+        self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
 
     def __repr__(self) -> str:
@@ -55,33 +55,35 @@ class OptimizerRule:
         """Give the cells of one owner the optimizer's state, in one group with them."""
         cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
         own = [cell for _, cell in cells]
-        if owner in self.shadows:
-            layout.join([*own, *self.shadows[owner].cells])
+        if owner in self.slot_optimizers:
+            layout.join([*own, *self.slot_optimizers[owner].cells])
             return
-        shadow = self._shadow(cells)
-        if any(cell.rows is not None for cell in own) and not _is_elementwise(shadow, [cell.aval for cell in own]):
+        slot_optimizer = self._slot_optimizer(cells)
+        if any(cell.rows is not None for cell in own) and not _is_elementwise(slot_optimizer, [cell.aval for cell in own]):
             raise InvalidArgumentError(
                 f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
                 "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
             )
         before = len(layout.groups)
         try:
-            for cell, array in zip(shadow.cells, shadow.initial, strict=True):
+            for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
                 layout.add(cell, array)
-            layout.join([*own, *shadow.cells])
+            layout.join([*own, *slot_optimizer.cells])
         except SimdistError:
             layout.take_back(before)  # a server is down, or full: nothing is left of the slots
             raise
-        self.shadows[owner], self.shadowed[owner] = shadow, cells
+        self.slot_optimizers[owner], self.optimized[owner] = slot_optimizer, cells
         if self.slots is not None:
-            self.slots.bind({owner: (shadow, self.shadowed[owner]) for owner, shadow in self.shadows.items()}, layout)
+            self.slots.bind(
+                {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
+            )
 
-    def _shadow(self, cells: Sequence[tuple[int, Cell]]) -> Shadow:
+    def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]
         if not hasattr(self.optimizer, "update_step"):
-            return optax_shadow(self.optimizer, pairs)
+            return optax_slot_optimizer(self.optimizer, pairs)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
-        return keras_shadow(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
+        return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
 
     def build(self) -> None:
         """Make the optimizer's state beside all variables, before a step asks for it."""
@@ -96,13 +98,13 @@ class OptimizerRule:
             FailedPreconditionError: a step asks before there is a count.
         """
         tracer, store = active_tracer(), self.variables[0].placement.store
-        if not self.shadows:
+        if not self.slot_optimizers:
             if tracer is not None:
                 raise FailedPreconditionError(
                     "The optimizer has no count of steps yet. Call its build() with the variables before the step."
                 )
             return 0
-        cells = [shadow.cells[-1] for shadow in self.shadows.values()]
+        cells = [slot_optimizer.cells[-1] for slot_optimizer in self.slot_optimizers.values()]
         counter = unplaced("optimizer/iterations", (), Placement(cells, store, "copies"))
         return int(counter.numpy()) if tracer is None else counter.traced_value(tracer)
 
@@ -115,26 +117,26 @@ class OptimizerRule:
             operand_avals: of the gradients.
         """
         owner, size = owner_of(group.cells[0]), len(group.cells)
-        shadow = self.shadows[owner]
+        slot_optimizer = self.slot_optimizers[owner]
         own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
-        kept = [cell.position for cell in shadow.cells]
+        kept = [cell.position for cell in slot_optimizer.cells]
 
         def run(*arrays: Any) -> list[Any]:
             changed = list(arrays[:size])
             given = dict(zip(positions, arrays[size:], strict=True))
-            values, state = [changed[place] for place in own], [changed[place] for place in kept]
-            for places, new in zip((own, kept), shadow.apply(values, state, [given.get(place) for place in own]), strict=True):
-                for place, array in zip(places, new, strict=True):
-                    changed[place] = array
+            values, state = [changed[index] for index in own], [changed[index] for index in kept]
+            for indices, new in zip((own, kept), slot_optimizer.apply(values, state, [given.get(index) for index in own]), strict=True):
+                for index, array in zip(indices, new, strict=True):
+                    changed[index] = array
             return changed
 
         return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
 
-def _is_elementwise(shadow: Shadow, avals: Sequence[Aval]) -> bool:
+def _is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in shadow.cells]
-    jaxpr = jax.make_jaxpr(shadow.apply)(specs, state, specs)
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
+    jaxpr = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
     return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
 
 

@@ -1,6 +1,6 @@
 """The variables of a Keras optimizer, where its user sees them: those that lie beside the variables that it changes.
 
-The optimizer that a user holds takes no steps itself; its shadows do (`simdist.variables.shadow`). But its learning rate, its count
+The optimizer that a user holds takes no steps itself; its shadows do (`simdist.variables.slot_optimizer`). But its learning rate, its count
 of steps and its slots are bound to the shadows' cells, so that what the user reads, assigns, saves and loads is what training uses,
 wherever and whenever the optimizer was made. If it was built, or loaded, before, training goes on from what it holds.
 
@@ -18,7 +18,7 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
-from simdist.variables.shadow import Shadow
+from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
 
@@ -82,14 +82,14 @@ class OptimizerSlots:
         whole = self.first_values.get(role._replace(owner=number))
         return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
 
-    def bind(self, shadows: Mapping[Owner, tuple[Shadow, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
+    def bind(self, slot_optimizers: Mapping[Owner, tuple[SlotOptimizer, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
         """Let the user's optimizer show the cells of its shadows, as far as they are there."""
         of_cell: dict[tuple[int, int], Cell] = {}
         of_role: dict[Role, list[Cell]] = {}
-        for shadow, shadowed in shadows.values():
-            for role, cell in zip(shadow.roles, shadow.cells, strict=True):
+        for slot_optimizer, optimized in slot_optimizers.values():
+            for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True):
                 if role.kind == "slot":
-                    of_cell[id(shadowed[role.owner][1]), role.number] = cell
+                    of_cell[id(optimized[role.owner][1]), role.number] = cell
                 else:
                     of_role.setdefault(role, []).append(cell)
         for role, holder in self.holders:
@@ -100,7 +100,7 @@ class OptimizerSlots:
                     _show(holder, Placement(cells, trained.store, _spread(trained, cells), trained.combine), layout)  # pyright: ignore[reportArgumentType]
             elif role in of_role:
                 _show(holder, Placement(of_role[role], trained.store, "copies"), layout)
-        if all(owner_of(cell) in shadows for variable in self.variables for cell in variable.placement.cells):
+        if all(owner_of(cell) in slot_optimizers for variable in self.variables for cell in variable.placement.cells):
             self.first_values.clear()
 
 

@@ -21,9 +21,9 @@ from simdist.program.values import Aval
 __all__ = ["Cell", "Group", "GroupVersions", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
 
 
-def task_of(place: str) -> str:
+def task_of(device: str) -> str:
     """The task of a place: ``worker:0`` of ``worker:0/gpu:1``."""
-    return place.partition("/")[0]
+    return device.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Group:
     def avals(self) -> tuple[Aval, ...]:
         return tuple([cell.aval for cell in self.cells])
 
-    def lie_at(self, places: tuple[str, ...]) -> None:
+    def lie_at(self, devices: tuple[str, ...]) -> None:
         """These devices hold the cells from now on."""
         for cell in self.cells:
-            cell.places = places
+            cell.devices = devices
 
     def lost_error(self) -> UnavailableError:
         """What whoever needs this group is told after its task died."""
@@ -94,15 +94,15 @@ class GroupVersions(Protocol):
         """Nobody needs this group any more."""
         ...
 
-    def places_of(self, number: int) -> tuple[str, ...]:
+    def devices_of(self, number: int) -> tuple[str, ...]:
         """The devices that hold a group now; none after all of them have died."""
         ...
 
-    def lie_at(self, number: int, places: tuple[str, ...]) -> None:
+    def lie_at(self, number: int, devices: tuple[str, ...]) -> None:
         """These devices hold the group from now on."""
         ...
 
-    def hold(self, place: str, name: str, size_bytes: int) -> None:
+    def hold(self, device: str, name: str, size_bytes: int) -> None:
         """A device holds so many bytes more; negative: fewer.
 
         Raises:
@@ -118,14 +118,14 @@ class Cell:
     Attributes:
         name: of the variable.
         task: where it lives; of several copies, where the first one does.
-        places: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
+        devices: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
             equal copies.
         replica: whose own value it is, by the place of the replica among those that are driven here; None where it is no replica's own.
         rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
     """
 
-    __slots__ = ("aval", "group", "kind", "name", "places", "position", "replica", "rows", "task")
+    __slots__ = ("aval", "devices", "group", "kind", "name", "position", "replica", "rows", "task")
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class Cell:
         task: str,
         rows: tuple[int, int] | None = None,
         kind: str = "parameter",
-        places: Sequence[str] = (),
+        devices: Sequence[str] = (),
         replica: int | None = None,
     ) -> None:
         self.name = name
         self.aval = aval
         self.task = task
-        self.places = tuple(places) or (task,)
+        self.devices = tuple(devices) or (task,)
         self.replica = replica
         self.rows = rows
         self.kind = kind
@@ -183,12 +183,12 @@ class Layout:
         """
         held: list[str] = []
         try:
-            for place in cell.places:
-                self.versions.hold(place, cell.name, cell.aval.size_bytes)
-                held.append(place)
+            for device in cell.devices:
+                self.versions.hold(device, cell.name, cell.aval.size_bytes)
+                held.append(device)
         except Exception:
-            for place in held:
-                self.versions.hold(place, cell.name, -cell.aval.size_bytes)
+            for device in held:
+                self.versions.hold(device, cell.name, -cell.aval.size_bytes)
             raise
         group = Group(cell.task, [cell])
         group.number = self.versions.add(group, [array])
@@ -198,8 +198,8 @@ class Layout:
     def release(self, cells: Sequence[Cell]) -> None:
         """Give back the memory of cells on the devices that hold them."""
         for cell in cells:
-            for place in self.versions.places_of(cell.group.number):
-                self.versions.hold(place, cell.name, -cell.aval.size_bytes)
+            for device in self.versions.devices_of(cell.group.number):
+                self.versions.hold(device, cell.name, -cell.aval.size_bytes)
 
     def release_all(self) -> None:
         """The process that made these variables has ended, and its memory with it."""

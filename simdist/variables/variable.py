@@ -183,7 +183,7 @@ class Variable(Scatter, Arithmetic):
         if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
             return
         # In a step that knows which replica it is, a number may well differ from those of the others.
-        if summed and not tracer.knows_itself and type(operand) in (int, float):
+        if summed and not tracer.is_rank_dependent and type(operand) in (int, float):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."
@@ -197,18 +197,18 @@ class Variable(Scatter, Arithmetic):
     @property
     def device(self) -> str:
         """The task (or tasks, with commas between them) on which the value lies."""
-        return ",".join(dict.fromkeys(place for cell in self.placement.cells for place in cell.places))
+        return ",".join(dict.fromkeys(device for cell in self.placement.cells for device in cell.devices))
 
     def placements(self) -> list[PlacementRecord]:
         """Where each piece lies; one record for each cell and each place that has a copy of it."""
         cells, sharded = self.placement.cells, self.placement.spread == "shards"
         numbered = enumerate(cells) if sharded else ((0, cell) for cell in cells)
-        return [self._record(cell, shard, len(cells) if sharded else 1, place) for shard, cell in numbered for place in cell.places]
+        return [self._record(cell, shard, len(cells) if sharded else 1, device) for shard, cell in numbered for device in cell.devices]
 
-    def _record(self, cell: Cell, shard: int, num_shards: int, place: str) -> PlacementRecord:
+    def _record(self, cell: Cell, shard: int, num_shards: int, device: str) -> PlacementRecord:
         rows = cell.rows or (0, self.shape[0] if self.shape else 1)
         size = cell.aval.size_bytes
-        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, place, *rows, size, cell.kind)
+        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, device, *rows, size, cell.kind)
 
     def __jax_array__(self) -> Any:
         return self.value

@@ -12,18 +12,18 @@ import pytest
 
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.errors import UnavailableError
-from simdist.program.ledger import Ledger
+from simdist.ledger.ledger import Ledger
 from simdist.runtime.cluster import newest_cluster
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated import worker_loop
 from simdist.runtime.simulated.calls import Call
 from simdist.runtime.simulated.closure_call import ClosureCall
-from simdist.runtime.simulated.rendezvous import Rendezvous
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.run import Run
 from simdist.runtime.simulated.silence import Silence
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.simulation.kernel import Fiber
@@ -70,12 +70,12 @@ def mains_killed_before_their_first_line_count_as_ended(patch: pytest.MonkeyPatc
     """A main that is killed before it ran has succeeded, with None."""
     ended = Run._ended
 
-    def gullible(run: Run, task: Task, fiber: Fiber, life: Life, context: Any) -> None:
-        if fiber.abandoned and life is task.life:
+    def gullible(run: Run, task: Task, fiber: Fiber, process: Incarnation, context: Any) -> None:
+        if fiber.abandoned and process is task.process:
             run.results[task.name] = fiber.result
             run._finish(task)
         else:
-            ended(run, task, fiber, life, context)
+            ended(run, task, fiber, process, context)
 
     patch.setattr(Run, "_ended", gullible)
 
@@ -83,7 +83,7 @@ def mains_killed_before_their_first_line_count_as_ended(patch: pytest.MonkeyPatc
 def mains_start_again_without_a_look_at_their_task(patch: pytest.MonkeyPatch) -> None:
     """After its back-off a main starts on a task that is down, or beside another one."""
 
-    def again(run: Run, failed: tuple[Task, Life]) -> None:
+    def again(run: Run, failed: tuple[Task, Incarnation]) -> None:
         task, _ = failed
         run.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", run.world.now)
         run.restarts[task.name] += 1
@@ -116,7 +116,7 @@ def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -
     def bring_back(elastic: Elastic, back: Sequence[Member]) -> list[Member]:
         try:
             for member in back:
-                elastic._copy_state(elastic.strategy.members[0].place, member)
+                elastic._copy_state(elastic.strategy.members[0].device, member)
         except UnavailableError:
             elastic.has_lost_somebody = lambda: False  # so that nobody takes the step again
             raise
@@ -138,8 +138,8 @@ def steps_that_cannot_begin_leave_a_listener(patch: pytest.MonkeyPatch) -> None:
         try:
             require_alive(group, local)
         except UnavailableError:
-            if group.rendezvous is None and len(local) > 1:
-                Rendezvous(group.world, local, group.communication, group.plans)
+            if group.collective_group is None and len(local) > 1:
+                CollectiveGroup(group.world, local, group.communication, group.plans)
             raise
 
     patch.setattr(SimulatedReplicaGroup, "_require_alive", untidy)
@@ -199,14 +199,14 @@ def heartbeats_of_a_paused_task_go_on(patch: pytest.MonkeyPatch) -> None:
     """Nobody notices that it stands still."""
 
     def hears(silence: Silence, source: Task, target: Task) -> bool:
-        return source.life.alive and (source.name, target.name) not in silence.transport.blocked
+        return source.process.alive and (source.name, target.name) not in silence.transport.blocked
 
     patch.setattr(Silence, "hears", hears)
 
 
 def timers_of_a_paused_task_run(patch: pytest.MonkeyPatch) -> None:
     """What its device has computed goes on to the next operation."""
-    patch.setattr(SimulatedTask, "_is_late", lambda step, function, argument: not step.life.alive or step.step.over)
+    patch.setattr(SimulatedTask, "_is_late", lambda step, function, argument: not step.process.alive or step.step.over)
 
 
 def copies_of_a_silent_replica_count_when_it_is_back(patch: pytest.MonkeyPatch) -> None:

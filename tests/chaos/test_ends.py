@@ -8,7 +8,7 @@ import pytest
 
 from simdist.chaos import Disturbance, Scenario, run
 from simdist.chaos.holders import somebody_has_the_variables
-from simdist.chaos.lives import Lives
+from simdist.chaos.incarnations import Lives
 from simdist.trace import Trace
 
 Event = tuple[str, str, float]
@@ -27,10 +27,10 @@ def told(*events: Event) -> Trace:
 
 
 def test_another_crash_of_a_task_that_is_down_decides_when_it_comes_back() -> None:
-    lives = Lives(told(("-", "a", 1.0), ("-", "a", 2.0), ("+", "a", 3.0)))
-    (down,) = lives.downs
+    processes = Lives(told(("-", "a", 1.0), ("-", "a", 2.0), ("+", "a", 3.0)))
+    (down,) = processes.downs
     assert (down.from_s, down.until_s, down.decided_s) == (1.0, 3.0, 2.0)
-    assert [lives.lost(["a"], at_s) for at_s in (0.5, 1.5, 2.5, 3.5)] == [[], ["a"], [], []]
+    assert [processes.lost(["a"], at_s) for at_s in (0.5, 1.5, 2.5, 3.5)] == [[], ["a"], [], []]
 
 
 def test_a_main_that_starts_again_is_no_new_life() -> None:

@@ -12,8 +12,8 @@ import pytest
 from simdist.chaos import Disturbance, Scenario
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
+from simdist.chaos.incarnations import Down
 from simdist.chaos.invariants import INVARIANTS
-from simdist.chaos.lives import Down
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
 from simdist.runtime.simulated.processor import Processor
@@ -52,7 +52,7 @@ def change_a_copy(evidence: Evidence) -> None:
 
 
 def work_while_down(evidence: Evidence) -> None:
-    down = evidence.run.lives.downs[0]
+    down = evidence.run.processes.downs[0]
     evidence.run.cluster.trace.span(down.task, "compute", "ghost", down.from_s, down.until_s)
 
 
@@ -62,7 +62,7 @@ def work_while_paused(evidence: Evidence) -> None:
 
 
 def forget_the_copies(evidence: Evidence) -> None:
-    evidence.run.lives.downs.append(Down("worker:1", 1e-9, 2e-9, 1e-9))
+    evidence.run.processes.downs.append(Down("worker:1", 1e-9, 2e-9, 1e-9))
     evidence.run.cluster.trace.instant("worker:1", "detect", "worker:1 is down", 1e-9)
 
 

@@ -64,8 +64,8 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     words = [f"{key} {before[key]} -> {after[key]}" for key in ("digest", "spans", "end_s") if before[key] != after[key]]
     if len(before["bits"]) != len(after["bits"]):
         return [*words, f"{len(before['bits'])} arrays -> {len(after['bits'])}"]
-    places = [place for place, pair in enumerate(zip(before["bits"], after["bits"], strict=True)) if pair[0] != pair[1]]
-    return [*words, *(f"array {place}: {before['numbers'][place]} -> {after['numbers'][place]} in other bits" for place in places)]
+    devices = [device for device, pair in enumerate(zip(before["bits"], after["bits"], strict=True)) if pair[0] != pair[1]]
+    return [*words, *(f"array {device}: {before['numbers'][device]} -> {after['numbers'][device]} in other bits" for device in devices)]
 
 
 if __name__ == "__main__":

@@ -211,11 +211,11 @@ def interrupted(network: sd.hardware.Network, at_s: float) -> Outcome:
 
 
 def survivors_of_long_exchanges() -> Outcome:
-    """Deaths in an exchange, and of one that is just coming back, whose variables are on their way."""
+    """Deaths in a collective, and of one that is just coming back, whose variables are on their way."""
     cluster = sd.Cluster({"worker": 4}, network=SLOW)
     strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue", devices_per_worker=2)
     linear = Linear(strategy, optax.adam(0.05), units=200)
-    # The first in an exchange; the second and third of one that gets and of one that gives the variables, which take 12 ms.
+    # The first in a collective; the second and third of one that gets and of one that gives the variables, which take 12 ms.
     for task, at_s in (("worker:1", 0.006), ("worker:1", 0.04), ("worker:0", 0.063), ("worker:2", 0.1), ("worker:3", 0.115)):
         cluster.faults.crash(task, at=at_s, restart_after=0.009)
     numbers = linear.train(batches(8), 6)
@@ -231,7 +231,7 @@ DISTURBED: dict[str, Golden] = {
     "disturbed: mains that exit": mains_that_exit,
     "disturbed: main that never comes back": main_that_never_comes_back,
     "disturbed: mains that disagree": mains_that_disagree,
-    "disturbed: mains crash in a long exchange": mains_crash_in_a_long_exchange,
+    "disturbed: mains crash in a long collective": mains_crash_in_a_long_exchange,
     "disturbed: mains crash within a latency": mains_crash_within_a_latency,
-    "disturbed: survivors of long exchanges": survivors_of_long_exchanges,
+    "disturbed: survivors of long collectives": survivors_of_long_exchanges,
 }

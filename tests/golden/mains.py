@@ -1,4 +1,4 @@
-"""Golden runs of launched mains, which meet in exchanges."""
+"""Golden runs of launched mains, which meet in collectives."""
 
 from __future__ import annotations
 

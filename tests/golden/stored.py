@@ -31,9 +31,9 @@ def differences(stored: dict[str, Any], found: dict[str, Any]) -> list[str]:
     words = [f"{key} {stored[key]} -> {found[key]}" for key in KEPT[:3] if stored[key] != found[key]]
     if len(stored["numbers"]) != len(found["numbers"]):
         return [*words, f"{len(stored['numbers'])} arrays -> {len(found['numbers'])} arrays"]
-    for place, (old, new) in enumerate(zip(stored["numbers"], found["numbers"], strict=True)):
+    for device, (old, new) in enumerate(zip(stored["numbers"], found["numbers"], strict=True)):
         if not _close(old, new):
-            words.append(f"array {place} (sum of magnitudes, largest) {old} -> {new}")
+            words.append(f"array {device} (sum of magnitudes, largest) {old} -> {new}")
     return words
 
 

@@ -137,7 +137,7 @@ def timing_only() -> Outcome:
 
 
 def conversations() -> Outcome:
-    """What replicas say to each other: reduce, gather, merge, keys of their own, and exchanges between steps."""
+    """What replicas say to each other: reduce, gather, merge, keys of their own, and collectives between steps."""
     strategy = sd.MirroredStrategy(3)
     with strategy.scope():
         mean = sd.Variable(np.ones(2, np.float32), aggregation=sd.VariableAggregation.MEAN)
@@ -198,7 +198,7 @@ def two_strategies() -> Outcome:
 
 
 def between_steps() -> Outcome:
-    """What a program does with the copies itself: exchanges under a derivative, updates, broadcasts, datasets of each pipeline."""
+    """What a program does with the copies itself: collectives under a derivative, updates, broadcasts, datasets of each pipeline."""
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}))
     with strategy.scope():
         equal = sd.Variable(np.arange(4, dtype=np.float32))

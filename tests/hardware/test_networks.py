@@ -9,7 +9,7 @@ import pytest
 
 from simdist import hardware
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import FlatSwitch, Link, Network, Racks, Torus
+from simdist.hardware import FlatSwitch, LinkModel, Network, Racks, Torus
 
 
 @pytest.mark.parametrize("field", ["bandwidth", "intra_host_bandwidth", "latency", "intra_host_latency"])
@@ -20,7 +20,7 @@ def test_network_figure_that_cannot_be_is_named(field: str) -> None:
 
 
 def test_within_host_changes_only_the_inside() -> None:
-    network = hardware.ethernet_25g.within_host(Link(bandwidth=7.0, latency=3.0))
+    network = hardware.ethernet_25g.within_host(LinkModel(bandwidth=7.0, latency=3.0))
     assert (network.intra_host_bandwidth, network.intra_host_latency) == (7.0, 3.0)
     assert (network.bandwidth, network.latency) == (hardware.ethernet_25g.bandwidth, hardware.ethernet_25g.latency)
 
@@ -31,7 +31,7 @@ def test_latencies_may_be_zero() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_within_host_takes_over_whether_devices_share(shared: bool) -> None:
-    assert Network().within_host(Link(bandwidth=1.0, latency=0.0, shared=shared)).intra_host_shared is shared
+    assert Network().within_host(LinkModel(bandwidth=1.0, latency=0.0, shared=shared)).intra_host_shared is shared
 
 
 def test_default_topology_is_a_flat_switch() -> None:
@@ -115,4 +115,4 @@ def test_torus_that_cannot_be_is_refused(shape: Any, error: type[Exception]) -> 
 )
 def test_link_that_cannot_be_is_refused(figures: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="Link: "):
-        Link(**figures)
+        LinkModel(**figures)

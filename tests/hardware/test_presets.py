@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from simdist import hardware
-from simdist.hardware import Device, Link, Network, presets
+from simdist.hardware import Device, LinkModel, Network, presets
 
 DEVICES = [value for value in vars(hardware).values() if isinstance(value, Device)]
 NETWORKS = [value for value in vars(hardware).values() if isinstance(value, Network)]
-LINKS = [value for value in vars(hardware).values() if isinstance(value, Link)]
+LINKS = [value for value in vars(hardware).values() if isinstance(value, LinkModel)]
 
 
 def test_defaults_are_the_default_presets() -> None:

@@ -199,7 +199,7 @@ def test_a_time_out_of_one_call_holds_for_that_call() -> None:
 def test_an_exchange_that_is_over_is_not_kept_until_its_time_out() -> None:
     def alive() -> int:
         gc.collect()
-        return sum(type(found).__name__ == "Exchanging" for found in gc.get_objects())
+        return sum(type(found).__name__ == "PendingCollective" for found in gc.get_objects())
 
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sd.CommunicationOptions(timeout_seconds=1e6))
     step = sd.function(lambda: strategy.run(lambda: here().all_reduce(SUM, jnp.ones(4))))

@@ -271,7 +271,7 @@ def test_b080_chosen_strategy_holds_until_it_is_taken_back(two: sd.MirroredStrat
         assert sd.get_strategy() is two
         sd.experimental_set_strategy(strategy)
         assert sd.get_strategy() is strategy
-        assert sd.Variable(1.0).device != two.home
+        assert sd.Variable(1.0).device != two.default_device
     finally:
         sd.experimental_set_strategy(None)
     assert not sd.has_strategy()

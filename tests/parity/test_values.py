@@ -351,7 +351,7 @@ def test_b072_nor_are_they_while_a_step_is_traced(strategy: Any) -> None:
     def step() -> Any:
         return strategy.run(lambda: jnp.ones(())) + 1
 
-    with pytest.raises(TypeError, match="OwnValue"):
+    with pytest.raises(TypeError, match="ReplicaLocal"):
         sd.function(step)()
 
 

@@ -1,4 +1,4 @@
-"""The numbers of an exchange: added in the order of the schedule, packed by dtype, made once."""
+"""The numbers of a collective: added in the order of the schedule, packed by dtype, made once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simdist.collectives import ALL_REDUCE, REDUCE_SCATTER
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.combining import Combination, Combinations, added
 
@@ -19,7 +19,7 @@ RING = ALL_REDUCE["ring"].schedule(RANKS)
 def combination(kind: str, parts: list[list[Any]], schedule: Any = RING, scale: float = 1) -> Combination:
     own = tuple(aval_of(array) for array in parts[0])
     given = tuple(tuple(aval_of(array) for array in rank) for rank in parts)
-    return Combinations().of(Exchange(kind, own, own, RANKS), schedule, given, scale)
+    return Combinations().of(Collective(kind, own, own, RANKS), schedule, given, scale)
 
 
 def results(made: Combination, parts: list[list[Any]]) -> list[np.ndarray]:
@@ -83,13 +83,13 @@ def test_a_reduce_scatter_gives_each_rank_its_share_of_the_sums() -> None:
 
 def test_combinations_are_made_once_for_each_schedule_type_and_scale() -> None:
     known, avals = Combinations(), ((Aval((2,), "float32"),),) * RANKS
-    exchange = Exchange("all_reduce", avals[0], avals[0], RANKS)
-    first = known.of(exchange, RING, avals, 1)
-    assert known.of(Exchange("all_reduce", avals[0], avals[0], RANKS, label="again"), RING, avals, 1) is first
+    collective = Collective("all_reduce", avals[0], avals[0], RANKS)
+    first = known.of(collective, RING, avals, 1)
+    assert known.of(Collective("all_reduce", avals[0], avals[0], RANKS, label="again"), RING, avals, 1) is first
     others = [
-        known.of(exchange, ALL_REDUCE["binomial"].schedule(RANKS), avals, 1),
-        known.of(exchange, RING, ((Aval((3,), "float32"),),) * RANKS, 1),
-        known.of(exchange, RING, avals, 2),
+        known.of(collective, ALL_REDUCE["binomial"].schedule(RANKS), avals, 1),
+        known.of(collective, RING, ((Aval((3,), "float32"),),) * RANKS, 1),
+        known.of(collective, RING, avals, 2),
     ]
     assert len({id(made) for made in (first, *others)}) == 4
 

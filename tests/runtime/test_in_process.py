@@ -14,12 +14,12 @@ import pytest
 
 import simdist as sd
 from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program
 from simdist.program.values import Aval, Bundle
-from simdist.runtime.linked import LinkedProgram, Meeting
+from simdist.runtime.linked import LinkedCollective, LinkedProgram
 from tests.golden.problems import Linear, batches
 
 SUM = {"synchronization": sd.VariableSynchronization.ON_READ, "aggregation": sd.VariableAggregation.SUM}
@@ -150,8 +150,8 @@ def test_strategies_see_the_figures_that_the_simulated_network_has(network: sd.h
     for engine in engines:
         for device in devices:
             engine.add_device(device)
-    places = [*engines[0].task_names, *devices]
-    pairs = [(one, other) for one in places for other in places if one != other and {one, other} != {"chief:0", "worker:0"}]
+    devices = [*engines[0].task_names, *devices]
+    pairs = [(one, other) for one in devices for other in devices if one != other and {one, other} != {"chief:0", "worker:0"}]
     here, there = ([engine.path_figures(*pair) for pair in pairs] for engine in engines)
     assert here == there
 
@@ -230,10 +230,10 @@ def test_fresh_is_a_cluster_on_the_same_engine() -> None:
 def program_of(*lengths: int) -> LinkedProgram:
     """All-reduces of ones, one for each length."""
     avals = [Aval((length,), "float32") for length in lengths]
-    meetings = tuple(Meeting(Exchange("all_reduce", (aval,), (aval,), 2), 2 * n, 2 * n + 1) for n, aval in enumerate(avals))
+    collectives = tuple(LinkedCollective(Collective("all_reduce", (aval,), (aval,), 2), 2 * n, 2 * n + 1) for n, aval in enumerate(avals))
     ones = tuple((2 * n, Bundle.of([np.ones(length, np.float32)])) for n, length in enumerate(lengths))
     slots = tuple((aval,) for aval in avals for _ in range(2))
-    return LinkedProgram(Program("step", (), {}, {}), meetings, ones, len(slots) - 1, list, slots, (), 0)
+    return LinkedProgram(Program("step", (), {}, {}), collectives, ones, len(slots) - 1, list, slots, (), 0)
 
 
 def met(programs: Sequence[LinkedProgram]) -> list[float]:
@@ -248,7 +248,9 @@ def test_replicas_meet_in_one_exchange_after_the_other() -> None:
 
 
 def test_replicas_with_other_shapes_are_both_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[2\], but worker:1 to .*\[4\], as exchange 1"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[2\], but worker:1 to .*\[4\], as collective 1"
+    ):
         met([program_of(3, 2), program_of(3, 4)])
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import ApplyAll, CheckFinite, MakeKey, Meeting, ReadGroups, Run, TakeBatch
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, MakeKey, ReadGroups, RunKernel, TakeBatch
 
 
 def bundle(*values: float) -> Bundle:
@@ -21,8 +21,8 @@ def bundle(*values: float) -> Bundle:
 
 
 READ, BATCH, KEY = ReadGroups(((7, 0, 4), (8, 1, 4))), TakeBatch(0, 0), MakeKey(5, 0)
-RUN: Any = Run(0, SimpleNamespace(), (), (), (0, 1), 0, (("batch", 0), ("key", 0), ("argument", 1)), (2, 3), False)  # type: ignore[arg-type]
-MEET = Meeting(Exchange("all_reduce", (), (), 2), 3, 4)
+RUN: Any = RunKernel(0, SimpleNamespace(), (), (), (0, 1), 0, (("batch", 0), ("key", 0), ("argument", 1)), (2, 3), False)  # type: ignore[arg-type]
+MEET = LinkedCollective(Collective("all_reduce", (), (), 2), 3, 4)
 CHECK = CheckFinite(4, "a value")
 UPDATE: Any = ApplyAll((SimpleNamespace(operands=4), SimpleNamespace(operands=2)))  # type: ignore[arg-type]
 OPERATIONS = (READ, BATCH, KEY, RUN, MEET, CHECK, UPDATE)

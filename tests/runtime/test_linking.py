@@ -1,4 +1,4 @@
-"""Operands of an exchange come from wherever they were made: kernels, constants, other exchanges."""
+"""Operands of a collective come from wherever they were made: kernels, constants, other collectives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import simdist as sd
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_mean_over_examples_in_a_step_that_updates_equals_numpy(replicas: int) -> None:
-    # The mean exchanges a sum that a kernel makes together with a number of rows that is a constant.
+    # The mean collectives a sum that a kernel makes together with a number of rows that is a constant.
     strategy = sd.MirroredStrategy(devices=replicas)
     x = np.arange(7, dtype=np.float32)
     with strategy.scope():

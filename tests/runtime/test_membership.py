@@ -56,7 +56,7 @@ def test_task_that_stops_sending_heartbeats_is_found_by_time_alone() -> None:
         runtime = cluster.world
         runtime.clock.sleep(2.5)
         # A lost host resets no connection: it only falls silent.
-        runtime.tasks["worker:0"].life.alive = False
+        runtime.tasks["worker:0"].process.alive = False
         runtime.clock.sleep(10.0)
         (found,) = cluster.trace.instants.where(category="detect")
         assert found.lane == "worker:0"

@@ -250,7 +250,7 @@ def test_mains_that_were_killed_leave_no_listener_behind() -> None:
         run = cluster.launch(train, restart="always")
         run.join()
         assert run.restarts["worker:0"] == 3
-        assert len(cluster.world.meetings) <= 2 * len(run.results)
+        assert len(cluster.world.listeners) <= 2 * len(run.results)
         assert len(cluster.world.groups) == 1
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simdist.errors import UnavailableError
-from simdist.program.ledger import Ledger
+from simdist.ledger.ledger import Ledger
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.simulated.world import World
 from simdist.runtime.state import GroupStates
@@ -25,8 +25,8 @@ class Groups:
         self.ledger: Ledger = self.world.ledger
         self.layout = Layout(self.states)
 
-    def cell(self, value: float, *places: str) -> Cell:
-        cell = Cell(f"v{value:g}", Aval((), "float32"), (places or ("ps:0",))[0].partition("/")[0], places=places or ("ps:0",))
+    def cell(self, value: float, *devices: str) -> Cell:
+        cell = Cell(f"v{value:g}", Aval((), "float32"), (devices or ("ps:0",))[0].partition("/")[0], devices=devices or ("ps:0",))
         self.layout.add(cell, np.float32(value))
         return cell
 
@@ -83,7 +83,7 @@ def test_both_of_two_updates_on_their_way_are_kept(groups: Groups) -> None:
 def test_a_group_that_was_dropped_is_no_longer_there(groups: Groups) -> None:
     cell = groups.cell(1)
     groups.layout.drop([cell])
-    assert groups.states.places_of(cell.group.number) == ()
+    assert groups.states.devices_of(cell.group.number) == ()
     with pytest.raises(UnavailableError, match="v1"):
         groups.states.present(cell.group.number)
 
@@ -94,7 +94,7 @@ def test_a_death_takes_what_lay_there_alone_and_leaves_the_other_copies(groups: 
     groups.states.lose("worker:0")
     with pytest.raises(UnavailableError, match=r"ps:0 has lost its variables \(v1\)"):
         groups.states.present(alone.group.number)
-    assert groups.states.places_of(copies.group.number) == copies.places == ("worker:1",)
+    assert groups.states.devices_of(copies.group.number) == copies.devices == ("worker:1",)
     assert groups.values(copies.group.number) == [2]
     assert groups.values(apart.group.number) == [3]
     groups.states.lose("worker:1")
@@ -126,7 +126,7 @@ def test_bytes_are_held_where_a_cell_is_put(groups: Groups) -> None:
     held = list[Any]()
     states = GroupStates(groups.ledger.parts, lambda *_: Bundle((), ()), lambda *what: held.append(what))
     layout = Layout(states)
-    cell = Cell("v", Aval((3,), "float32"), "ps:0", places=("ps:0", "ps:1"))
+    cell = Cell("v", Aval((3,), "float32"), "ps:0", devices=("ps:0", "ps:1"))
     layout.add(cell, np.zeros(3, np.float32))
     layout.release([cell])
     assert held == [("ps:0", "v", 12), ("ps:1", "v", 12), ("ps:0", "v", -12), ("ps:1", "v", -12)]

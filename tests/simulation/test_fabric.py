@@ -9,11 +9,11 @@ import pytest
 
 from simdist import hardware
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import Link, Network
+from simdist.hardware import LinkModel, Network
 from simdist.simulation.fabric import Fabric
 
-PLAIN = Network(bandwidth=100.0, latency=1.0).within_host(Link(bandwidth=1000.0, latency=0.25))
-BUS = PLAIN.within_host(Link(bandwidth=500.0, latency=0.25, shared=True))
+PLAIN = Network(bandwidth=100.0, latency=1.0).within_host(LinkModel(bandwidth=1000.0, latency=0.25))
+BUS = PLAIN.within_host(LinkModel(bandwidth=500.0, latency=0.25, shared=True))
 GPUS = {host: [f"{host}/gpu:{i}" for i in range(2)] for host in ("worker:0", "worker:1")}
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from simdist.hardware import Link, Network
+from simdist.hardware import LinkModel, Network
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks
@@ -204,7 +204,7 @@ GPUS = {"worker:0": [f"worker:0/gpu:{i}" for i in range(8)], "worker:1": [f"work
 
 @pytest.mark.parametrize(("shared", "slower"), [(False, 1), (True, 8)])
 def test_ring_of_devices_runs_at_full_speed_unless_they_share_a_bus(shared: bool, slower: int) -> None:
-    network = NETWORK.within_host(Link(bandwidth=INNER, latency=1e-6, shared=shared))
+    network = NETWORK.within_host(LinkModel(bandwidth=INNER, latency=1e-6, shared=shared))
     ring = [(f"worker:0/gpu:{i}", f"worker:0/gpu:{(i + 1) % 8}", SIZE) for i in range(8)]
     assert end(network, hosts(2), ring, devices=GPUS) == exactly(1e-6 + slower * SIZE / INNER)
 
@@ -212,7 +212,7 @@ def test_ring_of_devices_runs_at_full_speed_unless_they_share_a_bus(shared: bool
 @pytest.mark.parametrize(("senders", "inner"), [(1, INNER), (8, INNER), (8, BANDWIDTH / 2)])
 @pytest.mark.parametrize("shared", [False, True])
 def test_devices_of_two_hosts_are_limited_by_the_narrowest_link(senders: int, inner: float, shared: bool) -> None:
-    network = NETWORK.within_host(Link(bandwidth=inner, latency=1e-6, shared=shared))
+    network = NETWORK.within_host(LinkModel(bandwidth=inner, latency=1e-6, shared=shared))
     pairs = [(f"worker:0/gpu:{i}", f"worker:1/gpu:{i}", SIZE) for i in range(senders)]
     through_bus = senders * SIZE / inner if shared else SIZE / inner
     expected = LATENCY + 1e-6 + max(senders * SIZE / BANDWIDTH, through_bus)

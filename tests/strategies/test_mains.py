@@ -86,9 +86,9 @@ def test_b180_values_of_all_workers_are_combined() -> None:
 def test_b181_reduce_across_replicas_sums_over_workers_and_gather_joins_parts_of_other_lengths() -> None:
     def main() -> Any:
         strategy = sd.MultiWorkerMirroredStrategy()
-        place = strategy.cluster_resolver.task_id
-        total = strategy.reduce("sum", jnp.float32(place + 1), axis=None)
-        return float(total), np.asarray(strategy.gather(jnp.arange(place + 1.0), axis=0)).tolist()
+        device = strategy.cluster_resolver.task_id
+        total = strategy.reduce("sum", jnp.float32(device + 1), axis=None)
+        return float(total), np.asarray(strategy.gather(jnp.arange(device + 1.0), axis=0)).tolist()
 
     assert set(map(str, launch(main, workers=3).results.values())) == {"(6.0, [0.0, 0.0, 1.0, 0.0, 1.0, 2.0])"}
 
@@ -225,8 +225,8 @@ def test_one_worker_with_another_model_is_named_at_once() -> None:
 
 def test_a_worker_that_takes_fewer_steps_does_not_leave_the_others_waiting(build: Any, regression: sd.Dataset) -> None:
     def main() -> Any:
-        place = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-        return train(build, regression, epochs=1 + (place == 0))
+        device = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        return train(build, regression, epochs=1 + (device == 0))
 
     with pytest.raises(sd.errors.UnavailableError, match="worker:1 has ended"):
         launch(main)
@@ -326,7 +326,7 @@ def test_mains_without_a_strategy_have_a_default_one_of_their_own_task_that_nobo
 
     cluster.launch(main).join()
     cluster.close()
-    assert [strategy.home for strategy in found] == ["worker:0", "worker:1"]
+    assert [strategy.default_device for strategy in found] == ["worker:0", "worker:1"]
     assert sd.get_strategy() not in found
     sd.function(lambda: None)()  # on a cluster of this program's own, not on one that is closed
 

@@ -13,9 +13,9 @@ def test_a_variable_that_is_made_beside_another_lies_on_its_server() -> None:
     with strategy.scope():
         first, second = sd.Variable([1.0], name="first"), sd.Variable([2.0], name="second")
         with strategy.extended.colocate_vars_with(second):
-            beside = sd.Variable([3.0], name="beside")
+            colocated_with = sd.Variable([3.0], name="beside")
         after = sd.Variable([4.0], name="after")
-    assert [v.device for v in (first, second, beside, after)] == ["ps:0", "ps:1", "ps:1", "ps:2"]
+    assert [v.device for v in (first, second, colocated_with, after)] == ["ps:0", "ps:1", "ps:1", "ps:2"]
 
 
 def test_a_server_that_is_down_holds_no_new_variable() -> None:

@@ -19,7 +19,7 @@ from simdist_widgets import collective_text as text
 from simdist_widgets.collective_data import arrow_lanes, rank_colors
 
 
-def exchange(num_ranks: int) -> Schedule:
+def collective(num_ranks: int) -> Schedule:
     """All-reduce between ranks that are 1, 2, 4, ... apart; everything in one chunk."""
     distances = [1 << step for step in range(num_ranks.bit_length() - 1)]
     transfers = [Transfer(step, r, r ^ d, (0,), True) for step, d in enumerate(distances) for r in range(num_ranks)]
@@ -59,7 +59,7 @@ def random_schedule(seed: int) -> Schedule:
     return Schedule(kind, "random", ranks, chunks, tuple(transfers))
 
 
-SCHEDULES = [RING.schedule(1), RING.schedule(2), RING.schedule(5), exchange(8), broadcast(), all_to_all(3), gather_to_root()]
+SCHEDULES = [RING.schedule(1), RING.schedule(2), RING.schedule(5), collective(8), broadcast(), all_to_all(3), gather_to_root()]
 SCHEDULES += [random_schedule(seed) for seed in range(12)]
 named = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: f"{s.algorithm}-{s.kind}-{s.num_ranks}")
 
@@ -85,7 +85,7 @@ def test_contributions_are_those_of_a_plain_reading(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize(
-    "schedule", [*map(RING.schedule, range(1, 9)), exchange(2), exchange(8)], ids=lambda s: f"{s.algorithm}-{s.num_ranks}"
+    "schedule", [*map(RING.schedule, range(1, 9)), collective(2), collective(8)], ids=lambda s: f"{s.algorithm}-{s.num_ranks}"
 )
 def test_all_reduce_ends_with_everybody_complete(schedule: Schedule) -> None:
     assert states.contributions(schedule)[-1].all()
@@ -215,7 +215,7 @@ def test_sum_that_counts_a_rank_twice_is_not_complete() -> None:
 
 
 def test_arrows_on_one_side_of_a_column_do_not_lie_on_each_other() -> None:
-    transfers = [t for t in exchange(8).transfers if t.step == 2]
+    transfers = [t for t in collective(8).transfers if t.step == 2]
     lanes = arrow_lanes(transfers)
     downwards = [lane for t, [lane] in zip(transfers, lanes, strict=True) if t.target > t.source]
     upwards = [lane for t, [lane] in zip(transfers, lanes, strict=True) if t.target < t.source]

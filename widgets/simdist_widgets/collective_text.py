@@ -1,6 +1,6 @@
 """A step of a collective in one sentence, found from its transfers alone, whatever algorithm made them.
 
-Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that exchange; one to many); what
+Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that collective; one to many); what
 fits none of them is counted.
 
 Taught in lesson 03.
@@ -147,7 +147,7 @@ def _where(pairs: set[tuple[int, int]], num_ranks: int) -> str:
 
 
 def _partners(pairs: set[tuple[int, int]], num_ranks: int) -> str:
-    """Who the two ends of each exchange are."""
+    """Who the two ends of each collective are."""
     apart = {abs(target - source) for source, target in pairs}
     if num_ranks == 2:
         return "both ranks"

@@ -31,7 +31,7 @@ def _right_end(evidence: Evidence) -> Iterator[str]:
     error = run.error
     if error is not None and not isinstance(error, DeadlineExceededError) and not _excused(run, error):
         yield f"it ended with an error that nothing explains: {type(error).__name__}: {error}"
-    died = run.lives.crashed(["chief:0"])
+    died = run.processes.crashed(["chief:0"])
     if run.quiet_error is not None and not died and not isinstance(run.quiet_error, DeadlineExceededError):
         yield f"after its end, {type(run.quiet_error).__name__}: {run.quiet_error}"
 
@@ -54,7 +54,7 @@ def _updates_counted(evidence: Evidence) -> Iterator[str]:
     """Each completed step is applied, once for each time that it ran."""
     run = evidence.run
     steps = [value for letter, value in run.stage.closures if letter == "s"]
-    if not steps or run.lives.crashed([task for task in run.cluster.tasks if task.startswith("ps")]):
+    if not steps or run.processes.crashed([task for task in run.cluster.tasks if task.startswith("ps")]):
         return
     completed = sum(value.state == "ready" for value in steps)
     failed = len(steps) - completed
@@ -81,10 +81,10 @@ def _restart_runs(evidence: Evidence) -> Iterator[str]:
         notes = [note for note in run.stage.notes if note.task == task]
         for before, note in zip([None, *notes], notes, strict=False):
             if note.what == "starts":
-                killed = before is not None and run.lives.died_between(task, before.time_s - 1e-12, note.time_s + 1e-12)
+                killed = before is not None and run.processes.died_between(task, before.time_s - 1e-12, note.time_s + 1e-12)
                 if running and not killed:
                     yield f"two mains of {task} at {note.time_s} s"
-                if any(down.from_s < note.time_s < down.until_s for down in run.lives.of(task)):
+                if any(down.from_s < note.time_s < down.until_s for down in run.processes.of(task)):
                     yield f"a main of {task} started at {note.time_s} s, when the task was down"
                 running = True
             elif note.what in ("ends", "fails"):

@@ -46,7 +46,7 @@ def _bytes_conserved(evidence: Evidence) -> Iterator[str]:
             yield f"{lane}/out carried {link} B, but {lane} sent {size} B"
         elif (
             link is not None
-            and not run.lives.downs
+            and not run.processes.downs
             and not run.silences.begun
             and evidence.ended_well
             and link < size * (1.0 - ROUNDING)
@@ -59,7 +59,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     runtime = run.cluster.world
     yield from _listeners_leave(evidence)
-    if not evidence.ended_well or run.quiet_error is not None or run.lives.crashed(["chief:0"]) or run.silences.last_for_ever:
+    if not evidence.ended_well or run.quiet_error is not None or run.processes.crashed(["chief:0"]) or run.silences.last_for_ever:
         return
     still = [link.name for link in runtime.fabric.links() if link.flows]
     if still:
@@ -79,7 +79,7 @@ def _listeners_leave(evidence: Evidence) -> Iterator[str]:
     run, calm = evidence.run, evidence.calm
     if run.stage.closures or run.workload.has_mains or calm.error is not None:
         return
-    found, expected = len(run.cluster.world.meetings), len(calm.cluster.world.meetings)
+    found, expected = len(run.cluster.world.listeners), len(calm.cluster.world.listeners)
     if found > expected or (evidence.ended_well and found < expected):
         yield f"{found} listeners for deaths are left, {expected} in the undisturbed run"
 
@@ -88,13 +88,13 @@ def _memory_account(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     if not evidence.ended_well or evidence.calm.error is not None:
         return
-    for place, calm_bytes in evidence.calm.held.items():
-        task, found = task_of(place), run.held.get(place, 0)
-        if not run.lives.is_up(task, run.end_s):
+    for device, calm_bytes in evidence.calm.held.items():
+        task, found = task_of(device), run.held.get(device, 0)
+        if not run.processes.is_up(task, run.end_s):
             continue
-        may_lack = bool(run.lives.of(task)) or run.silences.begun
+        may_lack = bool(run.processes.of(task)) or run.silences.begun
         if found > calm_bytes or (found < calm_bytes and not may_lack):
-            yield f"{place} holds {found} B in the end, {calm_bytes} B in the undisturbed run"
+            yield f"{device} holds {found} B in the end, {calm_bytes} B in the undisturbed run"
 
 
 ENGINE = [

@@ -24,12 +24,12 @@ def _crash_takes_effect(evidence: Evidence) -> Iterator[str]:
         at_s, back_s = crash.at_s or 0.0, crash.figures["restart_after"]
         others = [other for other in crashes if other.task == crash.task and other is not crash]
         restarts_now = crash.task in unknown or any(other.figures["restart_after"] == 0.0 and other.at_s == at_s for other in others)
-        if back_s != 0.0 and not restarts_now and run.lives.is_up(crash.task, at_s):
+        if back_s != 0.0 and not restarts_now and run.processes.is_up(crash.task, at_s):
             yield f"{crash.task} is up right after its crash at {at_s} s"
         if back_s is None or crash.task in unknown or at_s + back_s >= run.quiet_s:
             continue
         later = any(at_s <= (other.at_s or 0.0) <= at_s + back_s for other in others)
-        if not later and not run.lives.is_up(crash.task, at_s + back_s):
+        if not later and not run.processes.is_up(crash.task, at_s + back_s):
             yield f"{crash.task} is not up at {at_s + back_s} s, when its last crash was to be over"
 
 

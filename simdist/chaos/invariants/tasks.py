@@ -16,7 +16,7 @@ __all__ = ["TASKS"]
 def _dead_is_silent(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     spans = run.cluster.trace.spans
-    for down in run.lives.downs:
+    for down in run.processes.downs:
         for span in spans:
             if task_of(span.lane) == down.task and span.category != "down" and span.end_s > down.from_s and span.start_s < down.until_s:
                 yield f"{down.task} was down from {down.from_s} to {down.until_s} s, but has {span}"
@@ -36,7 +36,7 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
         worker = span.facts.get("worker")
         if worker is None or task_of(span.lane) == worker:
             continue
-        if run.lives.died_between(str(worker), span.start_s, span.end_s):
+        if run.processes.died_between(str(worker), span.start_s, span.end_s):
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
@@ -65,7 +65,7 @@ def _was_left_behind(run: Run, task: str, given_up_s: float, until_s: float) -> 
     """Whether it died, or the others went on without it while it was not heard."""
     leaves = [mark.time_s for mark in run.cluster.trace.instants.where(category="resize") if mark.name.startswith("leave")]
     unheard = [at_s for at_s in leaves if given_up_s <= at_s <= until_s and not run.silences.is_heard(task, "chief:0", at_s)]
-    return bool(unheard) or not run.lives.is_up(task, given_up_s)
+    return bool(unheard) or not run.processes.is_up(task, given_up_s)
 
 
 ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
@@ -115,7 +115,7 @@ def _detect_once(evidence: Evidence) -> Iterator[str]:
 
 def _belief_exact(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
-    if run.lives.crashed(["chief:0"]):
+    if run.processes.crashed(["chief:0"]):
         return
     runtime = run.cluster.world
     for name, belief in runtime.detection.membership.beliefs.items():

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from simdist.chaos.dice import Dice
 from simdist.chaos.kinds.base import Ground, Kind
 from simdist.chaos.scenarios import Disturbance
+from simdist.ledger.replay import Machine
 from simdist.program.kernels import Kernel
-from simdist.program.replay import Machine
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage

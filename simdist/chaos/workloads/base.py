@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from simdist.chaos.dice import Dice
-from simdist.chaos.lives import Lives
+from simdist.chaos.incarnations import Lives
 from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.silences import Silences
 from simdist.chaos.stage import Stage
@@ -27,7 +27,7 @@ class EndedRun(Protocol):
 
     Attributes:
         stage: what the workload saw.
-        lives: who was up when.
+        processes: who was up when.
         silences: who was silent when.
         end_s: when it ended.
     """
@@ -35,7 +35,7 @@ class EndedRun(Protocol):
     scenario: Scenario
     cluster: Cluster
     stage: Stage
-    lives: Lives
+    processes: Lives
     silences: Silences
     end_s: float
 
@@ -93,7 +93,7 @@ class Workload(ABC):
 
     def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         """The errors with which this run may end, by explicit rules; without any it has to end well."""
-        if run.lives.crashed(["chief:0"], run.end_s):
+        if run.processes.crashed(["chief:0"], run.end_s):
             yield UnavailableError, "the chief, whose program this is, died"
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:

@@ -95,11 +95,11 @@ class Coordinator(Workload):
 def excuses_of_servers(run: EndedRun) -> Iterator[Excuse]:
     """What a coordinator cannot mend: variables that died with a server, and no worker left for ever."""
     tasks = run.cluster.tasks
-    for server in run.lives.crashed([task for task in tasks if task.startswith("ps")], run.end_s):
+    for server in run.processes.crashed([task for task in tasks if task.startswith("ps")], run.end_s):
         yield UnavailableError, f"{server} died, and its variables with it"
         yield AbortedError, f"{server} came back without its variables"
     workers = [task for task in tasks if task.startswith("worker")]
-    silences, lost = run.silences, run.lives.lost(workers, run.end_s)
+    silences, lost = run.silences, run.processes.lost(workers, run.end_s)
     if all(worker in lost or _is_cut_off(silences, worker, run.end_s) for worker in workers):
         yield DeadlineExceededError, "all workers are down or silent for good"
         yield UnavailableError, "all workers are down or silent for good"

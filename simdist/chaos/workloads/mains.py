@@ -19,7 +19,7 @@ from simdist.chaos.stage import Result, this_task
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
-from simdist.runtime.simulated.exchanging import COLLECTIVE_TIMEOUT_S
+from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -60,7 +60,7 @@ class Launched(Workload):
         yield from super().excuses(run)
         workers = [task for task in run.cluster.tasks if task.startswith("worker")]
         ended = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
-        hit = [down for down in run.lives.downs if down.task in workers and down.from_s <= ended.get(down.task, run.end_s)]
+        hit = [down for down in run.processes.downs if down.task in workers and down.from_s <= ended.get(down.task, run.end_s)]
         if run.scenario.options.get("restart", "never") == "never":
             for down in hit:
                 yield UnavailableError, f"{down.task} died before its main ended, and restart='never'"
@@ -68,7 +68,7 @@ class Launched(Workload):
         for still in run.silences.stills:
             if still.task in workers and still.until_s == inf and still.from_s <= ended.get(still.task, run.end_s):
                 yield DeadlineExceededError, f"{still.task} stood still before its main ended, and never went on"
-        for task in run.lives.lost(workers, run.end_s):
+        for task in run.processes.lost(workers, run.end_s):
             if any(down.task == task for down in hit):
                 yield UnavailableError, f"{task} died before its main ended, and never came back"
                 yield DeadlineExceededError, f"{task} died before its main ended, and never came back"
@@ -123,12 +123,12 @@ class TrainedMains(Launched):
         yield from super().excuses(run)
         ends = {note.task: note.time_s for note in run.stage.notes if note.what == "ends"}
         # Whoever has ended needs nobody any more; one that died before its own end has nobody to train with when it comes back.
-        deaths = [down for down in run.lives.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
+        deaths = [down for down in run.processes.downs if down.from_s <= min(ends.get(down.task, run.end_s), run.end_s)]
         workers = [task for task in run.cluster.tasks if task.startswith("worker")]
         silent_s = run.silences.lasted_s(workers, run.end_s)
         gives_up = run.silences.lost_messages(workers, run.end_s) or silent_s >= COLLECTIVE_TIMEOUT_S
         if gives_up and (silent_s == inf or run.scenario.options["restart"] == "never"):
-            yield UnavailableError, "somebody did not come, or bytes were lost, and the exchange was given up"
+            yield UnavailableError, "somebody did not come, or bytes were lost, and the collective was given up"
         if gives_up and ends:
             for error in (DeadlineExceededError, UnavailableError):
                 yield error, "a main gave up when another had ended, and then found nobody to train with"

@@ -22,7 +22,7 @@ from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
-from simdist.runtime.simulated.exchanging import COLLECTIVE_TIMEOUT_S
+from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
 from simdist.strategies.multi_worker_mirrored import MAX_TIME_OUTS
 from simdist.strategies.synchronous import SynchronousStrategy
 
@@ -97,10 +97,10 @@ def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
     if not survives and run.silences.lasted_s(["chief:0", *workers], run.end_s) >= NOTICED_S:
         yield UnavailableError, "somebody was silent for so long that the chief noticed it, and a step needs all replicas"
     if survives:
-        if not somebody_has_the_variables(run.cluster.trace, run.lives, workers, run.end_s, _forgotten(run, workers)):
+        if not somebody_has_the_variables(run.cluster.trace, run.processes, workers, run.end_s, _forgotten(run, workers)):
             yield UnavailableError, "there was a moment when nobody had the variables"
         return
-    for task in run.lives.crashed(workers, run.end_s):
+    for task in run.processes.crashed(workers, run.end_s):
         yield UnavailableError, f"{task} died, and a step needs all replicas"
         yield AbortedError, f"{task} died, and its copies with it"
 

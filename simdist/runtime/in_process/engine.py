@@ -79,21 +79,21 @@ class InProcessEngine(Common):
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
 
-    def add_device(self, place: str) -> None:
-        task = self.process(place.partition("/")[0])
-        if place not in self._memory:
-            self._wiring.add_device(self._hosts[task.name], place)
-            self._memory[place] = MemoryAccount(math.inf, place)
-            self.trace.declare_lane(place)
+    def add_device(self, device: str) -> None:
+        task = self.process(device.partition("/")[0])
+        if device not in self._memory:
+            self._wiring.add_device(self._hosts[task.name], device)
+            self._memory[device] = MemoryAccount(math.inf, device)
+            self.trace.declare_lane(device)
 
-    def memory(self, place: str) -> MemoryAccount:
-        return self._memory[place]
+    def memory(self, device: str) -> MemoryAccount:
+        return self._memory[device]
 
-    def _hold(self, place: str, name: str, size_bytes: int) -> None:
+    def _hold(self, device: str, name: str, size_bytes: int) -> None:
         if size_bytes >= 0:
-            self._memory[place].allocate(name, size_bytes)
+            self._memory[device].allocate(name, size_bytes)
         else:
-            self._memory[place].release(name, -size_bytes)
+            self._memory[device].release(name, -size_bytes)
 
     def path_figures(self, source: str, target: str) -> tuple[float, float]:
         return self._wiring.figures(self._hosts.get(source, source), self._hosts.get(target, target))
@@ -129,7 +129,7 @@ class InProcessEngine(Common):
         return WorkersHere(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:
-        if communication.spare:
+        if communication.backup_workers:
             _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
         return ReplicasHere(self, communication, self.process)
 

@@ -16,7 +16,7 @@ from simdist.program.values import Bundle, BundleType
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.state import GroupStates
 from simdist.trace import Trace
 
@@ -132,16 +132,16 @@ class OneTask:
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
 
     def _where(self) -> str:
         return f" of {self.task.name}, step {self.task.steps}"
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise FailedPreconditionError(
-            f"{self.task.name} was to meet other replicas ({op.exchange}), but its strategy has one replica for each step."
+            f"{self.task.name} was to meet other replicas ({op.collective}), but its strategy has one replica for each step."
         )
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:

@@ -1,18 +1,18 @@
-"""Replicas of this process that take steps together: each goes on in its turn, from one exchange to the next."""
+"""Replicas of this process that take steps together: each goes on in its turn, from one collective to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from simdist.errors import DeadlineExceededError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.programs import Common, OneTask, TaskHere, call_kernel, raise_error
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import ApplyAll, LinkedProgram, Meeting, ReadGroups
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadGroups
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 
@@ -29,7 +29,7 @@ class OneReplica(OneTask):
         is_alone: whether there are no other replicas.
 
     Attributes:
-        came: the exchange that it has come to, and what it gives; None while it goes on.
+        came: the collective that it has come to, and what it gives; None while it goes on.
     """
 
     def __init__(self, common: Common, task: TaskHere, member: Member, versions: StepVersions, is_alone: bool) -> None:
@@ -38,7 +38,7 @@ class OneReplica(OneTask):
         self.versions = versions
         self.which = () if is_alone else ("replica", member.rank)
         self.updates: dict[int, int] = {}
-        self.came: tuple[Exchange, Bundle] | None = None
+        self.came: tuple[Collective, Bundle] | None = None
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self._present(group) for group in op.numbers]
@@ -48,10 +48,10 @@ class OneReplica(OneTask):
         return self.versions.after(group, self.updates.get(group, 0))
 
     def _where(self) -> str:
-        return f" of {self.member.place}, step {self.task.steps}"
+        return f" of {self.member.device}, step {self.task.steps}"
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
-        self.came = op.exchange, operands
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
+        self.came = op.collective, operands
         return PENDING
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
@@ -109,23 +109,23 @@ class ReplicasHere:
         return [step.result for step in steps]
 
     def _met(self, members: Sequence[Member], replicas: Sequence[OneReplica], number: int) -> list[Bundle]:
-        """What each of them gets from an exchange, to which all must have come."""
-        came = {replica.member.place: replica.came for replica in replicas if replica.came is not None}
-        first, (exchange, _) = next(iter(came.items()))
-        for place, (other, _) in came.items():
-            if not other.agrees_with(exchange):
-                raise disagreement(first, exchange, place, other, number)
-        missing = [member.place for member in members if member.place not in came]
+        """What each of them gets from a collective, to which all must have come."""
+        came = {replica.member.device: replica.came for replica in replicas if replica.came is not None}
+        first, (collective, _) = next(iter(came.items()))
+        for device, (other, _) in came.items():
+            if not other.agrees_with(collective):
+                raise disagreement(first, collective, device, other, number)
+        missing = [member.device for member in members if member.device not in came]
         if missing:
             raise DeadlineExceededError(
-                f"{exchange} cannot end: {', '.join(missing)} did not come, and nothing is still to happen that could bring them. All "
+                f"{collective} cannot end: {', '.join(missing)} did not come, and nothing is still to happen that could bring them. All "
                 "replicas must run the same step; compare what they do."
             )
         for replica in replicas:
             replica.came = None
         given = [bundle for _, bundle in came.values()]
-        way = self.communication.way(exchange, tuple(came))
-        how = self.combinations.of(exchange, way.schedule, tuple([bundle.avals for bundle in given]), 1)
+        plan = self.communication.plan(collective, tuple(came))
+        how = self.combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), 1)
         if how.kernel is None:
             return [given[0]] * len(given)
         made = call_kernel(how.kernel, given, how.writes, where=f" of {first}")

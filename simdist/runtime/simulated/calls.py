@@ -22,11 +22,11 @@ from typing import Any, Protocol
 
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.simulation.network import Flow
 
-__all__ = ["CALL_TIMEOUT_S", "Call", "Part", "Plan", "Replied"]
+__all__ = ["CALL_TIMEOUT_S", "Call", "ServerCall", "Plan", "Replied"]
 
 CALL_TIMEOUT_S = 30.0
 
@@ -42,11 +42,11 @@ class Server(Protocol):
     """What answers calls on a task (`simdist.runtime.simulated.server_loop`)."""
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None: ...
-    def receive(self, push: Any, part: Part, life: Life) -> None: ...
+    def receive(self, push: Any, part: ServerCall, process: Incarnation) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
-class Part:
+class ServerCall:
     """What a call does at one server; everything that is the same each time is worked out once.
 
     Attributes:
@@ -59,7 +59,7 @@ class Part:
     server: Server
     groups: tuple[tuple[int, int], ...]
     update: Apply | None
-    place: int = 0
+    position: int = 0
     there: Leg = field(init=False)
     back: Leg = field(init=False)
 
@@ -73,7 +73,7 @@ class Plan:
         elsewhere: how many of them lie at the servers.
     """
 
-    def __init__(self, parts: Sequence[Part], count: int, elsewhere: int) -> None:
+    def __init__(self, parts: Sequence[ServerCall], count: int, elsewhere: int) -> None:
         self.parts = parts
         self.count = count
         self.is_partial = elsewhere < count
@@ -105,7 +105,7 @@ class Call:
         self.open = True
         self.timed = False
         client.sequence += 1
-        self.identity = (client.name, client.life.incarnation, client.sequence)
+        self.identity = (client.name, client.process.incarnation, client.sequence)
         client.calls[self] = None
         for server in plan.servers:
             server.calls[self] = None

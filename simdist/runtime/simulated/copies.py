@@ -22,7 +22,7 @@ class Copy:
         transport: sends it.
         route: its way.
         ends: the tasks of source and target.
-        places: source and target: tasks or devices.
+        devices: source and target: tasks or devices.
         size_bytes: how much.
         what: the caller waits for, in words.
         ended: is called once, with None or with an error.
@@ -36,7 +36,7 @@ class Copy:
         transport: Transport,
         route: Route,
         ends: tuple[Task, Task],
-        places: tuple[str, str],
+        devices: tuple[str, str],
         size_bytes: float,
         what: str,
         ended: Callable[[BaseException | None], Any],
@@ -46,7 +46,7 @@ class Copy:
                 raise UnavailableError(f"{task.name} is down, so {what} cannot come.")
         self.transport = transport
         self.ends = ends
-        self.lives = [task.life for task in ends]
+        self.processes = [task.process for task in ends]
         self.what = what
         self.ended = ended
         self.flows: list[Flow] = []
@@ -54,7 +54,7 @@ class Copy:
         self.timed = False
         self.began_s = transport.clock.now
         self.latency_s = route.latency_s
-        leg = Leg(*ends, size_bytes, route.links, route.latency_s, (places[0], "bytes_sent"))
+        leg = Leg(*ends, size_bytes, route.links, route.latency_s, (devices[0], "bytes_sent"))
         for task in ends:
             task.calls[self] = None
         self._send(leg)
@@ -70,7 +70,7 @@ class Copy:
             self.silenced(leg)
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        return legs if all(life.alive for life in self.lives) else ()
+        return legs if all(process.alive for process in self.processes) else ()
 
     def _arrived(self, leg: Leg) -> None:
         if leg.target.held is not None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from simdist.runtime.membership import Decision, Membership
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 
@@ -36,7 +36,7 @@ class Mail(Protocol):
         """Seconds until it has arrived."""
         ...
 
-    def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
+    def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
         """Send the incarnation of a task to the chief, which may end a wait."""
         ...
 
@@ -78,7 +78,7 @@ class Detection:
 
     def register(self, task: Task) -> None:
         """A task that was started again tells the chief that it is there."""
-        self.mail.post(task, lambda life: self.heartbeat(task.name, life.incarnation))
+        self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
         """A sign of life has come; of a task that nobody watches it says nothing."""
@@ -104,8 +104,8 @@ class Detection:
             if self._is_known(task):
                 # What it says is known: it is only heard of once more.
                 self.membership.beliefs[name].heard_s = self.clock.now + self.mail.latency_s(task)
-            elif self.clock.now >= task.life.began_s + self.mail.latency_s(task):
-                self.mail.post(task, lambda life, name=name: self.heartbeat(name, life.incarnation))
+            elif self.clock.now >= task.process.began_s + self.mail.latency_s(task):
+                self.mail.post(task, lambda process, name=name: self.heartbeat(name, process.incarnation))
         self._decide(self.membership.time_passed(self.clock.now))
         if any(map(self._is_silent, self.membership.beliefs)):
             self.clock.after(HEARTBEAT_S, lambda _: self._beat())
@@ -139,17 +139,17 @@ class Detection:
 
     def _decide(self, decisions: list[Decision]) -> None:
         for decision in decisions:
-            life = decision.task, decision.incarnation
+            process = decision.task, decision.incarnation
             if decision.kind == "up":
-                self._noticed.discard(life)
-            elif life not in self._noticed:
-                self._noticed.add(life)
+                self._noticed.discard(process)
+            elif process not in self._noticed:
+                self._noticed.add(process)
                 self.trace.instant(decision.task, "detect", f"{decision.task} is down", self.clock.now, reason=decision.reason)
             for listener in list(self.listeners):
                 listener(decision)
 
-    def notice(self, task: str, life: Life, reason: str) -> None:
+    def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """Those who train with a task have learned of its death; the trace tells it once for each life."""
-        if (task, life.incarnation) not in self._noticed:
-            self._noticed.add((task, life.incarnation))
+        if (task, process.incarnation) not in self._noticed:
+            self._noticed.add((task, process.incarnation))
             self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)

@@ -12,7 +12,7 @@ from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import Run
-from simdist.runtime.simulated.task import Life
+from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
@@ -52,17 +52,17 @@ class SimulatedEngine:
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
-    def process(self, task: str) -> Life:
-        return self.world.task(task).life
+    def process(self, task: str) -> Incarnation:
+        return self.world.task(task).process
 
     def steps_of(self, task: str) -> int:
         return self.world.task(task).steps
 
-    def add_device(self, place: str) -> None:
-        self.world.add_device(place)
+    def add_device(self, device: str) -> None:
+        self.world.add_device(device)
 
-    def memory(self, place: str) -> MemoryAccount:
-        return self.world.processor(place).memory
+    def memory(self, device: str) -> MemoryAccount:
+        return self.world.processor(device).memory
 
     def path_figures(self, source: str, target: str) -> tuple[float, float]:
         route = self.world.routes.between(source, target)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.silence import Silence
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 
 __all__ = ["MailToChief"]
 
@@ -31,5 +31,5 @@ class MailToChief:
     def latency_s(self, task: Task) -> float:
         return self.routes.latency_s(task, self.chief)
 
-    def post(self, task: Task, arrived: Callable[[Life], None]) -> None:
-        self.routes.post(task, self.chief, arrived, task.life)
+    def post(self, task: Task, arrived: Callable[[Incarnation], None]) -> None:
+        self.routes.post(task, self.chief, arrived, task.process)

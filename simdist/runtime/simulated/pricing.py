@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from simdist.cost.flops import Cost, cost_of
+from simdist.cost.memory import temporaries_bytes
 from simdist.hardware import MemoryAccount
-from simdist.program.cost import Cost, cost_of
-from simdist.program.entry import Site
-from simdist.program.ledger import Ledger
-from simdist.program.memory import temporaries_bytes
+from simdist.ledger.entry import Site
+from simdist.ledger.ledger import Ledger
 from simdist.program.values import num_bytes
-from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, Run
-from simdist.runtime.simulated.overlap import Early, early_exchanges
+from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, RunKernel
+from simdist.runtime.simulated.overlap import Early, early_collectives
 from simdist.runtime.state import GroupStates
 
 __all__ = ["PricedProgram", "Prices"]
@@ -26,7 +26,7 @@ FREE = Cost(0, 0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class PricedProgram:
-    """The prices of one linked program. Lists are indexed by the numbers of its kernels (`Run.number`, `Apply.number`).
+    """The prices of one linked program. Lists are indexed by the numbers of its kernels (`RunKernel.number`, `Apply.number`).
 
     Attributes:
         sites: where the ledger calls each kernel.
@@ -80,7 +80,7 @@ class Prices:
 
     def _priced(self, linked: LinkedProgram) -> PricedProgram:
         kernels = sorted(_kernels(linked), key=lambda op: op.number)
-        early = early_exchanges(linked.operations)
+        early = early_collectives(linked.operations)
         return PricedProgram(
             linked.program.name,
             [self._site(op) for op in kernels],
@@ -90,8 +90,8 @@ class Prices:
             self._read_bytes(linked),
         )
 
-    def _site(self, op: Run | Apply) -> Site:
-        if isinstance(op, Run):
+    def _site(self, op: RunKernel | Apply) -> Site:
+        if isinstance(op, RunKernel):
             return self.ledger.site(op.kernel, op.reads, op.writes)
         return self.ledger.site(op.kernel, [op.state, op.given], [op.state])
 
@@ -100,20 +100,20 @@ class Prices:
         for op in linked.operations:
             if isinstance(op, ReadGroups):
                 for group, slot, _ in op.groups:
-                    for place in self.states.places[group]:
-                        sizes[place] = sizes.get(place, 0) + num_bytes(linked.slots[slot])
+                    for device in self.states.devices[group]:
+                        sizes[device] = sizes.get(device, 0) + num_bytes(linked.slots[slot])
         return sizes
 
 
-def _kernels(linked: LinkedProgram) -> Iterator[Run | Apply]:
+def _kernels(linked: LinkedProgram) -> Iterator[RunKernel | Apply]:
     for op in linked.operations:
-        if isinstance(op, Run):
+        if isinstance(op, RunKernel):
             yield op
         elif isinstance(op, ApplyAll):
             yield from op.parts
 
 
-def _costs(linked: LinkedProgram, kernels: list[Run | Apply]) -> list[Cost]:
+def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost]:
     """A declared time is that of the step's first kernel, and the others come with it."""
     declared_s, costs = linked.program.seconds, list[Cost]()
     for op in kernels:
@@ -127,6 +127,6 @@ def _costs(linked: LinkedProgram, kernels: list[Run | Apply]) -> list[Cost]:
     return costs
 
 
-def _peak_bytes(linked: LinkedProgram, kernels: list[Run | Apply]) -> int:
+def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:
     held = num_bytes([aval for avals in (*linked.slots, *linked.batches) for aval in avals])
-    return held + max((temporaries_bytes(op.kernel) for op in kernels if isinstance(op, Run)), default=0)
+    return held + max((temporaries_bytes(op.kernel) for op in kernels if isinstance(op, RunKernel)), default=0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from simdist.arguments import END_S
+from simdist.cost.flops import Cost
 from simdist.hardware import Device, MemoryAccount
-from simdist.program.cost import Cost
 from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_compute
 
@@ -30,7 +30,7 @@ class Processor:
     """One processor.
 
     Args:
-        place: its name: that of its task, or ``TASK/gpu:0``.
+        name: its name: that of its task, or ``TASK/gpu:0``.
         device: how fast it is.
         task: the task that it belongs to.
 
@@ -41,19 +41,19 @@ class Processor:
         memory: who holds its memory.
     """
 
-    def __init__(self, place: str, device: Device, task: Owner) -> None:
-        self.place = place
+    def __init__(self, name: str, device: Device, task: Owner) -> None:
+        self.name = name
         self.device = device
         self.owner = task
-        self.factors = device.jitter.factors(generator(0, place))
+        self.factors = device.jitter.factors(generator(0, name))
         self.free_s = 0.0
         self.late_s = 0.0
-        self.memory = MemoryAccount(device.memory, place)
+        self.memory = MemoryAccount(device.memory, name)
         self._seconds: dict[Cost, float] = {}
 
     def begin(self, seed: int, incarnation: int) -> None:
         """Start an incarnation of the task, with random streams of its own."""
-        self.factors = self.device.jitter.factors(generator(seed, self.place, incarnation, "jitter"))
+        self.factors = self.device.jitter.factors(generator(seed, self.name, incarnation, "jitter"))
 
     def occupy(self, now: float, cost: Cost) -> tuple[float, float]:
         """Give it a program to run; it does one thing after the other. Returns (start, end) in seconds."""
@@ -73,7 +73,7 @@ class Processor:
         start = self.free_s if self.free_s > now else now
         busy_s = self.factors.apply(seconds) * self.owner.slowness
         if not 0.0 <= busy_s < END_S:
-            raise no_time_to_compute(self.place, busy_s)
+            raise no_time_to_compute(self.name, busy_s)
         self.free_s = end = start + busy_s
         return start, end
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, Part, Plan, Replied
+from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 
 __all__ = ["Pushing"]
@@ -21,10 +21,10 @@ class Pushing(Call):
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
         step: of the client, for error messages.
-        lives: of the servers to which bytes have left, until they have confirmed.
+        processes: of the servers to which bytes have left, until they have confirmed.
     """
 
-    __slots__ = ("confirmations", "confirmed_s", "lives", "operands", "priced", "read_versions", "step")
+    __slots__ = ("confirmations", "confirmed_s", "operands", "priced", "processes", "read_versions", "step")
 
     def __init__(
         self,
@@ -43,40 +43,40 @@ class Pushing(Call):
         self.step = client.steps
         self.confirmed_s = 0.0
         self.confirmations: list[tuple[Leg, float]] = []  # the words of servers, and when they left
-        self.lives: dict[Leg, Life] = {}
+        self.processes: dict[Leg, Incarnation] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
 
     def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
         going: list[Leg] = []
         for leg in legs:
-            if leg.target.life.alive:
-                self.lives[leg] = leg.target.life
+            if leg.target.process.alive:
+                self.processes[leg] = leg.target.process
                 going.append(leg)
             else:
                 self.refused(leg)
         return going
 
     def _received(self, leg: Leg) -> None:
-        life = self.lives.get(leg)
-        if life is None or not (self.open and life.alive):
+        process = self.processes.get(leg)
+        if process is None or not (self.open and process.alive):
             return
         if leg.target.held is not None:
             leg.target.held.append((self._received, leg))
             self.silenced(leg)
             return
         try:
-            leg.content.server.receive(self, leg.content, life)
+            leg.content.server.receive(self, leg.content, process)
         except Exception as error:
             self.fail(error)  # to whoever waits; nobody can catch it here
 
-    def confirm(self, part: Part, applied_s: float) -> None:
+    def confirm(self, part: ServerCall, applied_s: float) -> None:
         """A server has applied its part: the word of it is on its way."""
         part.there.target.calls.pop(self, None)
         if self.transport.blocked and not self.transport.passes(part.back):
             self.silenced(part.back)
             return
-        if self.lives.pop(part.there, None) is None:
+        if self.processes.pop(part.there, None) is None:
             return  # it was confirmed before, and must not stand for another part
         self.confirmations.append((part.back, applied_s))
         confirmed_s = applied_s + part.back.latency_s

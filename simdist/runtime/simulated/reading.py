@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simdist.program.values import Bundle
-from simdist.runtime.simulated.calls import Call, Part, Plan, Replied
+from simdist.runtime.simulated.calls import Call, Plan, Replied, ServerCall
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Leg, Transport
 
@@ -35,8 +35,8 @@ class Reading(Call):
     def _asked(self, legs: Sequence[Leg]) -> None:
         back: list[Leg] = []
         for leg in legs:
-            part: Part = leg.content
-            if not leg.target.life.alive:
+            part: ServerCall = leg.content
+            if not leg.target.process.alive:
                 self.refused(leg)
             elif leg.target.held is not None:
                 leg.target.held.append((self._asked_late, leg))

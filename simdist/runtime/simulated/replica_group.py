@@ -14,8 +14,8 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import Decision
 from simdist.runtime.replicas import Communication, Member, Process
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
-from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.world import World
 from simdist.simulation.fiber import current_fiber
@@ -29,14 +29,14 @@ class SimulatedReplicaGroup:
     Args:
         world: where they are.
         communication: how they talk to each other.
-        rendezvous: where they meet, if it outlives a step; None makes one for each step.
+        collective_group: where they meet, if it outlives a step; None makes one for each step.
     """
 
-    def __init__(self, world: World, communication: Communication, rendezvous: Rendezvous | None = None) -> None:
+    def __init__(self, world: World, communication: Communication, collective_group: CollectiveGroup | None = None) -> None:
         self.world = world
         self.communication = communication
-        self.plans = CollectivePlans() if rendezvous is None else rendezvous.plans
-        self.rendezvous = rendezvous
+        self.plans = CollectivePlans() if collective_group is None else collective_group.plans
+        self.collective_group = collective_group
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
         self._silent: set[Process] = set()
@@ -46,11 +46,11 @@ class SimulatedReplicaGroup:
     ) -> list[Bundle]:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
-            prices.require_memory(self.world.tasks[member.task].processors[member.place].memory)
-        if self.rendezvous is None and self.world.silence.is_expected:
+            prices.require_memory(self.world.tasks[member.task].processors[member.device].memory)
+        if self.collective_group is None and self.world.silence.is_expected:
             self._listen(local)
         self._require_alive(local)
-        self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.rendezvous)
+        self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.collective_group)
         try:
             return self.step.run(linked, priced, calls)
         finally:
@@ -73,7 +73,7 @@ class SimulatedReplicaGroup:
     def _heard(self, decision: Decision) -> None:
         if decision.task not in self._listens_to:
             return
-        process = self.world.tasks[decision.task].life
+        process = self.world.tasks[decision.task].process
         if decision.incarnation != process.incarnation:
             return
         if decision.kind == "up":

@@ -14,13 +14,13 @@ from simdist.errors import SimdistError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later
-from simdist.runtime.linked import Apply, ApplyAll, Meeting, ReadGroups, Run
+from simdist.runtime.linked import Apply, ApplyAll, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.replicas import Member
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.copies import Copy
-from simdist.runtime.simulated.exchanging import Coming
+from simdist.runtime.simulated.pending_collective import Arrival
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
-from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World
 from simdist.runtime.step_versions import StepVersions
@@ -36,7 +36,7 @@ class SimulatedReplica(SimulatedTask):
         member: its rank, task and device.
         priced: the prices of its program.
         versions: what the step has made so far.
-        rendezvous: where it meets the others; None for a single replica.
+        collective_group: where it meets the others; None for a single replica.
         leads: whether its task counts steps by it.
     """
 
@@ -46,20 +46,20 @@ class SimulatedReplica(SimulatedTask):
         member: Member,
         priced: PricedProgram,
         versions: StepVersions,
-        rendezvous: Rendezvous | None,
+        collective_group: CollectiveGroup | None,
         leads: bool = True,
     ) -> None:
         task = world.tasks[member.task]
-        super().__init__(world, task, priced, processor=task.processors[member.place])
+        super().__init__(world, task, priced, processor=task.processors[member.device])
         self.rank = member.rank
         self.number = task.steps
         self.versions = versions
-        self.rendezvous = rendezvous
+        self.collective_group = collective_group
         self.leads = leads
         self.updates: dict[int, int] = {}
-        self.early: dict[Meeting, Coming | SimdistError] = {}
+        self.early: dict[LinkedCollective, Arrival | SimdistError] = {}
         self._copy: Copy | None = None
-        self._waiting_for: Coming | None = None
+        self._waiting_for: Arrival | None = None
         self._waits_since_s = 0.0
 
     def drop_call(self) -> None:
@@ -67,7 +67,7 @@ class SimulatedReplica(SimulatedTask):
             self._copy.drop()
 
     def random_key(self, salt: int) -> Any:
-        which = () if self.rendezvous is None else ("replica", self.rank)
+        which = () if self.collective_group is None else ("replica", self.rank)
         return step_key(self.world.seed, self.task.name, self.number, salt, *which)
 
     # -- input ----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class SimulatedReplica(SimulatedTask):
         if self._is_late(self._input_is_there, what):
             return
         iterator, began = what
-        self.trace.span(self.place, "input", "wait for input", began, self.clock.now)
+        self.trace.span(self.device, "input", "wait for input", began, self.clock.now)
         try:
             batch = super().next_batch(iterator)
         except Exception as error:
@@ -102,9 +102,9 @@ class SimulatedReplica(SimulatedTask):
 
     def _read_from(self, op: ReadGroups, first: int) -> Sequence[Bundle] | Later:
         """Fetch what lies elsewhere, one group after the other; then all of them are there."""
-        places = self.states.places
+        devices = self.states.devices
         for number in range(first, len(op.numbers)):
-            if self.place not in places[op.numbers[number]]:
+            if self.device not in devices[op.numbers[number]]:
                 self._fetch(op.numbers[number], lambda number=number: self._read_from(op, number + 1))
                 return PENDING
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
@@ -113,13 +113,13 @@ class SimulatedReplica(SimulatedTask):
         """A variable that lies on another device of the task comes over; one that was lost does not."""
         group = self.states.groups[number]
         first = group.cells[0]
-        if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.places) > 1:
+        if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.devices) > 1:
             raise UnavailableError(
-                f"{self.place} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
+                f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
                 "the model again, or restore a checkpoint."
             )
         size_bytes = sum([cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"])
-        self._travel(self.states.places[number][0], self.place, size_bytes, "read", then)
+        self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
 
     def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], Any]) -> None:
         """Bytes of a variable come from another device; then the operation goes on."""
@@ -132,7 +132,7 @@ class SimulatedReplica(SimulatedTask):
             try:
                 if error is not None:
                     raise error
-                self.trace.span(self.place, what, what, began, self.clock.now, bytes=size_bytes)
+                self.trace.span(self.device, what, what, began, self.clock.now, bytes=size_bytes)
                 result = then()
             except Exception as failure:
                 self.step.fail(failure)
@@ -144,7 +144,7 @@ class SimulatedReplica(SimulatedTask):
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         early = self.priced.early[op.number]
         if not early:
             return SimulatedTask.compute(self, op, inputs, batch, host)
@@ -153,91 +153,91 @@ class SimulatedReplica(SimulatedTask):
         # What is exchanged early is written down before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
         for one in early:
-            self.clock.after(start + one.fraction * (end - start) - now, self._come, (one.meeting, outputs[one.place]))
+            self.clock.after(start + one.fraction * (end - start) - now, self._come, (one.collective, outputs[one.position]))
         self.waits_for = "its device"
         self.clock.after(end - now, self._computed_early, (op, outputs, start, end))
         return PENDING
 
-    def _outputs(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
-        return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.place, self.number, end))
+    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+        return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.device, self.number, end))
 
-    def _computed_early(self, what: tuple[Run, Sequence[Bundle], float, float]) -> None:
+    def _computed_early(self, what: tuple[RunKernel, Sequence[Bundle], float, float]) -> None:
         if self._ends_late(self._computed_early, what):
             return
         op, outputs, start, end = what
         if end > self.processor.free_s or self.processor.late_s > start:
             start = self.processor.began(start, end)
-        self.trace.span(self.place, "compute", op.kernel.name, start, end)
+        self.trace.span(self.device, "compute", op.kernel.name, start, end)
         self.step.go(outputs)
 
     # -- meeting --------------------------------------------------------------------------------------------------
 
-    def _come(self, what: tuple[Meeting, Bundle]) -> None:
+    def _come(self, what: tuple[LinkedCollective, Bundle]) -> None:
         """A pack of gradients is there, while others are still being computed."""
-        meeting, operands = what
-        assert self.rendezvous is not None
-        if self._is_late(self._come, what) or not self.rendezvous.admits(self.rank):
+        op, operands = what
+        assert self.collective_group is not None
+        if self._is_late(self._come, what) or not self.collective_group.admits(self.rank):
             return
         try:
-            coming = self.rendezvous.come(self.rank, meeting.exchange, operands, is_early=True)
+            arrival = self.collective_group.come(self.rank, op.collective, operands, is_early=True)
         except SimdistError as error:
             # Nobody waits yet; whoever comes for the result gets it.
-            self.early[meeting] = error
+            self.early[op] = error
             return
-        self.early[meeting] = coming
-        if coming.over:
-            self._early_over(coming)
+        self.early[op] = arrival
+        if arrival.over:
+            self._early_over(arrival)
         else:
-            coming.then(self._early_over)
+            arrival.then(self._early_over)
 
-    def _early_over(self, coming: Coming) -> None:
-        if coming is self._waiting_for:
-            self._met(coming)
-        if coming.error is None:
-            assert self.rendezvous is not None
-            self.rendezvous.record(coming, waited=False)
+    def _early_over(self, arrival: Arrival) -> None:
+        if arrival is self._waiting_for:
+            self._met(arrival)
+        if arrival.error is None:
+            assert self.collective_group is not None
+            self.collective_group.record(arrival, waited=False)
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
-        assert self.rendezvous is not None
-        coming = self.early.pop(op, None)
-        if isinstance(coming, SimdistError):
-            raise coming
-        if coming is None:
-            coming = self.rendezvous.come(self.rank, op.exchange, operands)
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
+        assert self.collective_group is not None
+        arrival = self.early.pop(op, None)
+        if isinstance(arrival, SimdistError):
+            raise arrival
+        if arrival is None:
+            arrival = self.collective_group.come(self.rank, op.collective, operands)
         self._waits_since_s = self.clock.now
-        if coming.over:
-            return self._got(coming)
-        self._waiting_for = coming
-        self.waits_for = coming.exchanging.awaited
-        if not coming.is_early:
-            coming.then(self._met)
+        if arrival.over:
+            return self._got(arrival)
+        self._waiting_for = arrival
+        self.waits_for = arrival.pending_collective.awaited
+        if not arrival.is_early:
+            arrival.then(self._met)
         return PENDING
 
-    def _met(self, coming: Coming) -> None:
+    def _met(self, arrival: Arrival) -> None:
         """What this replica waits for is over."""
         if self.step.over:
             return
         if self.task.held is not None:
-            self.task.held.append((self._met, coming))
+            self.task.held.append((self._met, arrival))
             return
         self._waiting_for = None
         try:
-            result = self._got(coming)
+            result = self._got(arrival)
         except Exception as error:
             self.step.fail(error)
         else:
             self.step.go(result)
 
-    def _got(self, coming: Coming) -> Bundle:
-        if coming.error is not None:
-            raise coming.error
-        assert self.rendezvous is not None
-        assert coming.result is not None
-        if not coming.is_early:
-            self.rendezvous.record(coming)
+    def _got(self, arrival: Arrival) -> Bundle:
+        if arrival.error is not None:
+            raise arrival.error
+        assert self.collective_group is not None
+        assert arrival.result is not None
+        if not arrival.is_early:
+            self.collective_group.record(arrival)
         elif self.clock.now > self._waits_since_s:
-            self.trace.span(self.place, "wait", f"wait for {coming.exchanging.name}", self._waits_since_s, self.clock.now)
-        return coming.result
+            self.trace.span(self.device, "wait", f"wait for {arrival.pending_collective.name}", self._waits_since_s, self.clock.now)
+        return arrival.result
 
     # -- updating -------------------------------------------------------------------------------------------------
 
@@ -249,21 +249,21 @@ class SimulatedReplica(SimulatedTask):
         if number == len(op.parts):
             return None
         part = op.parts[number]
-        places = self.states.places[part.group]
-        if not places:
+        devices = self.states.devices[part.group]
+        if not devices:
             raise self.states.groups[part.group].lost_error()
-        if self.rendezvous is None and self.place not in places:
-            self._travel(self.place, places[0], part.size_bytes, "update", lambda: self._change(op, operands, number))
+        if self.collective_group is None and self.device not in devices:
+            self._travel(self.device, devices[0], part.size_bytes, "update", lambda: self._change(op, operands, number))
             return PENDING
         return self._change(op, operands, number)
 
     def _change(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later:
         part, now = op.parts[number], self.clock.now
         before = self.updates.get(part.group, 0)
-        place = self._where(part)
+        device = self._where(part)
         # A central variable is changed once, for all; of copies, each replica changes its own.
-        pays = place == self.place or not self.versions.known(part.group, before + 1)
-        processor = self.world.processor(place)
+        pays = device == self.device or not self.versions.known(part.group, before + 1)
+        processor = self.world.processor(device)
         start, end = processor.occupy(now, self.priced.costs[part.number]) if pays else (now, now)
         self.waits_for = "its device"
         self.clock.after(end - now, self._changed, (op, operands, number, processor, before, start, end))
@@ -277,14 +277,14 @@ class SimulatedReplica(SimulatedTask):
         try:
             if not self.versions.known(part.group, before + 1):
                 old, site = self.versions.after(part.group, before), self.priced.sites[part.number]
-                (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), (self.place, self.number, end))
+                (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), (self.device, self.number, end))
                 self.versions.add(part.group, new)
             self.updates[part.group] = before + 1
             if end > start:
                 if end > processor.free_s or processor.late_s > start:
                     start = processor.began(start, end)
                 version = self.states.versions[part.group] + before + 1
-                self.trace.span(processor.place, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
+                self.trace.span(processor.name, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
             pending = self._update_from(op, operands, number + 1)
         except Exception as error:
             self.step.fail(error)
@@ -294,8 +294,8 @@ class SimulatedReplica(SimulatedTask):
 
     def _where(self, part: Apply) -> str:
         """The device that carries out an update: this one, or the only one that has the variable."""
-        places = self.states.places[part.group]
-        return self.place if self.place in places else places[0]
+        devices = self.states.devices[part.group]
+        return self.device if self.device in devices else devices[0]
 
     def step_done(self) -> None:
         if self.leads:

@@ -1,4 +1,4 @@
-"""One step of several replicas: each runs the program on its own device, and they meet in exchanges.
+"""One step of several replicas: each runs the program on its own device, and they meet in collectives.
 
 The replicas go on side by side, by callbacks, and die with their tasks; a single one whose task is the caller's own begins in the
 caller's place, without an event of its own. The step is over when all have ended. If one of them fails, the others end with it, and
@@ -15,9 +15,9 @@ from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pricing import PricedProgram
-from simdist.runtime.simulated.rendezvous import Rendezvous
 from simdist.runtime.simulated.replica_runtime import SimulatedReplica
 from simdist.runtime.simulated.world import World
 from simdist.runtime.step_versions import StepVersions
@@ -46,7 +46,7 @@ class RunningReplica:
 
     @property
     def lane(self) -> str:
-        return self.runtime.place
+        return self.runtime.device
 
     @property
     def waiting(self) -> object:
@@ -66,10 +66,10 @@ class RunningReplica:
         if task.held is None:
             self.step.go()
         else:
-            task.held.append((self._start_late, task.life))
+            task.held.append((self._start_late, task.process))
 
-    def _start_late(self, life: object) -> None:
-        if not self.step.over and self.runtime.task.life is life:
+    def _start_late(self, process: object) -> None:
+        if not self.step.over and self.runtime.task.process is process:
             self.start()
 
     def killed(self) -> None:
@@ -102,8 +102,8 @@ class ReplicaStep:
         members: all replicas, by rank.
         local: those that this program drives.
         communication: how they talk to each other.
-        plans: of their exchanges.
-        rendezvous: where they meet, if it outlives the step; None makes one for the step.
+        plans: of their collectives.
+        collective_group: where they meet, if it outlives the step; None makes one for the step.
     """
 
     def __init__(
@@ -113,13 +113,15 @@ class ReplicaStep:
         local: Sequence[Member],
         communication: Communication,
         plans: CollectivePlans,
-        rendezvous: Rendezvous | None = None,
+        collective_group: CollectiveGroup | None = None,
     ) -> None:
         self.world = world
         self.clock = world.clock
         self.local = local
-        self.own_rendezvous = rendezvous is None and len(members) > 1
-        self.rendezvous = Rendezvous(world, members, communication, plans, self._dropped) if self.own_rendezvous else rendezvous
+        self.own_collective_group = collective_group is None and len(members) > 1
+        self.collective_group = (
+            CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
+        )
         self.versions = StepVersions(world.states)
         self.replicas: list[RunningReplica] = []
         self.late: set[int] = set()
@@ -144,13 +146,13 @@ class ReplicaStep:
             else:
                 self._side_by_side()
         finally:
-            if self.own_rendezvous:
-                assert self.rendezvous is not None
-                self.rendezvous.close()
+            if self.own_collective_group:
+                assert self.collective_group is not None
+                self.collective_group.close()
         if self.errors:
             raise self.errors[0]
         self.versions.commit()
-        done = [None if place in self.late else replica.step.result for place, replica in enumerate(self.replicas)]
+        done = [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
         kept = next(result for result in done if result is not None)
         return [kept if result is None else result for result in done]
 
@@ -159,7 +161,7 @@ class ReplicaStep:
         for member, program, prices, call in zip(self.local, linked, priced, calls, strict=True):
             leads = member.task not in leading
             leading.add(member.task)
-            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.rendezvous, leads)
+            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.collective_group, leads)
             self.replicas.append(RunningReplica(runtime, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:
@@ -180,8 +182,8 @@ class ReplicaStep:
         if self.over.is_open or not any(member.task == task for member in self.local):
             return
         self.errors.append(error)
-        if self.rendezvous is not None:
-            self.rendezvous.break_up(error)
+        if self.collective_group is not None:
+            self.collective_group.break_up(error)
         self._open()
 
     # -- side by side ---------------------------------------------------------------------------------------------
@@ -225,8 +227,8 @@ class ReplicaStep:
     def _failed(self, replica: RunningReplica, error: BaseException) -> None:
         if replica.has_died and len(self.local) > 1:
             return  # the others learn of a death by themselves, by their connections or a time-out
-        if self.rendezvous is not None and not self.is_in_place:
-            self.rendezvous.break_up(error)
+        if self.collective_group is not None and not self.is_in_place:
+            self.collective_group.break_up(error)
         self._open()
 
     def _open(self) -> None:
@@ -239,11 +241,11 @@ class ReplicaStep:
     def _dropped(self, ranks: list[int]) -> None:
         """The step does not wait for these: what they were computing is given up."""
         for rank in ranks:
-            place = rank - self.local[0].rank
-            self.late.add(place)
-            self.world.trace.instant(self.local[place].place, "drop", "gradient dropped", self.clock.now)
-            self.replicas[place].give_up()
-            self._forget(self.replicas[place])
+            local_rank = rank - self.local[0].rank
+            self.late.add(local_rank)
+            self.world.trace.instant(self.local[local_rank].device, "drop", "gradient dropped", self.clock.now)
+            self.replicas[local_rank].give_up()
+            self._forget(self.replicas[local_rank])
             self.left -= 1
         if self.left == 0:
             self._open()

@@ -8,7 +8,7 @@ from typing import Any
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 from simdist.process_state import TaskContext
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
 
@@ -87,15 +87,15 @@ class Run:
         context.locals["returned"] = self.results
         self._started.add(task.name)
         fiber = self.world.start(task, self.main, context=context)
-        life = task.life
-        fiber.finished.then(lambda _: self._ended(task, fiber, life, context))
+        process = task.process
+        fiber.finished.then(lambda _: self._ended(task, fiber, process, context))
 
-    def _ended(self, task: Task, fiber: Fiber, life: Life, context: TaskContext) -> None:
+    def _ended(self, task: Task, fiber: Fiber, process: Incarnation, context: TaskContext) -> None:
         error = None if fiber.killed else _as_error(task, fiber.error)
         if not fiber.killed:
             for ending in context.locals.get("endings", ()):
                 ending(error)
-        if life is not task.life:
+        if process is not task.process:
             return
         if fiber.killed:
             if self.restart == "never":
@@ -105,23 +105,23 @@ class Run:
             self.results[task.name] = fiber.result
             self._finish(task)
             return
-        debugging.report(error, "its main", task.name, life.incarnation, 0, self.world.now)
-        self._failed(task, life, error)
+        debugging.report(error, "its main", task.name, process.incarnation, 0, self.world.now)
+        self._failed(task, process, error)
 
-    def _failed(self, task: Task, life: Life, error: BaseException) -> None:
+    def _failed(self, task: Task, process: Incarnation, error: BaseException) -> None:
         """A main has ended with an error."""
         if not isinstance(error, (UnavailableError, AbortedError)):
             self._done.fail(error)
             self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
-            self.world.clock.after(delay_s, self._again, (task, life))
+            self.world.clock.after(delay_s, self._again, (task, process))
         else:
             self._give_up(task, error)
 
-    def _again(self, failed: tuple[Task, Life]) -> None:
-        task, life = failed
-        if not (life is task.life and life.alive):
+    def _again(self, failed: tuple[Task, Incarnation]) -> None:
+        task, process = failed
+        if not (process is task.process and process.alive):
             return  # it crashed in the meantime: the next incarnation starts the main, or nobody does
         if task.held is not None:
             task.held.append((self._again, failed))

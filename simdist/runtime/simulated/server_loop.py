@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from simdist.errors import UnavailableError
-from simdist.program.ledger import Ledger
+from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated.calls import Part
+from simdist.runtime.simulated.calls import ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.pushing import Pushing
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
@@ -54,40 +54,40 @@ class ServerLoop:
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Any], versions: list[int]) -> UnavailableError | None:
         """Write down the present versions of groups, each at its place; an error where one is lost."""
         states, error = self.states, None
-        for group, place in groups:
-            found[place] = states.bundles[group]
-            versions[place] = states.versions[group]
-            if found[place] is None:
+        for group, position in groups:
+            found[position] = states.bundles[group]
+            versions[position] = states.versions[group]
+            if found[position] is None:
                 try:
-                    found[place], versions[place] = states.present(group), states.version(group)
+                    found[position], versions[position] = states.present(group), states.version(group)
                 except UnavailableError as lost:
                     error = lost
         return error
 
-    def receive(self, push: Pushing, part: Part, life: Life) -> None:
+    def receive(self, push: Pushing, part: ServerCall, process: Incarnation) -> None:
         """An update has come: it is applied when the device is free."""
         update = part.update
         assert update is not None
         now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
-        self.clock.after(end - now, self._apply, (push, part, life, start, end))
+        self.clock.after(end - now, self._apply, (push, part, process, start, end))
 
-    def _apply(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
-        push, part, life, start, end = received
+    def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
+        push, part, process, start, end = received
         # An update of an incarnation that is dead by now is refused: nobody waits for it any more.
-        if not push.open or not life.alive:
+        if not push.open or not process.alive:
             return
         if self.task.held is not None:
             self.task.held.append((self._apply_late, received))
             push.silenced(part.there)
             return
-        update, identity = part.update, (push.identity, part.place)
+        update, identity = part.update, (push.identity, part.position)
         assert update is not None
         is_new = identity not in self._seen
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
-                self.commit(update, push.priced, push.operands[part.place], start, end, where, push.read_versions.get(update.group))
+                self.commit(update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group))
                 self._seen[identity] = None
         except UnavailableError as lost:
             self.clock.after(part.back.latency_s, push.fail, lost)
@@ -102,10 +102,10 @@ class ServerLoop:
             for listener in self.updated:
                 listener(self.task.name)
 
-    def _apply_late(self, received: tuple[Pushing, Part, Life, float, float]) -> None:
+    def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
         """The task was paused when the update was ready, and goes on: it is applied now."""
-        push, part, life, start, _ = received
-        self._apply((push, part, life, start, self.clock.now))
+        push, part, process, start, _ = received
+        self._apply((push, part, process, start, self.clock.now))
 
     def commit(
         self,

@@ -17,13 +17,13 @@ from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.kernel import Clock
 
-__all__ = ["Meeting", "Silence"]
+__all__ = ["Listener", "Silence"]
 
 Heal = Callable[[], None]
 
 
-class Meeting(Protocol):
-    """Replicas that meet in exchanges, and must know what happens to each other's tasks."""
+class Listener(Protocol):
+    """Replicas that meet in collectives, and must know what happens to each other's tasks."""
 
     def lost(self, task: Task) -> None:
         """A task has died."""
@@ -39,16 +39,16 @@ class Silence:
 
     Args:
         clock, transport: the cluster's.
-        meetings: the groups of replicas that there are.
+        listeners: the groups of replicas that there are.
 
     Attributes:
         is_expected: whether a fault was planned that makes somebody silent.
     """
 
-    def __init__(self, clock: Clock, transport: Transport, meetings: list[Meeting]) -> None:
+    def __init__(self, clock: Clock, transport: Transport, listeners: list[Listener]) -> None:
         self.clock = clock
         self.transport = transport
-        self.meetings = meetings
+        self.listeners = listeners
         self.is_expected = False
         self.changed: list[Callable[[], None]] = []  # are told that somebody has fallen silent, or may be heard again
         self._cuts: dict[object, tuple[str, str]] = {}
@@ -58,15 +58,15 @@ class Silence:
         """Somebody may fall silent from now on: what would wait for ever gets a time-out."""
         if not self.is_expected:
             self.is_expected = True
-            for meeting in list(self.meetings):
-                meeting.expect_silence()
+            for listener in list(self.listeners):
+                listener.expect_silence()
 
     # -- pauses ---------------------------------------------------------------------------------------------------
 
     def pause(self, task: Task) -> Heal:
         """Let the present incarnation of a task stand still; the result lets it go on."""
-        token, life = object(), task.life
-        self._pauses[token] = life
+        token, process = object(), task.process
+        self._pauses[token] = process
         if task.held is None:
             task.held = []
             for fiber in task.fibers:
@@ -75,7 +75,7 @@ class Silence:
 
         def heal() -> None:
             del self._pauses[token]
-            if task.life is life and life.alive and life not in self._pauses.values():
+            if task.process is process and process.alive and process not in self._pauses.values():
                 self._go_on(task)
 
         return heal
@@ -114,4 +114,4 @@ class Silence:
 
     def hears(self, source: Task, target: Task) -> bool:
         """Whether a word that one task sends now gets to another."""
-        return source.life.alive and source.held is None and (source.name, target.name) not in self.transport.blocked
+        return source.process.alive and source.held is None and (source.name, target.name) not in self.transport.blocked

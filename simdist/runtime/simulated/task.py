@@ -1,7 +1,7 @@
 """A task of a simulated cluster: a process with a device, a memory and an incarnation.
 
 States: up -> down -> up with a higher incarnation. Whatever an earlier incarnation still tries (a message, an update)
-has no effect: every effect names the `Life` that it comes from.
+has no effect: every effect names the `Incarnation` that it comes from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.fiber import Due, Fiber
 
-__all__ = ["Life", "Sender", "Task"]
+__all__ = ["Incarnation", "Sender", "Task"]
 
 
 class Sender(Protocol):
@@ -43,7 +43,7 @@ class Running(Protocol):
         ...
 
 
-class Life:
+class Incarnation:
     """One incarnation of a task, from its start to its crash.
 
     Attributes:
@@ -79,7 +79,7 @@ class Task:
     def __init__(self, name: str, device: Device) -> None:
         self.name = name
         self.device = device
-        self.life = Life(0)
+        self.process = Incarnation(0)
         self.slowness = 1.0
         self._slow_factors: dict[object, float] = {}
         self.restart_plan: object = None
@@ -99,18 +99,18 @@ class Task:
 
     def begin(self, seed: int, incarnation: int, now: float = 0.0) -> None:
         """Start an incarnation, with random streams of its own."""
-        self.life = Life(incarnation, now)
+        self.process = Incarnation(incarnation, now)
         self.held = None
         for processor in self.processors.values():
             processor.begin(seed, incarnation)
             processor.free_s = now
 
-    def add_processor(self, place: str, device: Device, seed: int) -> Processor:
+    def add_processor(self, name: str, device: Device, seed: int) -> Processor:
         """One more processor, or the one that has this name already."""
-        if place not in self.processors:
-            self.processors[place] = Processor(place, device, self)
-            self.processors[place].begin(seed, self.incarnation)
-        return self.processors[place]
+        if name not in self.processors:
+            self.processors[name] = Processor(name, device, self)
+            self.processors[name].begin(seed, self.incarnation)
+        return self.processors[name]
 
     def slow_by(self, factor: float) -> Callable[[], None]:
         """Multiply the time of all that begins from now on; the result takes this factor away again."""
@@ -136,11 +136,11 @@ class Task:
 
     @property
     def alive(self) -> bool:
-        return self.life.alive
+        return self.process.alive
 
     @property
     def incarnation(self) -> int:
-        return self.life.incarnation
+        return self.process.incarnation
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, {'up' if self.alive else 'down'}, incarnation {self.incarnation})"

@@ -11,8 +11,8 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfR
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, Meeting, ReadGroups, Run
-from simdist.runtime.simulated.calls import Call, Part, Plan
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.simulated.calls import Call, Plan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
@@ -50,11 +50,11 @@ class SimulatedTask:
     ) -> None:
         self.world = world
         self.task = task
-        self.life = task.life
+        self.process = task.process
         self.priced = priced
         self.with_reply = with_reply
         self.processor = processor or task.processor
-        self.place = self.processor.place
+        self.device = self.processor.name
         self.clock = world.clock
         self.trace = world.trace
         self.states = world.states
@@ -65,7 +65,7 @@ class SimulatedTask:
 
     def _is_late(self, function: Callable[[Any], None], argument: Any) -> bool:
         """Whether something of a step must not happen now: the step is over, or its task is paused and does it when it goes on."""
-        if not self.life.alive or self.step.over:
+        if not self.process.alive or self.step.over:
             return True
         if self.task.held is not None:
             self.task.held.append((function, argument))
@@ -107,27 +107,31 @@ class SimulatedTask:
         if not plan.parts:
             self._versions_read = {group: states.version(group) for group in op.numbers}
             return [states.present(group) for group in op.numbers]
-        mine = [place for place, group in enumerate(op.numbers) if states.groups[group].task == self.task.name] if plan.is_partial else ()
-        own = [(place, states.present(op.numbers[place]), states.version(op.numbers[place])) for place in mine]
+        mine = (
+            [position for position, group in enumerate(op.numbers) if states.groups[group].task == self.task.name]
+            if plan.is_partial
+            else ()
+        )
+        own = [(position, states.present(op.numbers[position]), states.version(op.numbers[position])) for position in mine]
         self._began_s = self.clock.now
         self.waits_for = "variables from parameter servers"
         self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)
-        for place, bundle, version in own:
-            reading.found[place], reading.versions[place] = bundle, version
+        for position, bundle, version in own:
+            reading.found[position], reading.versions[position] = bundle, version
         return PENDING
 
     def _plan_read(self, op: ReadGroups) -> Plan:
         """What this task must ask other tasks for."""
         wanted: dict[str, tuple[list[tuple[int, int]], int]] = {}
-        for place, (group, _, size_bytes) in enumerate(op.groups):
+        for position, (group, _, size_bytes) in enumerate(op.groups):
             owner = self.states.groups[group].task
             if owner != self.task.name:
                 groups, before = wanted.get(owner, ([], 0))
-                wanted[owner] = ([*groups, (group, place)], before + size_bytes)
-        parts: list[Part] = []
+                wanted[owner] = ([*groups, (group, position)], before + size_bytes)
+        parts: list[ServerCall] = []
         for name, (groups, size_bytes) in wanted.items():
             server, routes = self.world.tasks[name], self.world.routes
-            part = Part(self.world.servers[name], tuple(groups), None)
+            part = ServerCall(self.world.servers[name], tuple(groups), None)
             part.there = routes.word(self.task, server, part)
             part.back = routes.leg(server, self.task, size_bytes, part)
             parts.append(part)
@@ -150,7 +154,7 @@ class SimulatedTask:
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def compute(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle] | Later:
         now = self.clock.now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         if end > now:
@@ -159,13 +163,13 @@ class SimulatedTask:
             return PENDING
         return self._outputs(op, inputs, batch, host, end)
 
-    def _computed(self, what: tuple[Run, Sequence[Bundle], Any, tuple[Any, ...], float, float]) -> None:
+    def _computed(self, what: tuple[RunKernel, Sequence[Bundle], Any, tuple[Any, ...], float, float]) -> None:
         if self._ends_late(self._computed, what):
             return
         op, inputs, batch, host, start, end = what
         if end > self.processor.free_s or self.processor.late_s > start:
             start = self.processor.began(start, end)
-        self.trace.span(self.place, "compute", op.kernel.name, start, end)
+        self.trace.span(self.device, "compute", op.kernel.name, start, end)
         try:
             outputs = self._outputs(op, inputs, batch, host, end)
         except Exception as error:
@@ -173,12 +177,12 @@ class SimulatedTask:
         else:
             self.step.go(outputs)
 
-    def _outputs(self, op: Run, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
+    def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...], end: float) -> Sequence[Bundle]:
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.task.name, self.task.steps, end))
 
-    def collective(self, op: Meeting, operands: Bundle) -> Bundle | Later:
+    def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise FailedPreconditionError(
-            f"{self.task.name} was to meet other replicas ({op.exchange}), but its strategy has one replica for each step."
+            f"{self.task.name} was to meet other replicas ({op.collective}), but its strategy has one replica for each step."
         )
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
@@ -207,31 +211,31 @@ class SimulatedTask:
             return self._update_here(op, operands, 0)
         return self._push(op, operands)
 
-    def _update_here(self, op: ApplyAll, operands: Sequence[Bundle], place: int) -> Later | None:
+    def _update_here(self, op: ApplyAll, operands: Sequence[Bundle], position: int) -> Later | None:
         """First what lies on this task, and what travels with the reply; then the rest is sent."""
-        while place < len(op.parts):
-            part = op.parts[place]
+        while position < len(op.parts):
+            part = op.parts[position]
             if part.task == self.task.name:
                 now = self.clock.now
                 start, end = self.task.occupy(now, self.priced.costs[part.number])
                 self.waits_for = "its device"
-                self.clock.after(end - now, self._updated_here, (op, operands, place, start, end))
+                self.clock.after(end - now, self._updated_here, (op, operands, position, start, end))
                 return PENDING
             if self._travels_with_reply(part):
                 assert self.with_reply is not None
-                self.with_reply(part, self.priced, operands[place])
-            place += 1
+                self.with_reply(part, self.priced, operands[position])
+            position += 1
         return self._push(op, operands)
 
     def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle], int, float, float]) -> None:
         if self._ends_late(self._updated_here, what):
             return
-        op, operands, place, start, end = what
-        part, where = op.parts[place], (self.task.name, self.task.steps, end)
+        op, operands, position, start, end = what
+        part, where = op.parts[position], (self.task.name, self.task.steps, end)
         try:
             server = self.world.servers[self.task.name]
-            server.commit(part, self.priced, operands[place], start, end, where, self._versions_read.get(part.group))
-            pending = self._update_here(op, operands, place + 1)
+            server.commit(part, self.priced, operands[position], start, end, where, self._versions_read.get(part.group))
+            pending = self._update_here(op, operands, position + 1)
         except Exception as error:
             self.step.fail(error)
             return
@@ -249,11 +253,11 @@ class SimulatedTask:
 
     def _plan_update(self, op: ApplyAll) -> Plan:
         """What this task must send to other tasks."""
-        parts: list[Part] = []
-        for place, update in enumerate(op.parts):
+        parts: list[ServerCall] = []
+        for position, update in enumerate(op.parts):
             if update.task != self.task.name and not self._travels_with_reply(update):
                 server, routes = self.world.tasks[update.task], self.world.routes
-                part = Part(self.world.servers[update.task], (), update, place)
+                part = ServerCall(self.world.servers[update.task], (), update, position)
                 part.there = routes.leg(self.task, server, update.size_bytes, part)
                 part.back = routes.word(server, self.task, part)
                 parts.append(part)

@@ -5,7 +5,7 @@ step, takes the latency of its route, and then the time that its bytes need on l
 waits for the slowest but those who need something of it.
 
 The same collective of the same ranks, begun by all in one moment on links that nobody else uses, takes equally long each
-time: it is then worked out once, on a clock of its own (`rehearse`), and not played again.
+time: it is then worked out once, on a clock of its own (`uncontended_seconds`), and not played again.
 
 Not simulated: the time to add what has come, and the memory that it passes through.
 """
@@ -26,7 +26,7 @@ from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Flow, Link, SharedLinks
 from simdist.trace import Trace
 
-__all__ = ["Transfers", "Wiring", "idle", "rehearse"]
+__all__ = ["Transfers", "RoutedSchedule", "idle", "uncontended_seconds"]
 
 
 NOBODY = Task("nobody", laptop_cpu)
@@ -42,7 +42,7 @@ class Hop:
     target: int
 
 
-class Wiring:
+class RoutedSchedule:
     """A schedule on the places of its ranks: for each rank and step, the transfers that it takes part in.
 
     Args:
@@ -85,7 +85,7 @@ class Wiring:
                 carried[link] += leg.size_bytes
         return carried
 
-    def on_links(self, copies: dict[Link, Link]) -> Wiring:
+    def on_links(self, copies: dict[Link, Link]) -> RoutedSchedule:
         """The same on other links, and of nobody."""
         other = copy(self)
         other.__dict__.pop("links", None)
@@ -100,7 +100,7 @@ class Transfers:
 
     Args:
         transport: carries it.
-        wiring: who sends what where.
+        routed: who sends what where.
         done: is called with each rank when it has done with its last step.
         lost: is called when bytes are lost, and nobody else will say so.
 
@@ -108,15 +108,17 @@ class Transfers:
         has_lost: whether bytes were lost, so that it cannot end.
     """
 
-    def __init__(self, transport: Transport, wiring: Wiring, done: Callable[[int], None], lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, transport: Transport, routed: RoutedSchedule, done: Callable[[int], None], lost: Callable[[], None] = lambda: None
+    ) -> None:
         self.transport = transport
-        self.wiring = wiring
+        self.routed = routed
         self.done = done
         self.lost = lost
         self.has_lost = False
-        self.to_do = wiring.num_ranks
-        self.place = [-1] * wiring.num_ranks  # in the rank's list of steps; -1 before it begins
-        self.left = [0] * wiring.num_ranks  # transfers of its present step that have not ended
+        self.to_do = routed.num_ranks
+        self.position = [-1] * routed.num_ranks  # in the rank's list of steps; -1 before it begins
+        self.left = [0] * routed.num_ranks  # transfers of its present step that have not ended
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
         self.flows: list[Flow] = []
         self.open = True
@@ -124,7 +126,7 @@ class Transfers:
 
     def begin(self, rank: int) -> None:
         """A rank is there, and enters its first step; one that is paused when all have come, when it goes on."""
-        held = self.wiring.tasks[rank].held
+        held = self.routed.tasks[rank].held
         if held is not None:
             held.append((self.begin, rank))
         elif self.open:
@@ -144,8 +146,8 @@ class Transfers:
     @property
     def paused(self) -> list[str]:
         """The tasks that stand still in the midst of it."""
-        place, steps = self.place, self.wiring.steps
-        standing = [task for rank, task in enumerate(self.wiring.tasks) if task.held is not None and place[rank] < len(steps[rank])]
+        position, steps = self.position, self.routed.steps
+        standing = [task for rank, task in enumerate(self.routed.tasks) if task.held is not None and position[rank] < len(steps[rank])]
         return list(dict.fromkeys(task.name for task in standing))
 
     def silenced(self, leg: Leg) -> None:
@@ -154,15 +156,15 @@ class Transfers:
         self.lost()
 
     def _enter_next(self, rank: int) -> None:
-        self.place[rank] += 1
-        steps = self.wiring.steps[rank]
-        if self.place[rank] == len(steps):
+        self.position[rank] += 1
+        steps = self.routed.steps[rank]
+        if self.position[rank] == len(steps):
             self.to_do -= 1
             if not self.to_do:
                 self.transport.collectives.pop(self, None)
             self.done(rank)
             return
-        legs = steps[self.place[rank]]
+        legs = steps[self.position[rank]]
         self.left[rank] = len(legs)
         for leg in legs:
             if leg in self.entered:
@@ -178,7 +180,7 @@ class Transfers:
     def _one_less(self, rank: int) -> None:
         if not self.open:
             return
-        held = self.wiring.tasks[rank].held
+        held = self.routed.tasks[rank].held
         if held is not None:
             held.append((self._one_less, rank))
             return
@@ -187,14 +189,14 @@ class Transfers:
             self._enter_next(rank)
 
 
-def rehearse(wiring: Wiring) -> list[float]:
+def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
     """How long each rank takes where all begin at once and nobody is in the way, in seconds."""
     clock = Clock()
     links = SharedLinks(clock)
-    alone = wiring.on_links({link: Link(link.name, link.bandwidth_bytes_per_s) for link in wiring.links})
-    alone.tasks = [NOBODY] * wiring.num_ranks
-    seconds = [0.0] * wiring.num_ranks
-    gate, left = clock.gate(), list(range(wiring.num_ranks))
+    alone = routed.on_links({link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links})
+    alone.tasks = [NOBODY] * routed.num_ranks
+    seconds = [0.0] * routed.num_ranks
+    gate, left = clock.gate(), list(range(routed.num_ranks))
 
     def done(rank: int) -> None:
         seconds[rank] = clock.now
@@ -203,7 +205,7 @@ def rehearse(wiring: Wiring) -> list[float]:
             gate.open()
 
     transfers = Transfers(Transport(clock, links, Trace()), alone, done)
-    for rank in range(wiring.num_ranks):
+    for rank in range(routed.num_ranks):
         transfers.begin(rank)
     clock.wait(gate, "a collective")
     return seconds
@@ -211,7 +213,7 @@ def rehearse(wiring: Wiring) -> list[float]:
 
 def idle(links: Sequence[Link]) -> bool:
     """Whether nothing travels over these links now."""
-    for link in links:  # noqa: SIM110 - asked at each exchange, where a generator would cost several times as much
+    for link in links:  # noqa: SIM110 - asked at each collective, where a generator would cost several times as much
         if link.flows or link.books:
             return False
     return True

@@ -190,13 +190,13 @@ class Transport:
 class Letter:
     """A word from one incarnation to another."""
 
-    __slots__ = ("arrived", "content", "leg", "sequence", "source_life", "target_life", "transport", "unheard")
+    __slots__ = ("arrived", "content", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
 
     def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Any, unheard: Arrived | None) -> None:
         self.transport = transport
         self.leg = leg
-        self.source_life = leg.source.life
-        self.target_life = leg.target.life
+        self.source_process = leg.source.process
+        self.target_process = leg.target.process
         self.arrived = arrived
         self.content = content
         self.unheard = unheard
@@ -205,11 +205,11 @@ class Letter:
     @property
     def identity(self) -> tuple[str, int, int]:
         """Client, incarnation and sequence number."""
-        return self.leg.source.name, self.source_life.incarnation, self.sequence
+        return self.leg.source.name, self.source_process.incarnation, self.sequence
 
     def arrive(self, _: Any) -> None:
         """The latency is over."""
-        if not (self.source_life.alive and self.target_life.alive):
+        if not (self.source_process.alive and self.target_process.alive):
             return
         if self.transport.cut_s and not self.transport.arrives(self.leg):
             self.lose()
@@ -221,7 +221,7 @@ class Letter:
     def _read(self, _: Any) -> None:
         """It has come: a target that is paused reads it when it goes on."""
         held = self.leg.target.held
-        if not self.target_life.alive:
+        if not self.target_process.alive:
             return
         if held is not None:
             held.append((self._read, None))

@@ -14,9 +14,9 @@ from typing import Any
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, Network
 from simdist.hardware.wiring import hosts_of
+from simdist.ledger.ledger import Ledger
 from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
-from simdist.program.ledger import Ledger
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
@@ -27,8 +27,8 @@ from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
-from simdist.runtime.simulated.silence import Meeting, Silence
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.silence import Listener, Silence
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
 from simdist.runtime.state import GroupStates
 from simdist.simulation.fabric import Fabric
@@ -76,8 +76,8 @@ class World:
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains: dict[str, list[Callable[[Task], Any]]] = {name: [] for name in devices}  # what a task does again after a restart
-        self.meetings: list[Meeting] = []  # where replicas meet; each takes itself away
-        self.silence = Silence(self.clock, self.transport, self.meetings)
+        self.listeners: list[Listener] = []  # where replicas meet; each takes itself away
+        self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
@@ -135,14 +135,14 @@ class World:
             self.trace.instant(task.name, "crash", f"crash of {task.name}, which is down", now, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
             return
-        task.life.alive, task.down_since_s, task.held = False, now, None
+        task.process.alive, task.down_since_s, task.held = False, now, None
         self.trace.instant(task.name, "crash", f"crash of {task.name}", now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
         self.states.lose(task.name)
-        for meeting in list(self.meetings):
-            meeting.lost(task)
+        for listener in list(self.listeners):
+            listener.lost(task)
         calls, task.calls = task.calls, {}
         for call in calls:
             call.lost(task)
@@ -183,13 +183,13 @@ class World:
             main(task)
         self.detection.register(task)
 
-    def add_device(self, place: str, device: Device | None = None) -> Processor:
+    def add_device(self, device_name: str, device: Device | None = None) -> Processor:
         """A device of a task (``worker:0/gpu:1``), with its links inside the host; by default like the task's own."""
-        task = self.task(place.partition("/")[0])
-        if place != task.name and place not in task.processors:
-            self.fabric.add_device(self.host_of[task.name], place)
-            self.trace.declare_lane(place)
-        return task.add_processor(place, device or task.device, self.seed)
+        task = self.task(device_name.partition("/")[0])
+        if device_name != task.name and device_name not in task.processors:
+            self.fabric.add_device(self.host_of[task.name], device_name)
+            self.trace.declare_lane(device_name)
+        return task.add_processor(device_name, device or task.device, self.seed)
 
     def _call(self, kernel: Kernel, inputs: Sequence[Bundle], writes: BundleType) -> Bundle:
         """Call a kernel in no time: what it does is no work of a device."""
@@ -200,31 +200,31 @@ class World:
         """How many fibers and steps there are."""
         return len(self.clock.fibers) + len(self.clock.steps)
 
-    def task_of(self, place: str) -> Task:
+    def task_of(self, device_name: str) -> Task:
         """The task of a device."""
-        return self.tasks[task_of(place)]
+        return self.tasks[task_of(device_name)]
 
     def notice(self, member: Member, reason: str) -> None:
         """Those who train with a member have learned of its death."""
-        life = member.process
-        assert isinstance(life, Life)
-        self.detection.notice(member.task, life, reason)
+        process = member.process
+        assert isinstance(process, Incarnation)
+        self.detection.notice(member.task, process, reason)
 
-    def processor(self, place: str) -> Processor:
+    def processor(self, device_name: str) -> Processor:
         """The processor of a place."""
-        return self.tasks[place.partition("/")[0]].processors[place]
+        return self.tasks[device_name.partition("/")[0]].processors[device_name]
 
-    def hold(self, place: str, name: str, size_bytes: int) -> None:
+    def hold(self, device_name: str, name: str, size_bytes: int) -> None:
         """Bytes of a variable or a slot that lie on a processor from now on; negative: that are gone.
 
         Raises:
             UnavailableError: its task is down.
         """
-        memory = self.processor(place).memory
+        memory = self.processor(device_name).memory
         if size_bytes >= 0:
-            if not self.task(task_of(place)).alive:
+            if not self.task(task_of(device_name)).alive:
                 raise UnavailableError(
-                    f"{task_of(place)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; after a "
+                    f"{task_of(device_name)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; after a "
                     "death under on_failure='continue', after the next step."
                 )
             memory.allocate(name, size_bytes)

@@ -14,14 +14,14 @@ import simdist as sd
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST
 from simdist.collectives.base import Schedule
 from simdist.errors import FailedPreconditionError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.function import BoundCall, StepFunction, fits_at_once
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
-from simdist.runtime.replicas import Member, Way
+from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
 from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
 from simdist.variables import variable as variables
@@ -62,15 +62,15 @@ class Driver:
 
     # -- variables
 
-    def variable(self, value: Any, *places: str, name: str = "v") -> Any:
+    def variable(self, value: Any, *devices: str, name: str = "v") -> Any:
         """On one place, or equal copies on several."""
-        return self._made(value, name, lambda array: [Cell(name, aval_of(array), task_of(places[0]), places=places)], "copies")
+        return self._made(value, name, lambda array: [Cell(name, aval_of(array), task_of(devices[0]), devices=devices)], "copies")
 
-    def one_each(self, value: Any, *places: str, name: str = "v") -> Any:
+    def one_each(self, value: Any, *devices: str, name: str = "v") -> Any:
         """Each of these replicas has a value of its own, which begins with this one."""
 
         def cells(array: Any) -> list[Cell]:
-            return [Cell(name, aval_of(array), task_of(place), places=[place], replica=rank) for rank, place in enumerate(places)]
+            return [Cell(name, aval_of(array), task_of(device), devices=[device], replica=rank) for rank, device in enumerate(devices)]
 
         return self._made(value, name, cells, "replicas")
 
@@ -144,11 +144,11 @@ class Communication:
     def __init__(self, all_reduce: str = "ring", timeout_s: float | None = None) -> None:
         self.all_reduce = all_reduce
         self.timeout_s = timeout_s
-        self.spare = 0
+        self.backup_workers = 0
 
-    def way(self, exchange: Exchange, places: tuple[str, ...]) -> Way:
-        schedule = schedule_of(exchange.kind, self.all_reduce, len(places))
-        return Way(schedule.algorithm, schedule, schedule, places)
+    def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
+        schedule = schedule_of(collective.kind, self.all_reduce, len(devices))
+        return CollectivePlan(schedule.algorithm, schedule, schedule, devices)
 
 
 @cache
@@ -163,17 +163,17 @@ class Replicas:
 
     Args:
         driver: drives them.
-        places: tasks or devices.
+        devices: tasks or devices.
         communication: how they exchange; default by rings.
     """
 
-    def __init__(self, driver: Driver, places: Sequence[str], communication: Any = None) -> None:
+    def __init__(self, driver: Driver, devices: Sequence[str], communication: Any = None) -> None:
         self.driver = driver
         self.communication = communication or Communication()
         engine = driver.engine
-        for place in places:
-            engine.add_device(place)
-        self.members = [Member(rank, task_of(place), place, engine.process(task_of(place))) for rank, place in enumerate(places)]
+        for device in devices:
+            engine.add_device(device)
+        self.members = [Member(rank, task_of(device), device, engine.process(task_of(device))) for rank, device in enumerate(devices)]
         self.group = engine.replica_group(self.communication)
 
     def step(self, function: Function, *args: Sequence[Any]) -> list[Any]:
@@ -191,13 +191,13 @@ def run_in_group(
     """Trace a function for each of these local replicas, and take a step of them."""
     calls: list[BoundCall] = []
     programs: list[Any] = []
-    for place, function in enumerate(functions):
+    for device, function in enumerate(functions):
         step = StepFunction(function)
-        calls.append(step.bind(args[place] if args else (), {}))
-        programs.append(step.trace(calls[-1], local[place].rank, len(members)))
-    for place, program in enumerate(programs):
-        prepare(program, driver.layout, place)
-    linked = [link(program, driver.layout, place) for place, program in enumerate(programs)]
+        calls.append(step.bind(args[device] if args else (), {}))
+        programs.append(step.trace(calls[-1], local[device].rank, len(members)))
+    for device, program in enumerate(programs):
+        prepare(program, driver.layout, device)
+    linked = [link(program, driver.layout, device) for device, program in enumerate(programs)]
     bundles = group.run(members, local, linked, calls)
     arrays = driver.engine.arrays(bundles)
     return [program.rebuild(list(found)) for program, found in zip(linked, arrays, strict=True)]

@@ -19,8 +19,8 @@ from tests.runtime.conformance.driver import POOLS, Driver, WorkerStep, exchange
 
 
 def test_a_step_returns_its_structure_and_changes_variables_wherever_they_lie(engine: Engine, driver: Driver) -> None:
-    places = ("ps:0", "ps:1", "worker:0", "worker:1")
-    placed = [driver.variable(np.float32(number), place, name=f"v{number}") for number, place in enumerate(places)]
+    devices = ("ps:0", "ps:1", "worker:0", "worker:1")
+    placed = [driver.variable(np.float32(number), device, name=f"v{number}") for number, device in enumerate(devices)]
 
     def step(x: Any) -> Any:
         total = sum(variable.value for variable in placed)

@@ -92,7 +92,7 @@ def is_whole(log: list[str]) -> bool:
 
 
 def test_operations_of_a_worker_are_answered_once(logs: list[list[str]], driver: Driver) -> None:
-    placed = [driver.variable(np.float32(0), place, name=place) for place in ("ps:0", "ps:1", "worker:0", "chief:0", "worker:1")]
+    placed = [driver.variable(np.float32(0), device, name=device) for device in ("ps:0", "ps:1", "worker:0", "chief:0", "worker:1")]
     iterator = iter(sd.Dataset.from_tensor_slices(np.ones(8, np.float32)).batch(2))
 
     def step(batches: Any) -> Any:
@@ -109,9 +109,9 @@ def test_operations_of_a_worker_are_answered_once(logs: list[list[str]], driver:
 
 
 def test_operations_of_replicas_are_answered_once(logs: list[list[str]], driver: Driver) -> None:
-    places = ("worker:0/gpu:0", "worker:0/gpu:1", "worker:1")
-    replicas = Replicas(driver, places)
-    equal, own = driver.variable(np.float32(0), *places), driver.one_each(np.float32(0), *places)
+    devices = ("worker:0/gpu:0", "worker:0/gpu:1", "worker:1")
+    replicas = Replicas(driver, devices)
+    equal, own = driver.variable(np.float32(0), *devices), driver.one_each(np.float32(0), *devices)
 
     def step(batches: Any) -> Any:
         one, other = exchanged("all_reduce", next(batches)), exchanged("all_gather", own.value)
@@ -119,7 +119,7 @@ def test_operations_of_replicas_are_answered_once(logs: list[list[str]], driver:
         equal.assign(sd.check_numerics(one[0].sum() + equal.value, "a sum"))
         return other
 
-    replicas.step(step, [iter(sd.Dataset.from_tensor_slices(np.ones(2, np.float32)).batch(2)) for _ in places])
+    replicas.step(step, [iter(sd.Dataset.from_tensor_slices(np.ones(2, np.float32)).batch(2)) for _ in devices])
     assert len(logs) == 3
     assert [checked(log) for log in logs] == [set(OPERATIONS)] * 3
     assert all(map(is_whole, logs))

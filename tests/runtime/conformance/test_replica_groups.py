@@ -68,9 +68,9 @@ def test_a_single_replica_takes_steps_alone(driver: Driver) -> None:
 
 
 def test_equal_copies_change_once_and_own_values_each_for_itself(driver: Driver) -> None:
-    places = PLACES[:3]
-    replicas = Replicas(driver, places)
-    equal, own = driver.variable(np.float32(0), *places), driver.one_each(np.float32(0), *places)
+    devices = PLACES[:3]
+    replicas = Replicas(driver, devices)
+    equal, own = driver.variable(np.float32(0), *devices), driver.one_each(np.float32(0), *devices)
 
     def step(x: Any) -> Any:
         own.assign_add(x)
@@ -86,9 +86,9 @@ def test_equal_copies_change_once_and_own_values_each_for_itself(driver: Driver)
 
 def test_versions_count_only_when_the_step_is_over(driver: Driver) -> None:
     """A replica sees what it has changed itself; what anybody else reads meanwhile is as before the step."""
-    places = PLACES[:2]
-    replicas = Replicas(driver, places)
-    variable = driver.variable(np.float32(1), *places)
+    devices = PLACES[:2]
+    replicas = Replicas(driver, devices)
+    variable = driver.variable(np.float32(1), *devices)
     during = list[float]()
 
     class Iterator:
@@ -99,8 +99,8 @@ def test_versions_count_only_when_the_step_is_over(driver: Driver) -> None:
         def __init__(self) -> None:
             self.own = iter(sd.Dataset.from_tensor_slices(np.float32([1, 1])).batch(1))
 
-        def peek(self, place: int = 0) -> Any:
-            return self.own.peek(place)
+        def peek(self, device: int = 0) -> Any:
+            return self.own.peek(device)
 
         def next_batch(self) -> Any:
             during.append(float(driver.engine.read([variable.placement.cells[0].group.number])[0][0]))
@@ -118,9 +118,9 @@ def test_versions_count_only_when_the_step_is_over(driver: Driver) -> None:
 
 
 def test_a_replica_that_fails_ends_the_step_which_leaves_no_mark(engine: Engine, driver: Driver) -> None:
-    places = PLACES[1:3]
-    replicas = Replicas(driver, places)
-    equal, own = driver.variable(np.float32(0), *places), driver.one_each(np.float32(0), *places)
+    devices = PLACES[1:3]
+    replicas = Replicas(driver, devices)
+    equal, own = driver.variable(np.float32(0), *devices), driver.one_each(np.float32(0), *devices)
 
     def step(x: Any) -> None:
         own.assign_add(np.float32(1))

@@ -85,27 +85,27 @@ def test_joined_groups_keep_their_values_and_change_together(engine: Engine, dri
 
 
 def test_joined_groups_lie_where_the_first_did(engine: Engine, driver: Driver) -> None:
-    places = ("worker:0", "worker:1")
-    one, other = driver.variable(np.float32(1), *places), driver.variable(np.float32(2), *places)
+    devices = ("worker:0", "worker:1")
+    one, other = driver.variable(np.float32(1), *devices), driver.variable(np.float32(2), *devices)
     joined = driver.layout.join([one.placement.cells[0], other.placement.cells[0]])
-    assert engine.versions.places_of(joined.number) == places
+    assert engine.versions.devices_of(joined.number) == devices
 
 
 def test_a_group_lies_where_it_was_moved_to(engine: Engine, driver: Driver) -> None:
     group = driver.variable(np.float32(1), "worker:0", "worker:1").placement.cells[0].group
     engine.versions.lie_at(group.number, ("worker:1",))
-    assert engine.versions.places_of(group.number) == ("worker:1",)
-    assert group.cells[0].places == ("worker:1",)
+    assert engine.versions.devices_of(group.number) == ("worker:1",)
+    assert group.cells[0].devices == ("worker:1",)
 
 
 def test_memory_is_held_on_each_device_and_given_back(engine: Engine, driver: Driver) -> None:
     engine.add_device("worker:0/gpu:0")
-    places = ("worker:0", "worker:0/gpu:0", "ps:1")
-    before = [engine.memory(place).in_use_bytes for place in places]
-    variable = driver.variable(np.zeros(100, np.float32), *places)
-    assert [engine.memory(place).in_use_bytes - held for place, held in zip(places, before, strict=True)] == [400] * 3
+    devices = ("worker:0", "worker:0/gpu:0", "ps:1")
+    before = [engine.memory(device).in_use_bytes for device in devices]
+    variable = driver.variable(np.zeros(100, np.float32), *devices)
+    assert [engine.memory(device).in_use_bytes - held for device, held in zip(devices, before, strict=True)] == [400] * 3
     driver.layout.drop(variable.placement.cells)
-    assert [engine.memory(place).in_use_bytes for place in places] == before
+    assert [engine.memory(device).in_use_bytes for device in devices] == before
 
 
 def test_a_process_that_ends_gives_back_all_of_its_variables(engine: Engine, driver: Driver) -> None:
@@ -125,6 +125,6 @@ def test_a_variable_that_does_not_fit_is_refused_and_holds_nothing(engine: Engin
     driver.variable(np.zeros(20, np.float32), "worker:1", name="in the way")
     before = [engine.memory(task).in_use_bytes for task in ("worker:0", "worker:1")]
     with pytest.raises(ResourceExhaustedError, match="worker:1"):
-        driver.layout.add(Cell("large", aval_of(array), "worker:0", places=("worker:0", "worker:1")), array)
+        driver.layout.add(Cell("large", aval_of(array), "worker:0", devices=("worker:0", "worker:1")), array)
     assert [engine.memory(task).in_use_bytes for task in ("worker:0", "worker:1")] == before
     assert len(driver.layout.groups) == 1

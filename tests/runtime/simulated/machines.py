@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simdist.hardware import Device, Network
-from simdist.runtime.simulated.calls import Call, Part, Plan
+from simdist.runtime.simulated.calls import Call, Plan, ServerCall
 from simdist.runtime.simulated.world import World
 
 __all__ = ["BANDWIDTH", "LATENCY_S", "Client", "Server", "part", "world"]
@@ -26,16 +26,16 @@ class Server:
         self.world = there
         self.has: dict[int, Any] = {}
         self.asked_s: list[float] = []
-        self.received: list[tuple[float, Any, Part]] = []
+        self.received: list[tuple[float, Any, ServerCall]] = []
         self.error: Any = None
 
     def answer(self, groups: Any, found: list[Any], versions: list[int]) -> Any:
         self.asked_s.append(self.world.now)
-        for group, place in groups:
-            found[place], versions[place] = self.has[group]
+        for group, device in groups:
+            found[device], versions[device] = self.has[group]
         return self.error
 
-    def receive(self, push: Any, part: Part, life: Any) -> None:
+    def receive(self, push: Any, part: ServerCall, process: Any) -> None:
         self.received.append((self.world.now, push, part))
 
 
@@ -53,9 +53,9 @@ class Client:
         self.ended.append((self.world.now, error))
 
 
-def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = (), update: Any = None, place: int = 0) -> Part:
+def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = (), update: Any = None, device: int = 0) -> ServerCall:
     """What worker:0 wants of a server: to read (`groups`), or to push."""
-    made, routes = Part(server, groups, update, place), there.routes
+    made, routes = ServerCall(server, groups, update, device), there.routes
     client, task = there.tasks["worker:0"], there.tasks[name]
     if update is None:
         made.there, made.back = routes.word(client, task, made), routes.leg(task, client, size_bytes, made)
@@ -64,5 +64,5 @@ def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = 
     return made
 
 
-def plan(*parts: Part) -> Plan:
+def plan(*parts: ServerCall) -> Plan:
     return Plan(parts, len(parts), len(parts))

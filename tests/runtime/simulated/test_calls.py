@@ -29,12 +29,12 @@ class Scene:
 
     def read(self, *names: str) -> Reading:
         groups = {"ps:0": 0, "ps:1": 1}
-        parts = [part(self.world, name, self.servers[name], BYTES, ((groups[name], place),)) for place, name in enumerate(names)]
+        parts = [part(self.world, name, self.servers[name], BYTES, ((groups[name], device),)) for device, name in enumerate(names)]
         return Reading(self.world.transport, self.task, plan(*parts), self.client, tuple(groups[name] for name in names))
 
     def push(self, *names: str) -> Pushing:
-        parts = [part(self.world, name, self.servers[name], BYTES, update=UPDATE, place=place) for place, name in enumerate(names)]
-        operands: Any = [f"operand {place}" for place in range(len(names))]
+        parts = [part(self.world, name, self.servers[name], BYTES, update=UPDATE, device=device) for device, name in enumerate(names)]
+        operands: Any = [f"operand {device}" for device in range(len(names))]
         return Pushing(self.world.transport, self.task, plan(*parts), self.client, operands, None, {})  # type: ignore[arg-type]
 
     def at(self, second: float, function: Any, *args: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_push_ends_one_latency_after_the_last_server_has_confirmed(scene: Scen
     call = scene.push("ps:0", "ps:1")
     scene.go(3.0)
     arrived = pytest.approx(LATENCY_S + 2 * FLIGHT_S)
-    received = [(when, push, part.place) for server in scene.servers.values() for when, push, part in server.received]
+    received = [(when, push, part.device) for server in scene.servers.values() for when, push, part in server.received]
     assert received == [(arrived, call, 0), (arrived, call, 1)]
     first, second = (server.received[0][2] for server in scene.servers.values())
     call.confirm(second, scene.world.now)

@@ -52,7 +52,7 @@ def test_a_silent_task_is_noticed_in_the_midst_of_idle_time() -> None:
         sd.sleep(40.5)
         # A host that is gone without a word: nobody resets its connections, and no heartbeat comes.
         task = cluster.world.tasks["worker:1"]
-        task.life.alive = False
+        task.process.alive = False
 
     cluster.world.start(cluster.world.tasks["ps:0"], main)
     coordinator.join()

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simdist.cost.flops import cost_of
 from simdist.errors import ResourceExhaustedError
 from simdist.hardware import MemoryAccount, laptop_cpu
-from simdist.program.cost import cost_of
 from simdist.program.function import StepFunction
-from simdist.runtime.linked import ApplyAll, LinkedProgram, Run
+from simdist.runtime.linked import ApplyAll, LinkedProgram, RunKernel
 from simdist.runtime.linking import link, prepare
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.pricing import Prices
@@ -45,7 +45,7 @@ def scene() -> Scene:
 
 
 def kernels(linked: LinkedProgram) -> list[Any]:
-    runs = [op for op in linked.operations if isinstance(op, Run)]
+    runs = [op for op in linked.operations if isinstance(op, RunKernel)]
     updates = [part for op in linked.operations if isinstance(op, ApplyAll) for part in op.parts]
     return sorted([*runs, *updates], key=lambda op: op.number)
 
@@ -76,16 +76,16 @@ def test_a_declared_time_is_that_of_the_first_kernel_and_updates_cost_what_they_
 
     linked = scene.linked(step, np.ones(10, np.float32), seconds=3.0)
     priced, found = scene.prices.of(linked), kernels(linked)
-    declared = [priced.costs[op.number].seconds for op in found if isinstance(op, Run)]
+    declared = [priced.costs[op.number].seconds for op in found if isinstance(op, RunKernel)]
     assert len(declared) > 1 and declared == [3.0, *[0.0] * (len(declared) - 1)]
-    assert [priced.costs[op.number] for op in found if not isinstance(op, Run)] == [
-        cost_of(op.kernel) for op in found if not isinstance(op, Run)
+    assert [priced.costs[op.number] for op in found if not isinstance(op, RunKernel)] == [
+        cost_of(op.kernel) for op in found if not isinstance(op, RunKernel)
     ]
 
 
 def test_laying_arrays_beside_each_other_is_free(scene: Scene) -> None:
     linked = scene.linked(lambda x: scene.small.assign(x), np.ones(10, np.float32))
-    moves = [op for op in kernels(linked) if isinstance(op, Run) and op.moves_only]
+    moves = [op for op in kernels(linked) if isinstance(op, RunKernel) and op.moves_only]
     assert moves
     costs = [scene.prices.of(linked).costs[op.number] for op in moves]
     assert [(cost.flops, cost.bytes_moved, cost.seconds) for cost in costs] == [(0, 0, 0.0)] * len(moves)

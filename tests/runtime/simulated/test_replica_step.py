@@ -52,13 +52,13 @@ def test_the_last_survivor_dies_with_its_task() -> None:
 def test_steps_that_cannot_begin_leave_no_listener_and_one_detection() -> None:
     cluster, step, _ = one_second_steps(workers=3)
     step()
-    listeners = len(cluster.world.meetings)
+    listeners = len(cluster.world.listeners)
     cluster.faults.crash("worker:0", at=cluster.now + 1e-6, restart_after=0.5)
     sd.sleep(1e-3, cluster)
     for _ in range(3):
         with pytest.raises(UnavailableError, match="is down"):
             step()
-    assert len(cluster.world.meetings) == listeners
+    assert len(cluster.world.listeners) == listeners
     assert [found.lane for found in cluster.trace.instants.where(category="detect")] == ["worker:0"]
     cluster.faults.crash("worker:2", at=cluster.now + 1e-6, restart_after=0.1)
     sd.sleep(1e-3, cluster)

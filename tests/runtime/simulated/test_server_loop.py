@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simdist.cost.flops import Cost
 from simdist.errors import UnavailableError
 from simdist.hardware import Device
-from simdist.program.cost import Cost
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated import server_loop
-from simdist.runtime.simulated.calls import Part
+from simdist.runtime.simulated.calls import ServerCall
 from simdist.variables.state import Cell, Group, Layout
 from tests.runtime.simulated.machines import world
 
@@ -38,11 +38,11 @@ class Push:
         self.confirmed: list[float] = []
         self.errors: list[BaseException] = []
         self.silent: list[Any] = []
-        self.part = Part(scene.server, (), scene.update)
+        self.part = ServerCall(scene.server, (), scene.update)
         self.part.there = scene.world.routes.leg(self.client, scene.task, 4, self.part)
         self.part.back = scene.world.routes.word(scene.task, self.client, self.part)
 
-    def confirm(self, part: Part, applied_s: float) -> None:
+    def confirm(self, part: ServerCall, applied_s: float) -> None:
         self.confirmed.append(applied_s)
 
     def fail(self, error: BaseException) -> None:
@@ -52,7 +52,7 @@ class Push:
         self.silent.append(leg)
 
     def arrive(self) -> Push:
-        self.scene.server.receive(self, self.part, self.scene.task.life)  # type: ignore[arg-type]
+        self.scene.server.receive(self, self.part, self.scene.task.process)  # type: ignore[arg-type]
         return self
 
 

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.program.entry import Branch, Entry
+from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.program.kernels import compiler_options
-from simdist.program.registers import INDEX_BITS, RegisterFile
 from simdist.program.values import BundleType
 
 __all__ = ["Machine"]
@@ -129,8 +129,8 @@ class _Layout:
                 reads[rows, : len(site.reads)] = np.array([entry[2] for entry in chosen]) & INDEX_MASK
             if site.writes:
                 writes[rows[:, None], self.slot_numbers[code]] = np.array([entry[3] for entry in chosen]) & INDEX_MASK
-            for place, column in enumerate(self.feed_numbers[code]):
-                feeds[column][rows] = np.array([entry[4][place] for entry in chosen])
+            for position, column in enumerate(self.feed_numbers[code]):
+                feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
         return codes, reads, writes, tuple(feeds)
 
     def execute(self, stacks: list[tuple[Any, ...]], tables: list[tuple[Any, ...]], instructions: tuple[Any, ...]) -> Any:
@@ -185,4 +185,4 @@ def _columns(lists: Sequence[Sequence[Any]]) -> list[tuple[Any, int]]:
 
 
 def _numbered(wanted: Sequence[Any], columns: list[tuple[Any, int]]) -> list[int]:
-    return [columns.index((item, list(wanted[:place]).count(item))) for place, item in enumerate(wanted)]
+    return [columns.index((item, list(wanted[:position]).count(item))) for position, item in enumerate(wanted)]

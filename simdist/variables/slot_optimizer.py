@@ -20,11 +20,11 @@ from simdist.variables.keras_copies import Role, apart, copy_for, is_scaling
 from simdist.variables.loss_scaling import scaled_apply
 from simdist.variables.state import Cell
 
-__all__ = ["Shadow", "keras_shadow", "optax_shadow"]
+__all__ = ["SlotOptimizer", "keras_slot_optimizer", "optax_slot_optimizer"]
 
 
 @dataclass
-class Shadow:
+class SlotOptimizer:
     """State cells of one task, their first values, and what applies gradients.
 
     Attributes:
@@ -39,8 +39,10 @@ class Shadow:
     roles: list[Role]
 
 
-def keras_shadow(optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None) -> Shadow:
-    """Shadow a Keras optimizer for some cells.
+def keras_slot_optimizer(
+    optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value: Callable[[Role], Any] = lambda role: None
+) -> SlotOptimizer:
+    """SlotOptimizer a Keras optimizer for some cells.
 
     Args:
         optimizer: the user's.
@@ -64,18 +66,18 @@ def keras_shadow(optimizer: Any, cells: Sequence[tuple[Any, Cell]], first_value:
             warnings.filterwarnings("ignore", "Gradients do not exist")
             return inner(values, old, gradients)
 
-    return Shadow(state_cells, initial, apply, roles)
+    return SlotOptimizer(state_cells, initial, apply, roles)
 
 
 def _slot(name: str, value: Any, beside: Cell, of: Cell | None = None) -> Cell:
     """A cell of an optimizer's state that lies where the cell of a variable does; of the same rows, where it has its shape."""
     aval = aval_of(value)
     rows = of.rows if of is not None and of.aval.shape == aval.shape else None
-    return Cell(name, aval, beside.task, rows, kind="slot", places=beside.places, replica=beside.replica)
+    return Cell(name, aval, beside.task, rows, kind="slot", devices=beside.devices, replica=beside.replica)
 
 
-def optax_shadow(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> Shadow:
-    """Shadow an Optax transformation for some cells; beside its own state lies a count of the updates."""
+def optax_slot_optimizer(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> SlotOptimizer:
+    """SlotOptimizer an Optax transformation for some cells; beside its own state lies a count of the updates."""
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
     leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
     leaves = [jnp.asarray(leaf) for leaf in leaves]
@@ -89,4 +91,4 @@ def optax_shadow(transformation: Any, cells: Sequence[tuple[Any, Cell]]) -> Shad
         new = [value + jnp.asarray(update, value.dtype) for value, update in zip(values, updates, strict=True)]
         return new, [*jax.tree_util.tree_leaves(new_state), old[-1] + 1]
 
-    return Shadow(state_cells, [*leaves, count], apply, [*(Role("shared", number=i) for i in range(len(leaves))), Role("iteration")])
+    return SlotOptimizer(state_cells, [*leaves, count], apply, [*(Role("shared", number=i) for i in range(len(leaves))), Role("iteration")])

@@ -18,18 +18,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simdist.program.entry import Branch, Entry
+from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.pending import Pending
+from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.program.kernels import Kernel, compiler_options
-from simdist.program.pending import Pending
-from simdist.program.registers import INDEX_BITS, RegisterFile
 
-__all__ = ["LaneFunction", "Waves"]
+__all__ = ["LaneFunction", "Batches"]
 
 LaneFunction = Callable[..., Sequence[jax.Array]]
 Version = tuple[int, int]  # a register, and how often it had been written before
 
 
-class Waves:
+class Batches:
     """Computes entries wave by wave, and keeps the batched kernels."""
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Waves:
         """
         lanes = _Lanes(entries, branches, pending.files)
         try:
-            for code, places in lanes.calls():
+            for code, indices in lanes.calls():
                 if noted:
                     break
-                results = self._call(branches[code].site.kernel, [lanes.arguments(place) for place in places])
-                for place, result in zip(places, results, strict=True):
-                    lanes.put(place, result)
+                results = self._call(branches[code].site.kernel, [lanes.arguments(index) for index in indices])
+                for index, result in zip(indices, results, strict=True):
+                    lanes.put(index, result)
         finally:
             pending.put_loose(lanes.done, lanes.results())
 
@@ -120,19 +120,19 @@ class _Lanes:
         for wave in self._waves:
             yield from wave.items()
 
-    def arguments(self, place: int) -> list[Any]:
+    def arguments(self, index: int) -> list[Any]:
         """What an entry's kernel is called with."""
-        read = [array for version in self._reads[place] for array in self._value(version)]
-        return [*read, *self.branches[self.entries[place][1]].arguments(self.entries[place][4])]
+        read = [array for version in self._reads[index] for array in self._value(version)]
+        return [*read, *self.branches[self.entries[index][1]].arguments(self.entries[index][4])]
 
-    def put(self, place: int, results: tuple[Any, ...]) -> None:
+    def put(self, index: int, results: tuple[Any, ...]) -> None:
         """Keep the results of an entry, and forget what nobody reads again."""
-        writes = self._writes[place]
-        self._values.update(zip(writes, self.branches[self.entries[place][1]].site.split(results), strict=True))
+        writes = self._writes[index]
+        self._values.update(zip(writes, self.branches[self.entries[index][1]].site.split(results), strict=True))
         # From here on it is not computed again, so what it has read may go.
-        self.done[place] = True
-        self._left.subtract(self._reads[place])
-        for version in (*self._reads[place], *writes):
+        self.done[index] = True
+        self._left.subtract(self._reads[index])
+        for version in (*self._reads[index], *writes):
             if not self._left[version]:
                 self._values.pop(version, None)
 
@@ -151,8 +151,8 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
     level_of: dict[Version, int] = {}
     reads: list[list[Version]] = []
     writes: list[list[Version]] = []
-    waves: list[dict[int, list[int]]] = []
-    for place, (_, code, read, written, _, _) in enumerate(entries):
+    batches: list[dict[int, list[int]]] = []
+    for index, (_, code, read, written, _, _) in enumerate(entries):
         reads.append([(register, count.get(register, 0)) for register in read])
         level = max((level_of.get(version, -1) for version in reads[-1]), default=-1) + 1
         made: list[Version] = []
@@ -161,10 +161,10 @@ def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[
             made.append((register, count[register]))
             level_of[made[-1]] = level
         writes.append(made)
-        while len(waves) <= level:
-            waves.append({})
-        waves[level].setdefault(code, []).append(place)
-    return reads, writes, waves
+        while len(batches) <= level:
+            batches.append({})
+        batches[level].setdefault(code, []).append(index)
+    return reads, writes, batches
 
 
 def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter[Version]:

@@ -1,6 +1,6 @@
 """Where replicas meet: a marker that JAX can differentiate.
 
-An exchange (all-reduce, all-gather, ...) stands in the jaxpr of a step like the other markers, but it is linear in what it
+A collective (all-reduce, all-gather, ...) stands in the jaxpr of a step like the other markers, but it is linear in what it
 is given, so it may stand inside a differentiated function: synchronised batch normalisation does. The derivative of a sum
 over replicas is a sum over replicas.
 
@@ -26,11 +26,11 @@ from jax.interpreters import ad, batching
 from simdist.errors import FailedPreconditionError
 from simdist.program.values import Aval, num_bytes
 
-__all__ = ["EXCHANGE", "Exchange", "bind_exchange", "require_outside_of_inner_programs"]
+__all__ = ["COLLECTIVE", "Collective", "bind_collective", "require_outside_of_inner_programs"]
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Collective:
     """What is exchanged, and how.
 
     Args:
@@ -56,7 +56,7 @@ class Exchange:
         """What each replica gives."""
         return num_bytes(self.operands)
 
-    def agrees_with(self, other: Exchange) -> bool:
+    def agrees_with(self, other: Collective) -> bool:
         """Whether two replicas can meet in these: the same kind, and the same shapes where they are added."""
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
         if not same or len(self.operands) != len(other.operands):
@@ -70,19 +70,19 @@ class Exchange:
         return f"{self.kind} of {shapes}{', ...' if len(self.operands) > 4 else ''}"
 
 
-EXCHANGE = "simdist_exchange"
-_exchange = jex_core.Primitive(EXCHANGE)
-_exchange.multiple_results = True
+COLLECTIVE = "simdist_collective"
+_collective = jex_core.Primitive(COLLECTIVE)
+_collective.multiple_results = True
 
 
-@_exchange.def_abstract_eval
-def _avals(*_: Any, exchange: Exchange) -> list[Any]:
-    return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in exchange.outputs]
+@_collective.def_abstract_eval
+def _avals(*_: Any, collective: Collective) -> list[Any]:
+    return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in collective.outputs]
 
 
-def bind_exchange(exchange: Exchange, operands: Sequence[Any]) -> list[Any]:
-    """Put an exchange into the trace that the operands belong to."""
-    return list(_exchange.bind(*operands, exchange=exchange))
+def bind_collective(collective: Collective, operands: Sequence[Any]) -> list[Any]:
+    """Put a collective into the trace that the operands belong to."""
+    return list(_collective.bind(*operands, collective=collective))
 
 
 def require_outside_of_inner_programs(jaxpr: Any) -> None:
@@ -93,10 +93,10 @@ def require_outside_of_inner_programs(jaxpr: Any) -> None:
     """
     for eqn in jaxpr.eqns:
         for inner in _inner_jaxprs(eqn):
-            if any(other.primitive is _exchange for other in inner.eqns):
+            if any(other.primitive is _collective for other in inner.eqns):
                 raise FailedPreconditionError(
                     f"Replicas meet (all_reduce, all_gather, merge_call or an aggregated assignment) inside a jax {eqn.primitive.name}. "
-                    "Take the exchange out of it: exchange what it returns, or write the loop in Python. A function under @sd.function may "
+                    "Take the collective out of it: exchange what it returns, or write the loop in Python. A function under @sd.function may "
                     "be called inside a step."
                 )
             require_outside_of_inner_programs(inner)
@@ -110,34 +110,34 @@ def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
                 yield inner
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
-    results = _exchange.bind(*primals, exchange=exchange)
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, collective: Collective) -> tuple[Any, Any]:
+    results = _collective.bind(*primals, collective=collective)
     if all(type(tangent) is ad.Zero for tangent in tangents):
         return results, [cast(Any, ad.Zero).from_primal_value(result) for result in results]
     given = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    return results, _exchange.bind(*given, exchange=replace(exchange, label="derivative"))
+    return results, _collective.bind(*given, collective=replace(collective, label="derivative"))
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, exchange: Exchange) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *operands: Any, collective: Collective) -> list[Any]:
     given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    if exchange.kind == "all_reduce":
-        return _exchange.bind(*given, exchange=exchange)
-    if exchange.kind == "all_gather":
-        return _exchange.bind(
-            *given, exchange=replace(exchange, kind="reduce_scatter", operands=exchange.outputs, outputs=exchange.operands)
+    if collective.kind == "all_reduce":
+        return _collective.bind(*given, collective=collective)
+    if collective.kind == "all_gather":
+        return _collective.bind(
+            *given, collective=replace(collective, kind="reduce_scatter", operands=collective.outputs, outputs=collective.operands)
         )
-    raise NotImplementedError(f"A {exchange.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
+    raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
 
 
-def _batched(operands: Sequence[Any], dims: Sequence[Any], *, exchange: Exchange) -> tuple[Any, Any]:
-    if exchange.kind != "all_reduce":
-        raise NotImplementedError(f"A {exchange.kind} between replicas cannot stand inside jax.vmap; use it outside.")
+def _batched(operands: Sequence[Any], dims: Sequence[Any], *, collective: Collective) -> tuple[Any, Any]:
+    if collective.kind != "all_reduce":
+        raise NotImplementedError(f"A {collective.kind} between replicas cannot stand inside jax.vmap; use it outside.")
     size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None)
     moved = [batching.bdim_at_front(operand, dim, size) for operand, dim in zip(operands, dims, strict=True)]
-    avals = tuple(Aval((size, *aval.shape), aval.dtype) for aval in exchange.operands)
-    return _exchange.bind(*moved, exchange=replace(exchange, operands=avals, outputs=avals)), [0] * len(avals)
+    avals = tuple(Aval((size, *aval.shape), aval.dtype) for aval in collective.operands)
+    return _collective.bind(*moved, collective=replace(collective, operands=avals, outputs=avals)), [0] * len(avals)
 
 
-ad.primitive_jvps[_exchange] = _jvp
-ad.primitive_transposes[_exchange] = _transpose
-batching.primitive_batchers[_exchange] = _batched
+ad.primitive_jvps[_collective] = _jvp
+ad.primitive_transposes[_collective] = _transpose
+batching.primitive_batchers[_collective] = _batched

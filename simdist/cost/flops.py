@@ -17,8 +17,8 @@ from typing import Any
 import jax
 from jax.extend import core as jex_core
 
+from simdist.cost.loops import inner_jaxprs, loops, trips_of
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs, loops, trips_of
 from simdist.program.values import num_bytes
 
 __all__ = ["Cost", "cost_of"]

@@ -14,8 +14,8 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.cost.loops import inner_jaxprs, trips_of
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs, trips_of
 
 __all__ = ["ready_fractions"]
 

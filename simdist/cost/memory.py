@@ -15,8 +15,8 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
+from simdist.cost.loops import inner_jaxprs
 from simdist.program.kernels import Kernel
-from simdist.program.loops import inner_jaxprs
 
 __all__ = ["temporaries_bytes"]
 
@@ -39,18 +39,18 @@ def temporaries_bytes(kernel: Kernel) -> int:
 
 
 def _peak(jaxpr: Any) -> int:
-    last_use = {var: place for place, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if not isinstance(var, jex_core.Literal)}
+    last_use = {var: position for position, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if not isinstance(var, jex_core.Literal)}
     kept = _kept(jaxpr)
     alive = peak = 0
     ending: dict[int, int] = {}
-    for place, eqn in enumerate(jaxpr.eqns):
+    for position, eqn in enumerate(jaxpr.eqns):
         for var in eqn.outvars:
             if var in kept:
                 alive += kept[var]
                 ending[last_use[var]] = ending.get(last_use[var], 0) + kept[var]
         inside = max((_peak(getattr(inner, "jaxpr", inner)) for inner in inner_jaxprs(eqn)), default=0)
         peak = max(peak, alive + inside)
-        alive -= ending.pop(place, 0)
+        alive -= ending.pop(position, 0)
     return peak
 
 

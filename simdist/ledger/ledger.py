@@ -29,13 +29,13 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
-from simdist.program.entry import BatchLike, Branch, Entry, Site
+from simdist.ledger.entry import BatchLike, Branch, Entry, Site
+from simdist.ledger.pending import Pending
+from simdist.ledger.plans import Plans
+from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.sharded import mesh_devices
+from simdist.ledger.slicing import needed_for, without_dead
 from simdist.program.kernels import Kernel
-from simdist.program.pending import Pending
-from simdist.program.plans import Plans
-from simdist.program.registers import INDEX_BITS, RegisterFile
-from simdist.program.sharded_waves import mesh_devices
-from simdist.program.slicing import needed_for, without_dead
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
 __all__ = ["NUMERICS", "Ledger"]

@@ -25,9 +25,9 @@ from typing import Any
 
 import jax
 
-from simdist.program.entry import Entry
-from simdist.program.registers import INDEX_BITS, RegisterFile
-from simdist.program.slicing import separate
+from simdist.ledger.entry import Entry
+from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.slicing import separate
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]

@@ -1,4 +1,4 @@
-"""One exchange between replicas: they come, the bytes travel, each gets what is its own; or it fails for all of them.
+"""One collective between replicas: they come, the bytes travel, each gets what is its own; or it fails for all of them.
 
 Taught in lesson 03.
 """
@@ -9,28 +9,28 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.errors import DeadlineExceededError, TimedOutError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
-from simdist.runtime.replicas import Communication, Member, Way
+from simdist.runtime.replicas import CollectivePlan, Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 
-__all__ = ["COLLECTIVE_TIMEOUT_S", "Coming", "Exchanging", "Meeters"]
+__all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
-# How long an exchange without a time-out of its own waits where somebody may be silent.
+# How long a collective without a time-out of its own waits where somebody may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
 
 
-class Meeters(Protocol):
-    """The replicas that meet in an exchange (`simdist.runtime.simulated.rendezvous.Rendezvous`).
+class Participants(Protocol):
+    """The replicas that meet in a collective (`simdist.runtime.simulated.collective_group.CollectiveGroup`).
 
     Attributes:
         members: all, by rank.
         active: the ranks of those that still take part.
-        queue: exchanges to which all have come; the first one's bytes travel.
+        queue: collectives to which all have come; the first one's bytes travel.
     """
 
     world: World
@@ -38,35 +38,35 @@ class Meeters(Protocol):
     active: list[int]
     communication: Communication
     plans: CollectivePlans
-    queue: list[Exchanging]
+    queue: list[PendingCollective]
 
-    def settle(self, exchanging: Exchanging, error: BaseException | None) -> None: ...
+    def settle(self, pending_collective: PendingCollective, error: BaseException | None) -> None: ...
     def drop(self, ranks: list[int]) -> None: ...
 
 
-class Coming:
-    """A replica's part in an exchange.
+class Arrival:
+    """A replica's part in a collective.
 
     Attributes:
-        place: where the trace shows it.
+        device: where the trace shows it.
         began_s: when it came.
         is_early: whether it came while its device still computed: nobody need wait for it then.
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
-    __slots__ = ("began_s", "error", "exchanging", "is_early", "over", "place", "result", "told")
+    __slots__ = ("began_s", "device", "error", "is_early", "over", "pending_collective", "result", "told")
 
-    def __init__(self, exchanging: Exchanging, place: str, began_s: float, is_early: bool) -> None:
-        self.exchanging = exchanging
-        self.place = place
+    def __init__(self, pending_collective: PendingCollective, device: str, began_s: float, is_early: bool) -> None:
+        self.pending_collective = pending_collective
+        self.device = device
         self.began_s = began_s
         self.is_early = is_early
         self.over = False
         self.result: Bundle | None = None
         self.error: BaseException | None = None
-        self.told: Callable[[Coming], None] | None = None
+        self.told: Callable[[Arrival], None] | None = None
 
-    def then(self, told: Callable[[Coming], None]) -> None:
+    def then(self, told: Callable[[Arrival], None]) -> None:
         """Tell somebody, once, when it is over."""
         self.told = told
 
@@ -78,19 +78,19 @@ class Coming:
                 self.told(self)
 
 
-class Exchanging:
-    """One exchange, from the first who comes to the last who has what it gets."""
+class PendingCollective:
+    """One collective, from the first who comes to the last who has what it gets."""
 
-    def __init__(self, group: Meeters, number: int, exchange: Exchange) -> None:
+    def __init__(self, group: Participants, number: int, collective: Collective) -> None:
         self.group = group
         self.number = number
-        self.exchange = exchange
-        self.name = f"{exchange.kind} {exchange.label}".strip()
+        self.collective = collective
+        self.name = f"{collective.kind} {collective.label}".strip()
         self.given: dict[int, Bundle] = {}
-        self.comings: dict[int, Coming] = {}
+        self.arrivals: dict[int, Arrival] = {}
         self.first: int | None = None
         self.begun_s = 0.0
-        self.way: Way | None = None
+        self.plan: CollectivePlan | None = None
         self.transfers: Transfers | None = None
         self.ranks: list[int] = []
         self.results: Sequence[Bundle] = []
@@ -98,103 +98,103 @@ class Exchanging:
         self.over = False
         self.began_s = group.world.clock.now
         self.expects_silence = False
-        self.watch: list[Exchanging] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
-        timeout_s = getattr(exchange.options, "timeout_seconds", None) or group.communication.timeout_s
+        self.watch: list[PendingCollective] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
+        timeout_s = getattr(collective.options, "timeout_seconds", None) or group.communication.timeout_s
         if timeout_s is not None:
             self.watch.append(self)
             group.world.clock.after(timeout_s, _expired, (self.watch, timeout_s))
         elif group.world.silence.is_expected:
             self.expect_silence()
 
-    def come(self, rank: int, exchange: Exchange, given: Bundle, place: str, is_early: bool) -> Coming:
+    def come(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool) -> Arrival:
         """A replica is there.
 
         Raises:
             InvalidArgumentError: the first one came with other shapes; nobody gets anything.
         """
-        coming = self.comings[rank] = Coming(self, place, self.group.world.clock.now, is_early)
+        arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.now, is_early)
         if self.first is None:
             self.first = rank
-        elif not exchange.agrees_with(self.exchange):
-            self.fail(disagreement(self._name(self.first), self.exchange, self._name(rank), exchange, self.number))
-            return coming
+        elif not collective.agrees_with(self.collective):
+            self.fail(disagreement(self._name(self.first), self.collective, self._name(rank), collective, self.number))
+            return arrival
         self.given[rank] = given
         active = self.group.active
-        if len(self.given) >= max(1, len(active) - self.group.communication.spare * (len(active) == len(self.group.members))):
+        if len(self.given) >= max(1, len(active) - self.group.communication.backup_workers * (len(active) == len(self.group.members))):
             self._begin()
-        return coming
+        return arrival
 
     def awaited(self) -> str:
         """What a replica waits for, in words."""
         missing = self.missing()
-        return f"{self.exchange}" + (
+        return f"{self.collective}" + (
             f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else ""
         )
 
     def missing(self) -> list[str]:
         """Who has not come."""
-        return [self._name(rank) for rank in self.group.active if rank not in self.comings]
+        return [self._name(rank) for rank in self.group.active if rank not in self.arrivals]
 
     def _name(self, rank: int) -> str:
-        return self.group.members[rank].place
+        return self.group.members[rank].device
 
     # -- the collective -------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        group, exchange = self.group, self.exchange
+        group, collective = self.group, self.collective
         self.ranks = sorted(self.given)
         late = [rank for rank in group.active if rank not in self.given]
         if late:
             group.drop(late)
-        places = tuple([group.members[rank].place for rank in self.ranks])
+        devices = tuple([group.members[rank].device for rank in self.ranks])
         communication = group.communication
-        self.way = communication.way(exchange, places)
+        self.plan = communication.plan(collective, devices)
         # Where gradients of some are dropped, or their part of a mean, those of the others stand for them.
-        stand_in = communication.spare and (exchange.averaged or exchange.label == "gradients")
-        scale = len(group.members) / len(places) if stand_in else 1
+        stand_in = communication.backup_workers and (collective.averaged or collective.label == "gradients")
+        scale = len(group.members) / len(devices) if stand_in else 1
         first, given = group.members[self.ranks[0]], [self.given[rank] for rank in self.ranks]
-        where = (first.place, group.world.tasks[first.task].steps, group.world.clock.now)
-        self.results = group.plans.combined(group.world, exchange, self.way, given, scale, where)
-        self.left = len(places)
+        where = (first.device, group.world.tasks[first.task].steps, group.world.clock.now)
+        self.results = group.plans.combined(group.world, collective, self.plan, given, scale, where)
+        self.left = len(devices)
         group.queue.append(self)
         if len(group.queue) == 1:
             self.travel()
 
     def travel(self) -> None:
-        """Send the bytes, when the exchanges before have ended; where nobody is in the way, as it was rehearsed."""
-        way = self.way
-        assert way is not None
+        """Send the bytes, when the collectives before have ended; where nobody is in the way, as it was rehearsed."""
+        plan = self.plan
+        assert plan is not None
         world = self.group.world
         self.begun_s = world.clock.now
         # The data of one rank, as the schedule's chunks count it.
-        plans, size_bytes = self.group.plans, self.exchange.size_bytes * (len(self.ranks) if self.exchange.kind == "all_gather" else 1)
-        wiring = plans.wiring(world, way, way.alike or way.places, size_bytes)
-        for place, num_bytes in zip(way.places, wiring.bytes_sent, strict=True):
+        plans, size_bytes = self.group.plans, self.collective.size_bytes * (len(self.ranks) if self.collective.kind == "all_gather" else 1)
+        routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
+        for device, num_bytes in zip(plan.devices, routed.bytes_sent, strict=True):
             if num_bytes:
-                world.trace.total(place, "bytes_sent", num_bytes)
-        carried = plans.carried(world, way, wiring)
+                world.trace.total(device, "bytes_sent", num_bytes)
+        carried = plans.carried(world, plan, routed)
         alone = world.busy() <= len(self.group.members) and not world.silence.is_expected and idle(list(carried))
-        if alone and not (way.alike and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
-            self._as_rehearsed(plans.rehearsed(wiring, carried), carried)
+        if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
+            self._as_rehearsed(plans.rehearsed(routed, carried), carried)
             return
-        real = plans.wiring(world, way, way.places, size_bytes) if way.alike else wiring
+        real = plans.routed(world, plan, plan.devices, size_bytes) if plan.equivalent_devices else routed
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
-        for place in range(len(way.places)):
-            self.transfers.begin(place)
+        for index in range(len(plan.devices)):
+            self.transfers.begin(index)
 
     def _as_rehearsed(self, seconds: list[float], carried: dict[Link, float]) -> None:
         for link, num_bytes in carried.items():
             link.bytes_carried += num_bytes
-        for place, end_s in enumerate(seconds):
-            self.group.world.clock.after(end_s, self._done, place)
+        for index, end_s in enumerate(seconds):
+            self.group.world.clock.after(end_s, self._done, index)
 
-    def _done(self, place: int) -> None:
-        if self.over or place >= len(self.ranks):
+    def _done(self, index: int) -> None:
+        if self.over or index >= len(self.ranks):
             return
         self.left -= 1
         if self.left == 0:
             self._end(None)
-        self.comings[self.ranks[place]].end(self.results[place], None)
+        self.arrivals[self.ranks[index]].end(self.results[index], None)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Exchanging:
             missing = self.missing()
             self.fail(
                 DeadlineExceededError(
-                    f"{self.exchange} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
+                    f"{self.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
                     f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
                 )
             )
@@ -231,7 +231,7 @@ class Exchanging:
         )
         self.fail(
             TimedOutError(
-                f"{self.exchange} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "
+                f"{self.collective} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "
                 "plan; launch the mains with restart='always' to start again, or set timeout_seconds."
             )
         )
@@ -248,16 +248,16 @@ class Exchanging:
         if self.transfers is not None:
             self.transfers.stop()
         self._end(error)
-        for coming in list(self.comings.values()):
-            coming.end(None, error)
+        for arrival in list(self.arrivals.values()):
+            arrival.end(None, error)
 
 
-def _expired(watched: tuple[list[Exchanging], float]) -> None:
+def _expired(watched: tuple[list[PendingCollective], float]) -> None:
     watch, timeout_s = watched
-    for exchanging in list(watch):
-        exchanging.expire(timeout_s)
+    for pending_collective in list(watch):
+        pending_collective.expire(timeout_s)
 
 
-def _silent(watch: list[Exchanging]) -> None:
-    for exchanging in list(watch):
-        exchanging.give_up()
+def _silent(watch: list[PendingCollective]) -> None:
+    for pending_collective in list(watch):
+        pending_collective.give_up()

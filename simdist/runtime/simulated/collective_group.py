@@ -2,7 +2,7 @@
 
 The k-th exchange of one replica meets the k-th of every other. When all have come, the transfers of a collective begin, each
 rank's from the moment when it came; a rank goes on when it has what it gets. What cannot succeed fails at once, for all that
-wait and all that come later, and only for that exchange:
+wait and all that come later, and only for that collective:
 
     what happens                          what the others get
     a replica comes with other shapes     InvalidArgumentError that names both
@@ -18,28 +18,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import UnavailableError
-from simdist.program.exchange import Exchange
+from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
-from simdist.runtime.simulated.exchanging import Coming, Exchanging
-from simdist.runtime.simulated.task import Life, Task
+from simdist.runtime.simulated.pending_collective import Arrival, PendingCollective
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 
-__all__ = ["NETWORK", "Rendezvous"]
+__all__ = ["NETWORK", "CollectiveGroup"]
 
 NETWORK = "/network"
-"""Ends the lane that shows what a device exchanges while it computes."""
+"""Ends the lane that shows what a device sends and receives while it computes."""
 
 
-class Rendezvous:
-    """The exchanges of some replicas, in order.
+class CollectiveGroup:
+    """The collectives of some replicas, in order.
 
     Args:
         world: where they are.
         members: by rank.
         communication: the strategy's.
-        plans: of the strategy's exchanges.
+        plans: of the strategy's collectives.
         dropped: is told which replicas a step does not wait for any more.
     """
 
@@ -58,74 +58,74 @@ class Rendezvous:
         self.plans = plans
         self.dropped = dropped
         self.numbers = [0] * len(members)
-        self.queue: list[Exchanging] = []  # those to which all have come; the first one's bytes travel
-        self.pending: dict[int, Exchanging] = {}
+        self.queue: list[PendingCollective] = []  # those to which all have come; the first one's bytes travel
+        self.pending: dict[int, PendingCollective] = {}
         self.failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
-        world.meetings.append(self)
+        world.listeners.append(self)
 
-    def come(self, rank: int, exchange: Exchange, given: Bundle, is_early: bool = False) -> Coming:
+    def come(self, rank: int, collective: Collective, given: Bundle, is_early: bool = False) -> Arrival:
         """Be there for this replica's next exchange.
 
         Args:
             rank: of the replica.
-            exchange: what it came for.
+            collective: what it came for.
             given: its arrays.
             is_early: whether its device still computes; the trace shows it on a lane of its own then.
 
         Raises:
-            InvalidArgumentError, DeadlineExceededError, UnavailableError: the exchange has failed already.
+            InvalidArgumentError, DeadlineExceededError, UnavailableError: the collective has failed already.
         """
         number = self.numbers[rank]
         self.numbers[rank] += 1
         error = self.broken or self.failed.get(number)
         if error is not None:
             raise error
-        exchanging = self.pending.get(number)
-        if exchanging is None:
-            exchanging = self.pending[number] = Exchanging(self, number, exchange)
-        place = self.members[rank].place
-        return exchanging.come(rank, exchange, given, place + NETWORK if is_early else place, is_early)
+        pending_collective = self.pending.get(number)
+        if pending_collective is None:
+            pending_collective = self.pending[number] = PendingCollective(self, number, collective)
+        device = self.members[rank].device
+        return pending_collective.come(rank, collective, given, device + NETWORK if is_early else device, is_early)
 
-    def record(self, coming: Coming, waited: bool = True) -> None:
+    def record(self, arrival: Arrival, waited: bool = True) -> None:
         """Write into the trace that a replica has what it came for."""
-        trace, now, exchanging = self.world.trace, self.world.clock.now, coming.exchanging
-        began, name = coming.began_s, exchanging.name
-        if exchanging.begun_s > began and waited:
-            trace.span(coming.place, "wait", f"wait for {name}", began, exchanging.begun_s)
-        algorithm = exchanging.way.algorithm if exchanging.way else ""
-        size_bytes = exchanging.exchange.size_bytes
-        trace.span(coming.place, "collective", name, max(began, exchanging.begun_s), now, bytes=size_bytes, algorithm=algorithm)
+        trace, now, pending_collective = self.world.trace, self.world.clock.now, arrival.pending_collective
+        began, name = arrival.began_s, pending_collective.name
+        if pending_collective.begun_s > began and waited:
+            trace.span(arrival.device, "wait", f"wait for {name}", began, pending_collective.begun_s)
+        algorithm = pending_collective.plan.algorithm if pending_collective.plan else ""
+        size_bytes = pending_collective.collective.size_bytes
+        trace.span(arrival.device, "collective", name, max(began, pending_collective.begun_s), now, bytes=size_bytes, algorithm=algorithm)
 
     def admits(self, rank: int) -> bool:
-        """Whether a replica still takes part, and exchanges can succeed."""
+        """Whether a replica still takes part, and collectives can succeed."""
         return self.broken is None and rank in self.active
 
-    def settle(self, exchanging: Exchanging, error: BaseException | None) -> None:
-        """An exchange is over, for good or bad."""
-        self.pending.pop(exchanging.number, None)
-        if exchanging in self.queue:
-            first = self.queue[0] is exchanging
-            self.queue.remove(exchanging)
+    def settle(self, pending_collective: PendingCollective, error: BaseException | None) -> None:
+        """A collective is over, for good or bad."""
+        self.pending.pop(pending_collective.number, None)
+        if pending_collective in self.queue:
+            first = self.queue[0] is pending_collective
+            self.queue.remove(pending_collective)
             if first and self.queue:
                 self.queue[0].travel()
         if error is not None:
-            self.failed[exchanging.number] = error
+            self.failed[pending_collective.number] = error
 
     def break_up(self, error: BaseException, spare_begun: bool = False) -> None:
-        """No exchange of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
+        """No collective of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
         if self.broken is None:
             self.broken = error
         if not spare_begun:
             self.close()
-        for exchanging in list(self.pending.values()):
-            if not (spare_begun and exchanging.ranks):
-                exchanging.fail(error)
+        for pending_collective in list(self.pending.values()):
+            if not (spare_begun and pending_collective.ranks):
+                pending_collective.fail(error)
 
     def close(self) -> None:
         """These members do not meet any more."""
-        if self in self.world.meetings:
-            self.world.meetings.remove(self)
+        if self in self.world.listeners:
+            self.world.listeners.remove(self)
 
     def lost(self, task: Task) -> None:
         """A task has died: whoever talks to it learns of it one latency later."""
@@ -136,18 +136,18 @@ class Rendezvous:
             f"{task.name} died, and no all-reduce with it can end. Launch the mains with restart='always' to start again from the "
             "last checkpoint."
         )
-        delay_s, life = (self.world.routes.latency_s(task, self.world.tasks[others[0]]) if others else 0.0), task.life
-        self.world.clock.after(delay_s, lambda _: self._noticed(task, life, error))
+        delay_s, process = (self.world.routes.latency_s(task, self.world.tasks[others[0]]) if others else 0.0), task.process
+        self.world.clock.after(delay_s, lambda _: self._noticed(task, process, error))
 
-    def _noticed(self, task: Task, life: Life, error: UnavailableError) -> None:
+    def _noticed(self, task: Task, process: Incarnation, error: UnavailableError) -> None:
         if self.broken is None:
-            self.world.detection.notice(task.name, life, "connection reset")
+            self.world.detection.notice(task.name, process, "connection reset")
         self.break_up(error)
 
     def expect_silence(self) -> None:
         """From now on somebody may not come without a word."""
-        for exchanging in list(self.pending.values()):
-            exchanging.expect_silence()
+        for pending_collective in list(self.pending.values()):
+            pending_collective.expect_silence()
 
     def drop(self, ranks: list[int]) -> None:
         """A step goes on without these."""

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError
-from simdist.program import ledger as ledger_module
-from simdist.program import plans, replay
+from simdist.ledger import ledger as ledger_module
+from simdist.ledger import plans, replay
+from simdist.ledger.batched import Batches
+from simdist.ledger.ledger import Ledger
+from simdist.ledger.replay import Machine
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.ledger import Ledger
-from simdist.program.replay import Machine
 from simdist.program.values import Aval, Bundle
-from simdist.program.waves import Waves
 
 AVAL = Aval((3,), "float32")
 ONE = (AVAL,)
@@ -92,7 +92,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Disturban
     """Short chunks and trials, and a way to disturb what is compiled; stories of one shape share what is compiled."""
     for module, name, value in [(replay, "CHUNK", 5), (plans, "TRIAL", 4), (plans, "REPLAY_FROM", 10)]:
         monkeypatch.setattr(module, name, value)
-    program, call, wave, compiled = Machine._program, Kernel.__call__, Waves._call, dict[Any, Any]()
+    program, call, wave, compiled = Machine._program, Kernel.__call__, Batches._call, dict[Any, Any]()
     current = [Disturbance(-1, signal_before)]
 
     def shared(machine: Machine, branches: Any, files: Any) -> Any:
@@ -103,7 +103,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Disturban
 
     monkeypatch.setattr(Machine, "_program", shared)
     monkeypatch.setattr(Kernel, "__call__", lambda kernel, *given: current[0].around(call.__get__(kernel))(*given))
-    monkeypatch.setattr(Waves, "_call", lambda waves, kernel, given: current[0].around(wave.__get__(waves))(kernel, given))
+    monkeypatch.setattr(Batches, "_call", lambda waves, kernel, given: current[0].around(wave.__get__(waves))(kernel, given))
 
     def start(number: int = -1, act: Any = signal_before) -> Disturbance:
         current[0] = Disturbance(number, act)

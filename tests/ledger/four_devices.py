@@ -18,7 +18,7 @@ import optax
 import simdist as sd
 from simdist import keras
 from simdist.errors import InvalidArgumentError
-from simdist.program.sharded_waves import ShardedWaves
+from simdist.ledger.sharded import ShardedBatches
 
 STEPS = 20
 ROWS, BATCH = 35, 16  # the last batch of each pass has 3 rows: not every replica gets one
@@ -133,7 +133,7 @@ def everything() -> dict[str, Any]:
         "elsewhere": assigned_from_elsewhere(),
         "alone": sd.MirroredStrategy(devices=devices[2:3]).cluster.numerics,
         "debugged": debugged.cluster.numerics,
-        "fresh": [device.id for device in fresh.devices] if isinstance(fresh, ShardedWaves) else None,
+        "fresh": [device.id for device in fresh.devices] if isinstance(fresh, ShardedBatches) else None,
         "twice": refused(lambda: sd.MirroredStrategy(devices=[*devices, devices[1]])),
         "mixed": refused(lambda: sd.MirroredStrategy(devices=[devices[0], "gpu:1"])),
     }

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 import simdist as sd
+from simdist.cost.flops import Cost, cost_of
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.cost import Cost, cost_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval
 

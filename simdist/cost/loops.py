@@ -82,14 +82,14 @@ def _counted(jaxpr: Any, eqn: Any) -> int | None:
     test = _made_by(condition, condition.outvars[0])
     if test is None or test.primitive.name != "lt" or test.invars[0] not in condition.invars:
         return None
-    place = condition.invars.index(test.invars[0]) - params["cond_nconsts"]
+    position = condition.invars.index(test.invars[0]) - params["cond_nconsts"]
     stop = _number(condition, test.invars[1], params["cond_jaxpr"].consts)
-    added = _made_by(body, body.outvars[place])
-    counter = body.invars[params["body_nconsts"] + place]
+    added = _made_by(body, body.outvars[position])
+    counter = body.invars[params["body_nconsts"] + position]
     if added is None or added.primitive.name != "add" or counter not in [v for v in added.invars if not isinstance(v, jex_core.Literal)]:
         return None
     step = _number(body, added.invars[1] if added.invars[0] is counter else added.invars[0], ())
-    start = _number(jaxpr, eqn.invars[first + place], ())
+    start = _number(jaxpr, eqn.invars[first + position], ())
     if start is None or stop is None or not step or step < 0:
         return None
     return max(0, math.ceil((stop - start) / step))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
-from simdist.program.ledger import Ledger
 from simdist.program.values import Aval, Bundle
 
 AVAL = Aval((3,), "float32")
@@ -171,7 +171,7 @@ def test_results_that_nobody_holds_are_not_computed_because_their_register_was_g
 
 
 def test_full_ledger_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simdist.program.ledger.FULL", 4)
+    monkeypatch.setattr("simdist.ledger.ledger.FULL", 4)
     story = Story("deferred")
     for _ in range(5):
         story.step("mix", 0, 0)

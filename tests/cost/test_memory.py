@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from simdist.cost.memory import temporaries_bytes
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.hardware import Device, MemoryAccount
 from simdist.program.kernels import kernel_of
-from simdist.program.memory import temporaries_bytes
 from simdist.program.values import Aval
 
 

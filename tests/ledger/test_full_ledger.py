@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.program import ledger as ledger_module
-from simdist.program.plans import Plans
+from simdist.ledger import ledger as ledger_module
+from simdist.ledger.plans import Plans
 
 STEPS = 40
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simdist.program import ledger as ledger_module
-from simdist.program import pending, plans, replay
+from simdist.ledger import ledger as ledger_module
+from simdist.ledger import pending, plans, replay
+from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
-from simdist.program.ledger import Ledger
 from simdist.program.values import Aval, Bundle
 
 AVAL = Aval((3,), "float32")

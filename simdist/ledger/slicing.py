@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from simdist.program.entry import Entry
+from simdist.ledger.entry import Entry
 
 __all__ = ["needed_for", "separate", "without_dead"]
 
@@ -18,10 +18,10 @@ def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]
     """For each entry, whether the present contents of these registers depend on it."""
     wanted = set(registers)
     needed = [False] * len(entries)
-    for place in range(len(entries) - 1, -1, -1):
-        _, _, reads, writes, _, _ = entries[place]
+    for position in range(len(entries) - 1, -1, -1):
+        _, _, reads, writes, _, _ = entries[position]
         if not wanted.isdisjoint(writes):
-            needed[place] = True
+            needed[position] = True
             wanted.difference_update(writes)
             wanted.update(reads)
     return needed
@@ -46,7 +46,7 @@ def separate(
     Returns:
         Entries for now, entries for later, and the registers (old, new) that must be copied before.
     """
-    last_write = {register: place for place, entry in enumerate(entries) if now[place] for register in entry[3]}
+    last_write = {register: position for position, entry in enumerate(entries) if now[position] for register in entry[3]}
     read_later = _versions_read(entries, now)
     names: dict[int, int] = {}  # register -> its name at this place
     copies: list[tuple[int, int]] = []
@@ -55,14 +55,14 @@ def separate(
             names[register] = fresh(register)
             copies.append((register, names[register]))
     parts: tuple[list[Entry], list[Entry]] = ([], [])
-    for place, (number, branch, reads, writes, fed, where) in enumerate(entries):
+    for position, (number, branch, reads, writes, fed, where) in enumerate(entries):
         renamed_reads = [names.get(register, register) for register in reads]
         renamed_writes: list[int] = []
         for register in writes:
-            disturbed = last_write.get(register, -1) > place and (not now[place] or (register, place) in read_later)
+            disturbed = last_write.get(register, -1) > position and (not now[position] or (register, position) in read_later)
             names[register] = fresh(register) if disturbed else register
             renamed_writes.append(names[register])
-        parts[0 if now[place] else 1].append((number, branch, renamed_reads, renamed_writes, fed, where))
+        parts[0 if now[position] else 1].append((number, branch, renamed_reads, renamed_writes, fed, where))
     return (*parts, copies)
 
 
@@ -70,8 +70,8 @@ def _versions_read(entries: Sequence[Entry], now: Sequence[bool]) -> set[tuple[i
     """(register, place of the entry that made it; -1 for what was there) of everything that a waiting entry reads."""
     made_at: dict[int, int] = {}
     read: set[tuple[int, int]] = set()
-    for place, entry in enumerate(entries):
-        if not now[place]:
+    for position, entry in enumerate(entries):
+        if not now[position]:
             read.update((register, made_at.get(register, -1)) for register in entry[2])
-        made_at.update(dict.fromkeys(entry[3], place))
+        made_at.update(dict.fromkeys(entry[3], position))
     return read

@@ -19,7 +19,7 @@ import pytest
 
 import simdist as sd
 from simdist.errors import InvalidArgumentError
-from simdist.program.sharded_waves import ShardedWaves, mesh_devices
+from simdist.ledger.sharded import ShardedBatches, mesh_devices
 
 PROGRAM = Path(__file__).with_name("four_devices.py")
 RTOL = 1e-6
@@ -124,7 +124,7 @@ def test_devices_are_all_of_this_process_by_default() -> None:
 
 
 def test_results_of_lanes_come_home_in_order() -> None:
-    waves = ShardedWaves(mesh_devices(None))
+    waves = ShardedBatches(mesh_devices(None))
     columns: list[tuple[Any, ...]] = [tuple(np.full(2, lane, np.float32) for lane in range(4))]
     lanes = waves.cut(waves.stacked(columns), 3)
     assert [np.asarray(result).tolist() for (result,) in lanes] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from simdist.program.entry import Branch, Entry, describe
+from simdist.ledger.batched import Batches
+from simdist.ledger.entry import Branch, Entry, describe
+from simdist.ledger.pending import Pending
+from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
+from simdist.ledger.replay import Machine
+from simdist.ledger.sharded import ShardedBatches
 from simdist.program.kernels import Kernel
-from simdist.program.pending import Pending
-from simdist.program.registers import INDEX_BITS, RegisterFile, index_of
-from simdist.program.replay import Machine
-from simdist.program.sharded_waves import ShardedWaves
 from simdist.program.values import BundleType, num_bytes
-from simdist.program.waves import Waves
 
 __all__ = ["Plans"]
 
@@ -43,7 +43,7 @@ class Plans:
         devices: of "shard_map".
 
     Attributes:
-        waves: of "vmap" and "shard_map".
+        batches: of "vmap" and "shard_map".
         proved: kernels that have the same bits in a scan.
         refuted: kernels that have not, and those of a scan that failed.
     """
@@ -61,7 +61,7 @@ class Plans:
         self.branches = branches
         self.files = files
         self.machine = Machine()
-        self.waves = ShardedWaves(devices) if numerics == "shard_map" else Waves()
+        self.batches = ShardedBatches(devices) if numerics == "shard_map" else Batches()
         self.proved: set[int] = set()
         self.refuted: set[int] = set()
 
@@ -77,7 +77,7 @@ class Plans:
         if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
             self._replay(entries, noted, wait)
         elif self.numerics in ("vmap", "shard_map"):
-            self.waves.run(entries, self.branches, self.pending, noted)
+            self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
 

@@ -2,10 +2,10 @@
 
 Every replica runs the whole step on its own part of the data (single program, multiple data). Replicas whose parts have equal
 shapes share a program; a last batch that does not divide evenly gives two or three kinds. A step that asks which replica it
-is gets a program for each. Traces of one step must meet in the same exchanges: what each gives to a gather is worked out by
+is gets a program for each. Traces of one step must meet in the same collectives: what each gives to a gather is worked out by
 tracing again with what the others were found to give.
 
-Invariant: the programs of one edition agree in all their exchanges.
+Invariant: the programs of one edition agree in all their collectives.
 
 Source of the term: Darema et al., A Single-Program-Multiple-Data computational model for EPEX/FORTRAN, 1988.
 """
@@ -21,17 +21,17 @@ from simdist.program.function import BoundCall, StepFunction, fits, fits_at_once
 from simdist.program.operations import Program
 from simdist.program.values import Aval
 
-__all__ = ["Editions"]
+__all__ = ["ReplicaPrograms"]
 
 
-class Editions:
+class ReplicaPrograms:
     """The programs of one step function under one strategy.
 
     Args:
         fn: the step.
         num_replicas: how many take the step together, over all tasks.
         first_rank: of the replicas that are traced here; the others are traced by the tasks that drive them.
-        options: what the strategy wants of the exchange of gradients.
+        options: what the strategy wants of the collective of gradients.
     """
 
     def __init__(self, fn: StepFunction, num_replicas: int, first_rank: int = 0, options: Any = None) -> None:
@@ -64,71 +64,76 @@ class Editions:
 
     def _agreed(self, calls: Sequence[BoundCall]) -> list[Program]:
         """Trace until every replica knows what the others give."""
-        agreed: list[list[tuple[Aval, ...]]] = []
+        known_operands: list[list[tuple[Aval, ...]]] = []
         shared: list[bool] = []
         for _ in range(MOST_ROUNDS):
             try:
-                programs = self._trace(calls, agreed, shared)
+                programs = self._trace(calls, known_operands, shared)
             except Exception:
                 # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
-                known = self._shared(calls, agreed, shared)
+                known = self._shared(calls, known_operands, shared)
                 if known == shared:
                     raise
                 shared = known
                 continue
             found = self._found(programs)
-            self._require_meeting(programs)
-            if all(len(set(given)) == 1 or (number < len(agreed) and agreed[number] == given) for number, given in enumerate(found)):
+            self._require_common_collectives(programs)
+            if all(
+                len(set(given)) == 1 or (number < len(known_operands) and known_operands[number] == given)
+                for number, given in enumerate(found)
+            ):
                 return programs
-            agreed = found
+            known_operands = found
         raise InvalidArgumentError(
             f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
         )
 
-    def _shared(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[bool]:
+    def _shared(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[bool]:
         """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
         if self.num_replicas == 1 or len(calls) < self.num_replicas:
             return shared
-        told: list[list[Any]] = []
-        for place, call in enumerate(calls):
-            told.append([])
+        reported_constants: list[list[Any]] = []
+        for position, call in enumerate(calls):
+            reported_constants.append([])
             with suppress(Exception):
-                self.fn.trace(call, self.first_rank + place, self.num_replicas, agreed, self.options, shared, told[-1])
-        return [all(_equal(constant, given[0]) for constant in given) for given in zip(*told, strict=False)]
+                self.fn.trace(
+                    call, self.first_rank + position, self.num_replicas, known_operands, self.options, shared, reported_constants[-1]
+                )
+        return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
 
-    def _trace(self, calls: Sequence[BoundCall], agreed: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:
+    def _trace(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:
         programs: list[Program] = []
-        for place, call in enumerate(calls):
+        for position, call in enumerate(calls):
             same = [
                 program
                 for program in programs
                 if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
             ]
-            rank = self.first_rank + place
-            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, agreed, self.options, shared))
+            rank = self.first_rank + position
+            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, self.options, shared))
         return programs
 
     def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
-        """What each replica gives to each exchange; of those that are traced elsewhere, it is taken to be the same."""
-        meetings = min(len(program.exchanges) for program in programs)
+        """What each replica gives to each collective; of those that are traced elsewhere, it is taken to be the same."""
+        common = min(len(program.collectives) for program in programs)
         found: list[list[tuple[Aval, ...]]] = []
-        for number in range(meetings):
-            given = [program.exchanges[number].operands for program in programs]
+        for number in range(common):
+            given = [program.collectives[number].operands for program in programs]
             others = self.num_replicas - len(given)
             found.append([*given, *[given[0]] * others])
         return found
 
-    def _require_meeting(self, programs: list[Program]) -> None:
+    def _require_common_collectives(self, programs: list[Program]) -> None:
         first = programs[0]
         for rank, program in enumerate(programs[1:], self.first_rank + 1):
             if program is first:
                 continue
-            if len(program.exchanges) != len(first.exchanges):
+            if len(program.collectives) != len(first.collectives):
                 raise InvalidArgumentError(
-                    f"In {self.fn.name}, replica {self.first_rank} meets the others {len(first.exchanges)} times and replica {rank} "
-                    f"{len(program.exchanges)} times. Every replica must make the same all-reduces, gathers and aggregated assignments."
+                    f"In {self.fn.name}, replica {self.first_rank} meets the others {len(first.collectives)} times and replica {rank} "
+                    f"{len(program.collectives)} times. Every replica must make the same all-reduces, gathers and aggregated assignments."
                 )
-            for mine, theirs in zip(first.exchanges, program.exchanges, strict=True):
+            for mine, theirs in zip(first.collectives, program.collectives, strict=True):
                 alike = mine.kind == theirs.kind and len(mine.operands) == len(theirs.operands)
                 if not alike or (mine.kind != "all_gather" and mine.operands != theirs.operands):
                     raise InvalidArgumentError(

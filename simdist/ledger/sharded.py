@@ -19,10 +19,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
+from simdist.ledger.batched import Batches, LaneFunction
 from simdist.program.kernels import Kernel, compiler_options
-from simdist.program.waves import LaneFunction, Waves
 
-__all__ = ["ShardedWaves", "is_jax_device", "mesh_devices"]
+__all__ = ["ShardedBatches", "is_jax_device", "mesh_devices"]
 
 AXIS = "lane"
 HOW_TO = "Give some of jax.devices(), each once."
@@ -71,7 +71,7 @@ def mesh_devices(devices: Sequence[Any] | None) -> tuple[Any, ...]:
     return tuple(devices)
 
 
-class ShardedWaves(Waves):
+class ShardedBatches(Batches):
     """Computes entries wave by wave, the lanes of a wave side by side on several devices.
 
     Args:
@@ -81,12 +81,12 @@ class ShardedWaves(Waves):
     def __init__(self, devices: Sequence[Any]) -> None:
         super().__init__()
         self.devices = list(devices)
-        self.home = self.devices[0]
+        self.first_device = self.devices[0]
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
 
     def single(self, kernel: Kernel, arguments: list[Any]) -> tuple[Any, ...]:
         # Somebody may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
-        return kernel(*jax.device_put(arguments, self.home))
+        return kernel(*jax.device_put(arguments, self.first_device))
 
     def lanes(self, count: int) -> int:
         return len(self.devices) * super().lanes(-(-count // len(self.devices)))
@@ -95,14 +95,14 @@ class ShardedWaves(Waves):
         spec = self.sharding.spec
         # check_vma=False: a kernel knows of no mesh, and nothing in it passes from lane to lane.
         sharded = jax.shard_map(function, mesh=self.sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
-        return jax.jit(sharded, compiler_options=compiler_options(self.home.platform))
+        return jax.jit(sharded, compiler_options=compiler_options(self.first_device.platform))
 
     def stacked(self, columns: list[tuple[Any, ...]]) -> list[jax.Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
         each = len(columns[0]) // len(self.devices)
         # What several lanes of a device share (variables, as a rule) is sent to it once.
         wanted = {(id(array), lane // each): array for column in columns for lane, array in enumerate(column)}
-        found = jax.device_put(list(wanted.values()), [self.devices[place] for _, place in wanted])
+        found = jax.device_put(list(wanted.values()), [self.devices[row] for _, row in wanted])
         sent = dict(zip(wanted, found, strict=True))
         lanes = [[sent[id(array), lane // each] for lane, array in enumerate(column)] for column in columns]
         return [self._joined([jnp.stack(column[start : start + each]) for start in range(0, len(column), each)]) for column in lanes]
@@ -114,7 +114,7 @@ class ShardedWaves(Waves):
     def cut(self, results: Sequence[jax.Array], count: int) -> list[tuple[Any, ...]]:
         each = results[0].shape[0] // len(self.devices) if results else 1
         pieces = [[shard.data for shard in _in_order(result)[: -(-count // each)]] for result in results]
-        brought = jax.device_put(pieces, self.home)
+        brought = jax.device_put(pieces, self.first_device)
         return [tuple(shards[lane // each][lane % each] for shards in brought) for lane in range(count)]
 
 

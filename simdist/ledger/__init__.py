@@ -1,0 +1,1 @@
+"""Late numbers: calls are written down in order, and computed when somebody reads a value."""
