@@ -96,8 +96,8 @@ def require_outside_of_inner_programs(jaxpr: Any) -> None:
             if any(other.primitive is _collective for other in inner.eqns):
                 raise FailedPreconditionError(
                     f"Replicas meet (all_reduce, all_gather, merge_call or an aggregated assignment) inside a jax {eqn.primitive.name}. "
-                    "Take the collective out of it: exchange what it returns, or write the loop in Python. A function under @sd.function may "
-                    "be called inside a step."
+                    "Take the collective out of it: reduce or gather what it returns, or write the loop in Python. A function under "
+                    "@sd.function may be called inside a step."
                 )
             require_outside_of_inner_programs(inner)
 

@@ -160,7 +160,7 @@ class StepFunction:
         shared: Sequence[bool] = (),
         reported_constants: list[Any] | None = None,
     ) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`); `reported_constants` is filled with the constants that the replica hands over."""
+        """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         self.traces += 1
         tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
         tracer.made = self.made

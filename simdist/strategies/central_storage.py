@@ -68,6 +68,6 @@ class CentralStorageStrategy(SynchronousStrategy):
     def _separate(self, variable: Variable) -> None:
         if len(self.members) > 1:
             raise InvalidArgumentError(
-                f"{variable.name} lies on one device ({self.reducer_device}) and has aggregation NONE, so a replica cannot change it for itself. "
-                "Make it with aggregation=SUM, MEAN or ONLY_FIRST_REPLICA, or change it outside strategy.run."
+                f"{variable.name} lies on one device ({self.reducer_device}) and has aggregation NONE, so a replica cannot change it for "
+                "itself. Make it with aggregation=SUM, MEAN or ONLY_FIRST_REPLICA, or change it outside strategy.run."
             )

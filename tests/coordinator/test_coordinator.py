@@ -185,3 +185,13 @@ def test_slots_that_a_lost_server_should_hold_leave_nothing_behind() -> None:
         coordinator.join()
     assert len(strategy.store.layout.groups) == before
     assert cluster.world.tasks["ps:0"].memory.in_use_bytes >= held
+
+
+def test_a_remote_value_says_how_its_closure_stands_without_waiting() -> None:
+    cluster, coordinator = coordinated()
+    good, bad = coordinator.schedule(lambda: 7), coordinator.schedule(exits(SystemExit(3)))
+    assert (good.state, bad.state, cluster.now) == ("pending", "pending", 0.0)
+    with pytest.raises(AbortedError):
+        coordinator.join()
+    assert (good.state, bad.state) == ("ready", "failed")
+    assert repr(good).endswith("ready)")
