@@ -20,7 +20,21 @@ import greenlet
 
 from simdist.process_state import TaskContext
 
-__all__ = ["Due", "Fiber", "Gate", "TaskKilled", "Value", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
+__all__ = [
+    "Awaited",
+    "Due",
+    "Fiber",
+    "Gate",
+    "SimpyEvent",
+    "TaskKilled",
+    "Value",
+    "VirtualClock",
+    "Waiter",
+    "current_fiber",
+    "fire",
+    "running",
+    "words",
+]
 
 # What a gate was opened with, or the function of a fiber returned: whoever opens it and whoever waits agree on its type.
 Value: TypeAlias = Any
@@ -125,6 +139,30 @@ class Gate:
             callback(self)
         else:
             self.callbacks = [*self.callbacks, callback]
+
+
+class SimpyEvent(Protocol):
+    """What the clock knows of an event of SimPy's."""
+
+    callbacks: list[Callable[[SimpyEvent], object]] | None
+    defused: bool
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def value(self) -> Value: ...
+
+
+Awaited: TypeAlias = Gate | SimpyEvent
+
+
+def fire(event: SimpyEvent) -> None:
+    """What SimPy's own loop does with an event."""
+    callbacks, event.callbacks = event.callbacks, None
+    for callback in callbacks or ():
+        callback(event)
+    if not event.ok and not event.defused:
+        raise event.value
 
 
 class Fiber:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from threading import get_ident
-from typing import Any, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import greenlet
 import simpy
@@ -40,7 +40,7 @@ from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
-from simdist.simulation.fiber import Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
+from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, fire, running, words
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -49,25 +49,9 @@ LIVELOCK_EVENTS = 2_000_000
 # A dead fiber that swallows TaskKilled this often is left where it is.
 KILLS_BEFORE_ABANDONED = 1_000
 
-
 A = TypeVar("A")
 # (time, priority, sequence, event) of SimPy's, and (time, priority, sequence, function, argument) of ours.
 Entry: TypeAlias = tuple[Any, ...]
-
-
-class SimpyEvent(Protocol):
-    """What the clock knows of an event of SimPy's."""
-
-    callbacks: list[Callable[[SimpyEvent], object]] | None
-    defused: bool
-
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def value(self) -> Value: ...
-
-
-Awaited: TypeAlias = Gate | SimpyEvent
 
 
 class Clock:
@@ -79,8 +63,7 @@ class Clock:
 
     Attributes:
         now: virtual seconds since the start. An attribute, because hot code reads it; only the loop sets it.
-        queue: what is to come, as a heap.
-        sequence: numbers what is put there.
+        queue, sequence: what is to come, as a heap, and the numbers of what is put there.
 
     Example:
         >>> clock = Clock()
@@ -400,18 +383,9 @@ class Clock:
             if len(entry) == 5:
                 entry[3](entry[4])
             else:
-                _fire(entry[3])
+                fire(entry[3])
             if stops:
                 raise stops.pop(0)
-
-
-def _fire(event: SimpyEvent) -> None:
-    """What SimPy's own loop does with an event."""
-    callbacks, event.callbacks = event.callbacks, None
-    for callback in callbacks or ():
-        callback(event)
-    if not event.ok and not event.defused:
-        raise event.value
 
 
 def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
