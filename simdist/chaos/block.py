@@ -13,13 +13,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from simdist.chaos.drawing import calm, disturbed
 from simdist.chaos.evidence import Print
 from simdist.chaos.examining import Finding, broken, evidence_of, still_there, warm_up
 from simdist.chaos.runs import run
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
+from simdist.runtime.simulated.world import World
 
 __all__ = ["Examined", "Request", "examine_number", "examined"]
 
@@ -72,9 +72,9 @@ class Examined:
         return json.dumps(record)
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> Examined:
+    def from_json(cls, given: Options) -> Examined:
         findings = [Finding(**finding) for finding in given["findings"]]
-        record: dict[str, Any] = {
+        record: Options = {
             **given,
             "scenario": Scenario.from_json(given["scenario"]),
             "findings": findings,
@@ -86,7 +86,7 @@ class Examined:
 def examined(request: Request, begins: Callable[[int], None] = lambda number: None) -> Iterator[Examined]:
     """Examine the scenarios of a request; whether their clusters are collected is found out for some at a time."""
     warm_up()
-    waiting: list[tuple[Examined, weakref.ref[Any]]] = []
+    waiting: list[tuple[Examined, weakref.ref[World]]] = []
     for number in request.numbers:
         begins(number)
         waiting.append(examine_number(request, number))
@@ -96,7 +96,7 @@ def examined(request: Request, begins: Callable[[int], None] = lambda number: No
     yield from _collected(waiting)
 
 
-def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref[Any]]:
+def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref[World]]:
     """Draw a scenario and examine it; also a weak reference to what must be collected when it is over."""
     began = time.perf_counter()
     undisturbed = run(calm(request.seed, number, request.workload, request.timing_only))
@@ -116,7 +116,7 @@ def examine_number(request: Request, number: int) -> tuple[Examined, weakref.ref
     return Examined(number, scenario, findings, kinds, (mine.digest, mine.bits), how, seconds), remembered
 
 
-def _collected(waiting: Iterable[tuple[Examined, weakref.ref[Any]]]) -> Iterator[Examined]:
+def _collected(waiting: Iterable[tuple[Examined, weakref.ref[World]]]) -> Iterator[Examined]:
     gc.collect()
     for result, remembered in waiting:
         result.findings += still_there(remembered)

@@ -8,12 +8,11 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 from simdist.chaos.block import Examined, Request
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
 
 __all__ = ["Hung", "examined_in_a_child", "shrunk_in_a_child"]
 
@@ -64,7 +63,7 @@ def shrunk_in_a_child(scenario: Scenario, invariant: str, limit_s: float) -> Sce
     return scenario
 
 
-def _lines(request: dict[str, Any], hash_seed: int, limit_s: float) -> Iterator[dict[str, Any] | None]:
+def _lines(request: Options, hash_seed: int, limit_s: float) -> Iterator[Options | None]:
     """What a child writes, and at last how it ended; None when it is silent for too long."""
     environ = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "KERAS_BACKEND": "jax"}
     command = [sys.executable, "-m", "simdist.chaos.block"]
@@ -88,7 +87,7 @@ def _lines(request: dict[str, Any], hash_seed: int, limit_s: float) -> Iterator[
                 child.kill()
 
 
-def _read(stream: Any, lines: queue.Queue[str | None]) -> None:
+def _read(stream: Iterable[str], lines: queue.Queue[str | None]) -> None:
     for line in stream:
         lines.put(line)
     lines.put(None)

@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import simdist as sd
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.invariants import COLLECTED, INVARIANTS
 from simdist.chaos.runs import ScenarioRun, run
 from simdist.chaos.scenarios import Scenario
+from simdist.runtime.simulated.world import World
 
 __all__ = ["Finding", "broken", "evidence_of", "examine", "still_there", "warm_up", "without_disturbances"]
 
@@ -54,7 +54,7 @@ def examine(scenario: Scenario, again: bool = True, forgotten: bool = True) -> l
     return [*findings, *still_there(remembered)]
 
 
-def still_there(remembered: weakref.ref[Any]) -> list[Finding]:
+def still_there(remembered: weakref.ref[World]) -> list[Finding]:
     """The finding for a cluster that has no reference any more and has not been collected."""
     message = "its cluster was closed and forgotten, and is still in memory"
     return [] if remembered() is None else [Finding(COLLECTED, message)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from simdist.runtime.cluster import Cluster
 
 __all__ = ["Probe", "held_bytes"]
@@ -24,7 +22,7 @@ class Probe:
         self.runtime.step_ended.append(self._observe)
         self.runtime.detection.listeners.append(self._observe)
 
-    def _observe(self, _: Any) -> None:
+    def _observe(self, _: object) -> None:
         now = self.runtime.now
         self.clock_s.append(now)
         for task in self.runtime.tasks.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 from simdist.chaos.scenarios import Chips, Disturbance, Scenario, Wires
 
@@ -38,14 +37,14 @@ def program(scenario: Scenario) -> str:
     )
 
 
-def _is_stated(record: Any, name: str) -> bool:
+def _is_stated(record: Scenario | Disturbance | Wires | Chips, name: str) -> bool:
     """Whether a field must be written: it differs from the default."""
     item = next(item for item in fields(record) if item.name == name)
     default = item.default_factory() if callable(item.default_factory) else item.default
     return getattr(record, name) != default
 
 
-def _source(value: Any) -> str:
+def _source(value: object) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], Disturbance):
         return "(\n" + "".join(f"        {_source(item)},\n" for item in value) + "    )"
     if isinstance(value, (Disturbance, Wires, Chips)):

@@ -9,13 +9,17 @@ Invariant: `Scenario.from_json(scenario.to_json()) == scenario`. Figures that ha
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.hardware import Device, Exponential, Jitter, LogNormal, Network, NoJitter, Uniform
 
-__all__ = ["Chips", "Disturbance", "Scenario", "Wires"]
+__all__ = ["Chips", "Disturbance", "Options", "Scenario", "Wires"]
+
+# An object of JSON: whoever wrote a key knows the type of its value.
+Options: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Disturbance:
     at_s: float | None = None
     after_steps: int | None = None
     when: tuple[str, int] | None = None
-    figures: dict[str, Any] = field(default_factory=dict[str, Any])
+    figures: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Scenario:
     """
 
     workload: str
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: Options = field(default_factory=dict)
     workers: int = 1
     servers: int = 1
     wires: Wires = Wires()
@@ -126,7 +130,7 @@ class Scenario:
             InvalidArgumentError: the text is no scenario.
         """
         try:
-            given: dict[str, Any] = json.loads(text)
+            given: Options = json.loads(text)
             disturbances = tuple(_disturbance(item) for item in given.pop("disturbances", ()))
             wires, chips = Wires(**given.pop("wires", {})), Chips(**given.pop("chips", {}))
             reads = tuple(given.pop("reads", ()))
@@ -135,19 +139,19 @@ class Scenario:
             raise InvalidArgumentError(f"This is no scenario: {error}. Give the text that Scenario.to_json() made.") from error
 
 
-def _disturbance(given: dict[str, Any]) -> Disturbance:
+def _disturbance(given: Options) -> Disturbance:
     when = given.pop("when", None)
     return Disturbance(**given, when=None if when is None else (str(when[0]), int(when[1])))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A structure of JSON; of a record, the fields that differ from their defaults."""
     if isinstance(value, (Scenario, Wires, Chips, Disturbance)):
         stated = {item.name: getattr(value, item.name) for item in fields(value)}
         return {name: _plain(own) for name, own in stated.items() if own != _default(value, name)}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+    return [_plain(item) for item in cast("Sequence[object]", value)] if isinstance(value, (tuple, list)) else value
 
 
-def _default(value: Any, name: str) -> Any:
+def _default(value: Scenario | Wires | Chips | Disturbance, name: str) -> object:
     item = next(item for item in fields(value) if item.name == name)
     return item.default_factory() if callable(item.default_factory) else item.default

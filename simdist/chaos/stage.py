@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simdist.chaos.scenarios import Scenario
+from simdist.coordinator.remote_value import RemoteValue
 from simdist.runtime.cluster import Cluster
 
-__all__ = ["Note", "Stage", "this_task"]
+__all__ = ["Note", "Read", "Result", "Stage", "this_task"]
+
+# A function that gives numbers.
+Read: TypeAlias = Callable[[], ArrayLike]
+
+# What a launched main gives: numbers, or nothing.
+Result: TypeAlias = np.ndarray | int | None
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class Note:
     what: str
     task: str
     time_s: float
-    fact: Any = None
+    fact: object = None
 
 
 class Stage:
@@ -44,15 +52,15 @@ class Stage:
         self.notes: list[Note] = []
         self.values: dict[str, np.ndarray] = {}
         self.copies: dict[str, list[np.ndarray]] = {}
-        self.closures: list[tuple[str, Any]] = []
-        self.results: dict[str, Any] = {}
+        self.closures: list[tuple[str, RemoteValue]] = []
+        self.results: dict[str, tuple[int, Result] | None] = {}
         self.observations = 0
-        self.before_observations: list[Callable[[int, Callable[[], Any]], None]] = []
+        self.before_observations: list[Callable[[int, Read], None]] = []
 
-    def note(self, what: str, task: str = "chief:0", fact: Any = None) -> None:
+    def note(self, what: str, task: str = "chief:0", fact: object = None) -> None:
         self.notes.append(Note(what, task, self.cluster.now, fact))
 
-    def observe(self, read: Callable[[], Any]) -> None:
+    def observe(self, read: Read) -> None:
         """An observation point: `read` is called if the scenario says so."""
         self.observations += 1
         if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
@@ -61,18 +69,18 @@ class Stage:
     def _disturbed(self) -> bool:
         return any(d.figures.get("observation") == self.observations for d in self.scenario.disturbances)
 
-    def _observe(self, read: Callable[[], Any]) -> Any:
+    def _observe(self, read: Read) -> ArrayLike:
         for before in self.before_observations:
             before(self.observations, read)
         return read()
 
-    def keep(self, name: str, read: Callable[[], Any]) -> None:
+    def keep(self, name: str, read: Read) -> None:
         """Read a number and keep it; with timing only there is none."""
         self.observations += 1
         if self.scenario.has_numbers:
             self.values[name] = np.array(self._observe(read))
 
-    def keep_copies(self, name: str, read: Callable[[], Any]) -> None:
+    def keep_copies(self, name: str, read: Callable[[], Iterable[ArrayLike]]) -> None:
         """The copies of a value that are to agree."""
         if self.scenario.has_numbers:
             self.copies[name] = [np.array(value) for value in read()]

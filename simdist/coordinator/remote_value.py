@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import jax
 import numpy as np
@@ -94,6 +94,13 @@ class RemoteValue:
         """The value with JAX arrays on the chief; waits until it is there."""
         return jax.tree_util.tree_map(jax.numpy.asarray, self.fetch())
 
+    @property
+    def state(self) -> Literal["pending", "ready", "failed"]:
+        """How its closure stands now; asking neither waits nor computes a number."""
+        if not self._result.ready.is_open:
+            return "pending"
+        return "ready" if self._result.error is None else "failed"
+
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.
 
@@ -109,6 +116,4 @@ class RemoteValue:
         return float(self.fetch())
 
     def __repr__(self) -> str:
-        result = self._result
-        state = "pending" if not result.ready.is_open else "failed" if result.error is not None else "ready"
-        return f"RemoteValue(closure {result.number}, {state})"
+        return f"RemoteValue(closure {self._result.number}, {self.state})"

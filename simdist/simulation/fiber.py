@@ -15,13 +15,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, final
 
 import greenlet
 
 from simdist.process_state import TaskContext
 
-__all__ = ["Fiber", "Gate", "Rest", "TaskKilled", "VirtualClock", "Waiter", "current_fiber", "running", "words"]
+__all__ = [
+    "Awaited",
+    "Due",
+    "Fiber",
+    "Gate",
+    "Rest",
+    "SimpyEvent",
+    "TaskKilled",
+    "Value",
+    "VirtualClock",
+    "Waiter",
+    "current_fiber",
+    "fire",
+    "running",
+    "words",
+]
+
+# What a gate was opened with, or the function of a fiber returned: whoever opens it and whoever waits agree on its type.
+Value: TypeAlias = Any
+# A function that is to be called, and its argument, which it takes.
+Due: TypeAlias = tuple[Callable[[Any], object], Any]
 
 
 class VirtualClock(Protocol):
@@ -29,12 +49,12 @@ class VirtualClock(Protocol):
 
     fibers: list[Fiber]
 
-    @property
-    def now(self) -> float: ...
+    now: float
+
     def gate(self) -> Gate: ...
-    def wait(self, gate: Any, what: str | Callable[[], str] = "") -> Any: ...
+    def wait(self, gate: Gate, what: str | Callable[[], str] = "") -> Value: ...
     def sleep(self, seconds: float) -> None: ...
-    def wake(self, fiber: Fiber, gate: Any) -> None: ...
+    def wake(self, fiber: Fiber, gate: object) -> None: ...
 
 
 class Waiter(Protocol):
@@ -50,11 +70,11 @@ class Waiter(Protocol):
     @property
     def lane(self) -> str: ...
     @property
-    def waiting(self) -> Any: ...
+    def waiting(self) -> object: ...
     @property
     def waits_for(self) -> str | Callable[[], str]: ...
     @property
-    def held(self) -> Any: ...
+    def held(self) -> object: ...
 
 
 def words(text: str | Callable[[], str]) -> str:
@@ -66,6 +86,7 @@ class TaskKilled(BaseException):
     """Thrown into a fiber whose task has died; not an `Exception`, so that user code does not swallow it."""
 
 
+@final
 class Gate:
     """An event that happens once, and for which a fiber (or the driver) can wait. Made by `Clock.gate`.
 
@@ -73,27 +94,29 @@ class Gate:
 
     Attributes:
         callbacks: called with the gate when it opens; None once it is open.
+        ok: whether it was opened with a value, and not with an error; of no meaning before.
+        value: what it was opened with; of no meaning before.
     """
 
-    __slots__ = ("_ok", "_value", "callbacks", "clock", "fiber")
+    __slots__ = ("callbacks", "clock", "fiber", "ok", "value")
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.callbacks: list[Callable[[Gate], Any]] | tuple[()] | None = ()
+        self.callbacks: list[Callable[[Gate], object]] | tuple[()] | None = ()
         self.fiber: Fiber | None = None
-        self._ok = True
-        self._value: Any = None
+        self.ok = True
+        self.value: Value = None
 
     @property
     def is_open(self) -> bool:
         return self.callbacks is None
 
-    def open(self, value: Any = None) -> None:
+    def open(self, value: Value = None) -> None:
         """Open the gate with this value: the fibers that wait go on; a gate that is open stays as it is."""
         callbacks = self.callbacks
         if callbacks is None:
             return
-        self._value = value
+        self.value = value
         self.callbacks = None
         fiber = self.fiber
         if fiber is not None:
@@ -102,17 +125,17 @@ class Gate:
             for callback in callbacks:
                 callback(self)
 
-    def wait(self, what: str | Callable[[], str] = "") -> Any:
+    def wait(self, what: str | Callable[[], str] = "") -> Value:
         """Block until it opens; see `Clock.wait`."""
         return self.clock.wait(self, what)
 
     def fail(self, error: BaseException) -> None:
         """Open the gate with an error, which is raised in the fibers that wait."""
         if self.callbacks is not None:
-            self._ok = False
+            self.ok = False
             self.open(error)
 
-    def then(self, callback: Callable[[Gate], Any]) -> None:
+    def then(self, callback: Callable[[Gate], object]) -> None:
         """Call `callback(gate)` when the gate opens; at once if it is open."""
         if self.callbacks is None:
             callback(self)
@@ -130,6 +153,30 @@ class Rest:
 
     gate: Gate
     waits_for: str | Callable[[], str]
+
+
+class SimpyEvent(Protocol):
+    """What the clock knows of an event of SimPy's."""
+
+    callbacks: list[Callable[[SimpyEvent], object]] | None
+    defused: bool
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def value(self) -> Value: ...
+
+
+Awaited: TypeAlias = Gate | SimpyEvent
+
+
+def fire(event: SimpyEvent) -> None:
+    """What SimPy's own loop does with an event."""
+    callbacks, event.callbacks = event.callbacks, None
+    for callback in callbacks or ():
+        callback(event)
+    if not event.ok and not event.defused:
+        raise event.value
 
 
 class Fiber:
@@ -159,7 +206,7 @@ class Fiber:
         "waits_for",
     )
 
-    def __init__(self, clock: VirtualClock, lane: str, function: Callable[[], Any], context: TaskContext) -> None:
+    def __init__(self, clock: VirtualClock, lane: str, function: Callable[[], Value], context: TaskContext) -> None:
         self.clock = clock
         self.lane = lane
         self.context = context
@@ -167,14 +214,14 @@ class Fiber:
         self.dead = False
         self.abandoned = False
         self.kills = 0
-        self.held: list[tuple[Callable[[Any], None], Any]] | None = None
-        self.waiting: Any = None
+        self.held: list[Due] | None = None
+        self.waiting: object = None
         self.waits_for: str | Callable[[], str] = ""
-        self.result: Any = None
+        self.result: Value = None
         self.error: BaseException | None = None
         self.finished = Gate(clock)
 
-    def _run(self, function: Callable[[], Any]) -> None:
+    def _run(self, function: Callable[[], Value]) -> None:
         try:
             result = function()
             if type(result) is Rest:

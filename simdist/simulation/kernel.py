@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
 
 import greenlet
 import simpy
@@ -40,7 +40,7 @@ from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
-from simdist.simulation.fiber import Fiber, Gate, TaskKilled, Waiter, current_fiber, running, words
+from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, fire, running, words
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -49,6 +49,10 @@ LIVELOCK_EVENTS = 2_000_000
 # A dead fiber that swallows TaskKilled this often is left where it is.
 KILLS_BEFORE_ABANDONED = 1_000
 
+A = TypeVar("A")
+# (time, priority, sequence, event) of SimPy's, and (time, priority, sequence, function, argument) of ours.
+Entry: TypeAlias = tuple[Any, ...]
+
 
 class Clock:
     """The clock and the fibers of one cluster.
@@ -56,6 +60,10 @@ class Clock:
     Args:
         tie_seed: draw the order of events of one moment from this seed, to search for programs that depend on it;
             None: the order in which they were scheduled.
+
+    Attributes:
+        now: virtual seconds since the start. An attribute, because hot code reads it; only the loop sets it.
+        queue, sequence: what is to come, as a heap, and the numbers of what is put there.
 
     Example:
         >>> clock = Clock()
@@ -66,11 +74,12 @@ class Clock:
 
     def __init__(self, tie_seed: int | None = None) -> None:
         self.env = simpy.Environment()
+        self.now = 0.0
         self.fibers: list[Fiber] = []
         self.steps: dict[Waiter, None] = {}  # what goes on by callbacks, and not in the place of a fiber
         self.daemons = 0
-        self._queue: list[Any] = self.env._queue
-        self._sequence: Iterator[Any] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
+        self.queue: list[Entry] = self.env._queue
+        self.sequence: Iterator[int | tuple[float, int]] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
         self._hub: greenlet.greenlet | None = None
         self._thread = get_ident()
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
@@ -79,16 +88,15 @@ class Clock:
 
     # -- what is to come ------------------------------------------------------------------------------------------
 
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self.env._now  # SimPy's property costs as much as the rest
-
     def gate(self) -> Gate:
         """A new gate, for which fibers can wait."""
         return Gate(self)
 
-    def after(self, delay_s: float, function: Callable[[Any], Any], argument: Any = None) -> None:
+    @overload
+    def after(self, delay_s: float, function: Callable[[None], object]) -> None: ...
+    @overload
+    def after(self, delay_s: float, function: Callable[[A], object], argument: A) -> None: ...
+    def after(self, delay_s: float, function: Callable[[A], object], argument: A | None = None) -> None:
         """Call `function(argument)` after `delay_s`.
 
         Raises:
@@ -96,24 +104,24 @@ class Clock:
         """
         if not 0.0 <= delay_s < END_S:
             raise no_time_to_wait(delay_s)
-        heappush(self._queue, (self.env._now + delay_s, NORMAL, next(self._sequence), function, argument))
+        heappush(self.queue, (self.now + delay_s, NORMAL, next(self.sequence), function, argument))
 
-    def after_daemon(self, delay_s: float, function: Callable[[], Any]) -> None:
+    def after_daemon(self, delay_s: float, function: Callable[[], object]) -> None:
         """Like `after`, but the call ends no wait: it does not keep a run alive."""
         self.after(delay_s, self._fire_daemon, function)
         self.daemons += 1
 
-    def _fire_daemon(self, function: Callable[[], Any]) -> None:
+    def _fire_daemon(self, function: Callable[[], object]) -> None:
         self.daemons -= 1
         function()
 
     def idle_s(self) -> float:
         """Seconds until the next event; 0 if no event is pending."""
-        return self._queue[0][0] - self.env._now if self._queue else 0.0
+        return self.queue[0][0] - self.now if self.queue else 0.0
 
     # -- blocking -------------------------------------------------------------------------------------------------
 
-    def wait(self, gate: Any, what: str | Callable[[], str] = "") -> Any:
+    def wait(self, gate: Awaited, what: str | Callable[[], str] = "") -> Value:
         """Block until a gate (or an event of SimPy's) opens; return its value, or raise its error.
 
         Raises:
@@ -128,11 +136,11 @@ class Clock:
                 self._block(fiber, gate, what)
         elif gate.callbacks is not None:
             self._drive(gate, what)
-        if gate._ok:
-            return gate._value
+        if gate.ok:
+            return gate.value
         if type(gate) is not Gate:
             gate.defused = True
-        raise gate._value
+        raise gate.value
 
     def sleep(self, seconds: float) -> None:
         """Block for so many virtual seconds.
@@ -151,20 +159,21 @@ class Clock:
             return
         # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
-        heappush(self._queue, (self.env._now + seconds, NORMAL, next(self._sequence), self._wake_sleeper, sleeper))
+        heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
 
-    def join(self, fiber: Fiber) -> Any:
+    def join(self, fiber: Fiber) -> Value:
         """Block until `fiber` has ended; return its result or raise its error."""
         self.wait(fiber.finished, f"the end of {fiber.lane}")
         if fiber.error is not None:
             raise fiber.error
         return fiber.result
 
-    def _block(self, fiber: Fiber, gate: Any, what: str | Callable[[], str]) -> None:
+    def _block(self, fiber: Fiber, gate: Awaited, what: str | Callable[[], str]) -> None:
         assert self._hub is not None
         fiber.waiting, fiber.waits_for = gate, what
         if type(gate) is not Gate:
+            assert isinstance(gate.callbacks, list)
             gate.callbacks.append(lambda event: self.wake(fiber, event))
         elif gate.fiber is None:
             gate.fiber = fiber
@@ -220,7 +229,7 @@ class Clock:
 
     # -- fibers ---------------------------------------------------------------------------------------------------
 
-    def spawn(self, lane: str, function: Callable[[], Any], context: TaskContext | None = None) -> Fiber:
+    def spawn(self, lane: str, function: Callable[[], object], context: TaskContext | None = None) -> Fiber:
         """Start `function` as a fiber at the present moment."""
         fiber = Fiber(self, lane, function, context or TaskContext())
         self.fibers.append(fiber)
@@ -228,7 +237,7 @@ class Clock:
         self.after(0.0, self._enter, (fiber, fiber))
         return fiber
 
-    def wake(self, fiber: Fiber, gate: Any) -> None:
+    def wake(self, fiber: Fiber, gate: object) -> None:
         """Let a fiber go on whose gate has opened: at once from the loop, as the next event from another fiber."""
         current = running.fiber
         if current is not None and current.clock is self:
@@ -236,7 +245,7 @@ class Clock:
         elif fiber.waiting is gate:
             self._switch(fiber)
 
-    def _enter(self, who: tuple[Fiber, Any]) -> None:
+    def _enter(self, who: tuple[Fiber, object]) -> None:
         # A gate that opens too late finds the fiber at another one, or dead; one that was killed before its start has no code to enter.
         fiber = who[0]
         if fiber.waiting is who[1] and not (fiber.dead and not fiber.greenlet):
@@ -339,7 +348,7 @@ class Clock:
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    def _drive(self, gate: Any, what: str | Callable[[], str]) -> None:
+    def _drive(self, gate: Awaited, what: str | Callable[[], str]) -> None:
         """Run events until `gate` is open."""
         self.require_thread()
         if self._closed:
@@ -358,8 +367,8 @@ class Clock:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, gate: Any, what: str | Callable[[], str]) -> None:
-        env, queue, stops, same_moment, moment = self.env, self._queue, self._stops, 0, self.env._now
+    def _loop(self, gate: Awaited, what: str | Callable[[], str]) -> None:
+        env, queue, stops, same_moment, moment = self.env, self.queue, self._stops, 0, self.now
         while gate.callbacks is not None:
             if len(queue) <= self.daemons:
                 raise stuck(words(what), self.now, [*self.fibers, *self.steps])
@@ -369,7 +378,7 @@ class Clock:
                 if not moment < now < END_S:
                     heappush(queue, entry)
                     raise beyond_the_end(words(what), self.now, now)
-                env._now = moment = now
+                env._now = self.now = moment = now
                 same_moment = 0
             else:
                 same_moment += 1
@@ -379,18 +388,9 @@ class Clock:
             if len(entry) == 5:
                 entry[3](entry[4])
             else:
-                _fire(entry[3])
+                fire(entry[3])
             if stops:
                 raise stops.pop(0)
-
-
-def _fire(event: Any) -> None:
-    """Process an event, as SimPy's own loop does."""
-    callbacks, event.callbacks = event.callbacks, None
-    for callback in callbacks:
-        callback(event)
-    if not event._ok and not event.defused:
-        raise event._value
 
 
 def _shuffled(seed: int) -> Iterator[tuple[float, int]]:

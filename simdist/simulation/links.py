@@ -51,12 +51,12 @@ class Flow:
 
     __slots__ = ("argument", "bottleneck", "done", "ends_at", "links", "num_bytes", "remaining", "sequence")
 
-    def __init__(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[Any], object], argument: Any, sequence: int) -> None:
+    def __init__(self, links: tuple[Link, ...], num_bytes: float, done: Callable[..., object], argument: object, sequence: int) -> None:
         self.links = links
         self.num_bytes = num_bytes
         self.remaining = num_bytes  # when it came to its bottleneck
-        self.done: Callable[[Any], object] | None = done  # None: it has ended
-        self.argument = argument
+        self.done: Callable[..., object] | None = done  # None: it has ended
+        self.argument: Any = argument  # of `done`, which knows its type
         self.sequence = sequence
         self.bottleneck: Link | None = None
         self.ends_at = 0.0  # the value of its bottleneck's `served`

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf, isfinite
-from typing import Any, Protocol
+from typing import Protocol, TypeVar, overload
 
 from simpy.events import NORMAL
 
@@ -46,6 +46,10 @@ class Load(Protocol):
     def size_bytes(self) -> float: ...
 
 
+A = TypeVar("A")
+L = TypeVar("L", bound=Load)
+
+
 class SharedLinks:
     """Max-min fair sharing of links among flows, in the virtual time of a clock.
 
@@ -62,9 +66,8 @@ class SharedLinks:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._env = clock.env
-        self._events: list[Any] = clock._queue
-        self._event_numbers = clock._sequence
+        self._events = clock.queue
+        self._event_numbers = clock.sequence
         self._sequence = count()
         self._balance = Balance()
         self._changed = self._balance.changed
@@ -81,7 +84,11 @@ class SharedLinks:
         """The number of flows that changed their bottleneck."""
         return self._balance.moves
 
-    def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[Any], object], argument: Any = None) -> Flow:
+    @overload
+    def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[None], object]) -> Flow: ...
+    @overload
+    def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[[A], object], argument: A) -> Flow: ...
+    def start(self, links: tuple[Link, ...], num_bytes: float, done: Callable[..., object], argument: object = None) -> Flow:
         """Start a flow now.
 
         Args:
@@ -104,7 +111,7 @@ class SharedLinks:
                 self._settle_soon()
         return flow
 
-    def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[Any], object], Any]]) -> list[Flow]:
+    def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[A], object], A]]) -> list[Flow]:
         """Start the flows of one transfer at once: (links, num_bytes, done, argument) of each, as in `start`."""
         started: list[Flow] = []
         for links, num_bytes, done, argument in flows:
@@ -118,7 +125,7 @@ class SharedLinks:
                 self._settle_soon()
         return started
 
-    def start_loads(self, loads: Sequence[Load], done: Callable[[Any], object]) -> list[Flow]:
+    def start_loads(self, loads: Sequence[L], done: Callable[[L], object]) -> list[Flow]:
         """Start the flows of one transfer at once; `done` is called with each load when it has arrived."""
         started: list[Flow] = []
         for load in loads:
@@ -137,7 +144,7 @@ class SharedLinks:
             return
         flow.done = None
         if flow.bottleneck is not None:
-            self._balance.leave(flow, self._env._now)
+            self._balance.leave(flow, self.clock.now)
         for link in flow.links:
             del link.flows[flow]
             link.bytes_carried += flow.num_bytes - flow.remaining
@@ -166,7 +173,7 @@ class SharedLinks:
         if link is None:
             return flow.remaining
         # Looking changes nothing, not even a rounding.
-        return max(0.0, flow.ends_at - link.served - link.level * (self._env._now - link.updated_s))
+        return max(0.0, flow.ends_at - link.served - link.level * (self.clock.now - link.updated_s))
 
     def bytes_carried(self, link: Link) -> float:
         """All bytes that a link has carried up to this moment, those of flows on their way too."""
@@ -189,7 +196,7 @@ class SharedLinks:
         narrowest.num_own = 1
         narrowest.books = True
         narrowest.level = narrowest.ceiling = bandwidth
-        narrowest.updated_s = now = self._env._now
+        narrowest.updated_s = now = self.clock.now
         narrowest.queue.append((num_bytes, flow.sequence, flow))
         if bandwidth:
             narrowest.due_s = due = now + num_bytes / bandwidth
@@ -199,7 +206,7 @@ class SharedLinks:
 
     def _complete(self, link: Link) -> None:
         """The clock calls at the end of a flow, or where that was before it was put off."""
-        now = self._env._now
+        now = self.clock.now
         if now != link.wake_s:
             return
         link.wake_s = inf
@@ -268,7 +275,7 @@ class SharedLinks:
 
     def _settle_soon(self) -> None:
         """Settle now if nothing else is to happen in this moment, and after all of it otherwise."""
-        events, now = self._events, self._env._now
+        events, now = self._events, self.clock.now
         if events and events[0][0] <= now:
             self._settling = True
             heappush(events, (now, AT_LAST, next(self._event_numbers), self._settle, None))
@@ -276,7 +283,7 @@ class SharedLinks:
             self._settle(None)
 
     def _settle(self, _argument: None) -> None:
-        now, balance, changed = self._env._now, self._balance, self._changed
+        now, balance, changed = self.clock.now, self._balance, self._changed
         self._settling = False
         if self._new:
             new, self._new = self._new, []

@@ -24,7 +24,8 @@ from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 
 __all__ = ["replacing"]
 
-FULL = {errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC}
+# Windows has no quotas.
+FULL = {code for code, name in errno.errorcode.items() if name in ("ENOSPC", "EDQUOT")}
 ENDING = ".unfinished"
 
 

@@ -7,15 +7,19 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from simdist.extras import needs
+from simdist.trace.axes import new_axes
 from simdist.trace.event_log import EventLog
 from simdist.trace.staleness import stale_updates
 from simdist.trace.styles import SPAN_STYLES
 from simdist.trace.summary import utilisation_by_task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["queue", "staleness", "utilisation"]
 
@@ -23,7 +27,7 @@ BAR_COLOR = SPAN_STYLES["compute"].color
 GRID_COLOR = "#e3e6ea"
 
 
-def staleness(trace: EventLog, ax: Any = None) -> Any:
+def staleness(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     """Draws how many updates were how stale: a bar for each staleness.
 
     Args:
@@ -38,7 +42,7 @@ def staleness(trace: EventLog, ax: Any = None) -> Any:
         >>> staleness(Trace()).axes[0].get_ylabel()
         'updates'
     """
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
     values, counts = np.unique(stale_updates(trace).staleness, return_counts=True)
     ax.bar(values, counts, color=SPAN_STYLES["apply"].color)
     ax.set_xticks(range(int(values.max(initial=0)) + 1) if len(values) < 20 else values[:: len(values) // 10])
@@ -46,7 +50,7 @@ def staleness(trace: EventLog, ax: Any = None) -> Any:
     return ax.figure
 
 
-def utilisation(trace: EventLog, ax: Any = None) -> Any:
+def utilisation(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     """Draws the share of the run in which the devices of each task computed: a bar for each task.
 
     Args:
@@ -61,7 +65,7 @@ def utilisation(trace: EventLog, ax: Any = None) -> Any:
         >>> utilisation(Trace()).axes[0].get_xlabel()
         'share of the run in which devices compute (%)'
     """
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
     shares = utilisation_by_task(trace)
     places = range(len(shares))
     ax.barh(places, [100 * share for share in shares.values()], color=BAR_COLOR)
@@ -71,7 +75,7 @@ def utilisation(trace: EventLog, ax: Any = None) -> Any:
     return ax.figure
 
 
-def queue(trace: EventLog, ax: Any = None) -> Any:
+def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     """Draws the length of each queue over virtual time, as steps.
 
     Args:
@@ -88,7 +92,7 @@ def queue(trace: EventLog, ax: Any = None) -> Any:
         >>> queue(trace).axes[0].lines[0].get_label()
         'chief:0'
     """
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
     lanes = trace.counters.lanes_of("queue")
     end_s = trace.end_s()
     for lane in lanes:
@@ -102,14 +106,7 @@ def queue(trace: EventLog, ax: Any = None) -> Any:
     return ax.figure
 
 
-def _new_axes() -> Any:
-    with needs("A chart of a trace", "lab"):
-        from matplotlib.figure import Figure
-
-    return Figure(figsize=(7.0, 3.2), layout="constrained").add_subplot()
-
-
-def _frame(ax: Any, x_label: str, y_label: str, grid: str) -> None:
+def _frame(ax: Axes, x_label: str, y_label: str, grid: Literal["x", "y"]) -> None:
     ax.set(xlabel=x_label, ylabel=y_label)
     ax.set_axisbelow(True)
     ax.grid(axis=grid, color=GRID_COLOR, linewidth=0.8)

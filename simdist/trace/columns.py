@@ -11,16 +11,19 @@ that recording can go on.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, SupportsFloat, TypeAlias, overload
 
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace.fact_columns import FactColumns
-from simdist.trace.records import NO_FACTS, Counter, Instant, Names, Span
+from simdist.trace.records import NO_FACTS, Counter, Facts, Instant, Names, Span
 
 __all__ = ["COUNTER_FIELDS", "FULL", "SPAN_FIELDS", "CounterLog", "InstantLog", "SpanLog"]
+
+# The fields of rows, one after the other; a row is a record's fields in their order.
+Fields: TypeAlias = list[Any]
 
 BLOCK_ROWS = 4096
 SPAN_FIELDS, COUNTER_FIELDS = 6, 4  # of a pending row
@@ -36,13 +39,13 @@ class SpanLog(Sequence[Span]):
     """
 
     def __init__(self) -> None:
-        self.pending: list[Any] = []
+        self.pending: Fields = []
         self._names = Names()
         self._codes = (array("i"), array("i"), array("i"))  # lane, category, name
         self._times_s = (array("d"), array("d"))  # start, end
         self._facts = FactColumns()
 
-    def add(self, lane: str, category: str, name: str, start_s: float, end_s: float, facts: Mapping[str, Any]) -> None:
+    def add(self, lane: str, category: str, name: str, start_s: float, end_s: float, facts: Facts) -> None:
         """Append a span."""
         self.pending += (lane, category, name, start_s, end_s, facts)
         if len(self.pending) >= FULL:
@@ -184,7 +187,7 @@ class CounterLog(Sequence[Counter]):
     """
 
     def __init__(self) -> None:
-        self.pending: list[Any] = []
+        self.pending: Fields = []
         self._names = Names()
         self._codes = (array("i"), array("i"))  # lane, name
         self._numbers = (array("d"), array("d"))  # time_s, value
@@ -252,9 +255,9 @@ class CounterLog(Sequence[Counter]):
         return [self._names.texts[code] for code in dict.fromkeys(lanes.tolist())]
 
 
-def _floats(values: list[Any], what: str) -> array[float]:
+def _floats(values: Fields, what: str) -> array[float]:
     try:
         return array("d", values)
     except TypeError:
-        wrong = next((value for value in values if not hasattr(value, "__float__")), None)
+        wrong = next((value for value in values if not isinstance(value, SupportsFloat)), None)
         raise InvalidArgumentError(f"{what} must be numbers; got {wrong!r} of type {type(wrong).__name__}: record a float.") from None

@@ -5,8 +5,7 @@ pandas is loaded when a table is asked for: the package works without it.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +13,13 @@ from simdist.extras import needs
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import NO_FACTS
 
+if TYPE_CHECKING:
+    import pandas
+
 __all__ = ["to_dataframe"]
 
 
-def to_dataframe(trace: EventLog) -> Any:
+def to_dataframe(trace: EventLog) -> pandas.DataFrame:
     """All spans of a trace as a pandas DataFrame, one row each, in the order in which they ended.
 
     Args:
@@ -38,7 +40,7 @@ def to_dataframe(trace: EventLog) -> Any:
         [['worker:0', 0.5]]
     """
     with needs("Trace.to_dataframe()", "lab"):
-        pandas: Any = importlib.import_module("pandas")
+        import pandas  # only who asks for a table needs it
     columns = trace.spans.columns()
     texts = np.array(trace.names.texts, dtype=object)
     words = {key: texts[columns[key]] for key in ("lane", "category", "name")}

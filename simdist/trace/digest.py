@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ def digest(trace: EventLog) -> str:
     return sha.hexdigest()[:DIGITS]
 
 
-def _write_json(write: Write, value: Any) -> None:
+def _write_json(write: Write, value: object) -> None:
     write(canonical_json(value).encode())
 
 
@@ -115,7 +114,7 @@ def _write_floats(write: Write, column: np.ndarray) -> None:
     write(column.astype("<f8").tobytes())
 
 
-def _write_facts(write: Write, rows: Iterable[tuple[int, Any]]) -> None:
+def _write_facts(write: Write, rows: Iterable[tuple[int, object]]) -> None:
     """Pairs of row number and facts; an empty piece ends them."""
     rows = iter(rows)
     while piece := list(islice(rows, ROWS_A_TIME)):

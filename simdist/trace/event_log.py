@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from simdist.trace.columns import FULL, CounterLog, InstantLog, SpanLog
 from simdist.trace.records import Instant, Names
@@ -63,7 +62,7 @@ class EventLog:
         if lane not in self.lanes:
             self.lanes.append(lane)
 
-    def span(self, lane: str, category: str, name: str, start_s: float, end_s: float, **facts: Any) -> None:
+    def span(self, lane: str, category: str, name: str, start_s: float, end_s: float, **facts: object) -> None:
         """Record work that is over."""
         # The body of SpanLog.add: a call more would cost a fifth of the time.
         if self.enabled:
@@ -72,7 +71,7 @@ class EventLog:
             if len(pending) >= FULL:
                 self.spans.fold()
 
-    def instant(self, lane: str, category: str, name: str, time_s: float, **facts: Any) -> None:
+    def instant(self, lane: str, category: str, name: str, time_s: float, **facts: object) -> None:
         """Record one moment."""
         self.instants.items.append(Instant(lane, category, name, time_s, facts))
 
@@ -126,7 +125,7 @@ class EventLog:
         last_span_s = float(ends_s.max()) if len(ends_s) else 0.0
         return max(last_span_s, self.instants[-1].time_s if len(self.instants) else 0.0)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Plain data, for pickle and copy: instead of the gauges, what they show now."""
         self.spans.fold()
         self.counters.fold()

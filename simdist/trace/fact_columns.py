@@ -13,16 +13,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from simdist.trace.records import Names
+from simdist.trace.records import Facts, Names
 
-__all__ = ["FactColumns", "Facts"]
+__all__ = ["FactColumns"]
 
-Facts = Mapping[str, Any]
-Schema = tuple[tuple[str, ...], tuple[type, ...]]  # names, and the type of each value
+Values: TypeAlias = list[Any]  # of one fact, row by row; within a table all of the type that its schema names
+Schema: TypeAlias = tuple[tuple[str, ...], tuple[type, ...]]  # names, and the type of each value
 
 ARRAY_CODES = {int: "q", float: "d", str: "i"}  # values of other types are kept in lists
 
@@ -61,7 +61,7 @@ class FactColumns(Mapping[int, Facts]):
         self.schema.frombytes(schema.tobytes())
         self.position.frombytes(position.tobytes())
 
-    def _append(self, key: Schema, columns: list[list[Any]]) -> tuple[int, int]:
+    def _append(self, key: Schema, columns: list[Values]) -> tuple[int, int]:
         """Write rows into the table of a schema; returns its number and the place of the first of them."""
         number = self.numbers.get(key)
         if number is None:
@@ -82,11 +82,11 @@ class FactColumns(Mapping[int, Facts]):
     def __len__(self) -> int:
         return sum(table.length for table in self.tables)
 
-    def values_of(self, name: str) -> tuple[np.ndarray, list[Any]]:
+    def values_of(self, name: str) -> tuple[np.ndarray, Values]:
         """The rows that have a fact of this name, ascending (int64 of shape (n,)), and its n values."""
         schema, position = np.array(self.schema, np.int32), np.array(self.position, np.int32)
         rows: list[np.ndarray] = [np.zeros(0, np.int64)]
-        values: list[Any] = []
+        values: Values = []
         for number, table in enumerate(self.tables):
             if name in table.names:
                 rows.append(np.flatnonzero(schema == number))
@@ -97,7 +97,7 @@ class FactColumns(Mapping[int, Facts]):
         return found[order], [values[index] for index in order.tolist()]
 
 
-def _by_schema(rows: np.ndarray, facts: list[Facts]) -> Iterator[tuple[Schema, np.ndarray, list[list[Any]]]]:
+def _by_schema(rows: np.ndarray, facts: list[Facts]) -> Iterator[tuple[Schema, np.ndarray, list[Values]]]:
     """Facts of equal length, split into those with equal names and types: (schema, their rows, their columns)."""
     names = tuple(facts[0])
     try:
@@ -122,12 +122,12 @@ class _Table:
         self.names, self.types = schema
         self.texts = texts
         self.length = 0
-        self.columns: list[Any] = [array(ARRAY_CODES[kind]) if kind in ARRAY_CODES else [] for kind in self.types]
+        self.columns: list[array[Any] | Values] = [array(ARRAY_CODES[kind]) if kind in ARRAY_CODES else [] for kind in self.types]
 
-    def extend(self, columns: list[list[Any]]) -> None:
+    def extend(self, columns: list[Values]) -> None:
         for index, (kind, values) in enumerate(zip(self.types, columns, strict=True)):
             column = self.columns[index]
-            if kind is str:
+            if kind is str and isinstance(column, array):
                 column.frombytes(self.texts.encode(values)[0].tobytes())
             elif isinstance(column, list):
                 column += values
@@ -143,7 +143,7 @@ class _Table:
         cells = zip(self.names, self.types, self.columns, strict=True)
         return {name: texts[column[position]] if kind is str else column[position] for name, kind, column in cells}
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> Values:
         index = self.names.index(name)
         values = list(self.columns[index])
         return [self.texts.texts[code] for code in values] if self.types[index] is str else values

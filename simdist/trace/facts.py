@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from simdist.errors import InvalidArgumentError
 __all__ = ["canonical_json", "plain"]
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """The JSON text of facts; NaN and infinities are written as Python's json module writes them.
 
     Raises:
@@ -39,7 +39,7 @@ def canonical_json(value: Any) -> str:
         return json.dumps(_text_keys(value), sort_keys=True, separators=(",", ":"), default=plain)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A value of an unusual type as numbers, text, lists and dicts, one level deep.
 
     Raises:
@@ -50,11 +50,11 @@ def plain(value: Any) -> Any:
         ['ps:0', 'ps:1']
     """
     if isinstance(value, np.generic | np.ndarray):
-        return cast("Any", value).tolist()
+        return value.tolist()
     if isinstance(value, Mapping):
-        return dict(cast("Mapping[Any, Any]", value))
+        return dict(cast("Mapping[object, object]", value))
     if isinstance(value, set | frozenset):
-        return sorted(cast("set[Any]", value), key=canonical_json)
+        return sorted(cast("set[object]", value), key=canonical_json)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Enum):
@@ -67,10 +67,10 @@ def plain(value: Any) -> Any:
     )
 
 
-def _text_keys(value: Any) -> Any:
+def _text_keys(value: object) -> object:
     if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
+        items = cast("Mapping[object, object]", value).items()
         return {key if isinstance(key, str) else canonical_json(key): _text_keys(item) for key, item in items}
     if isinstance(value, list | tuple):
-        return [_text_keys(item) for item in cast("list[Any]", value)]
+        return [_text_keys(item) for item in cast("list[object]", value)]
     return value

@@ -19,17 +19,17 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 from simdist.trace.atomic_file import replacing
 from simdist.trace.event_log import EventLog
 from simdist.trace.facts import plain
 from simdist.trace.flows import recovery_flows, update_flows
-from simdist.trace.records import Span
+from simdist.trace.records import Facts, Span
 
 __all__ = ["events", "to_perfetto"]
 
-Event = dict[str, Any]
+Event = dict[str, object]
 
 
 def to_perfetto(trace: EventLog, path: str | os.PathLike[str]) -> None:
@@ -201,20 +201,20 @@ def _microseconds(nanoseconds: int) -> float:
     return nanoseconds / 1000
 
 
-def _arguments(facts: Mapping[str, Any]) -> Event:
+def _arguments(facts: Facts) -> Event:
     return {key: _json_value(value) for key, value in facts.items()}
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> object:
     """A fact as JSON allows it: NaN and infinities as text, keys as text."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Mapping):
-        return {str(key): _json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): _json_value(item) for key, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in cast("list[Any]", value)]
+        return [_json_value(item) for item in cast("list[object]", value)]
     return _json_value(plain(value))
 
 

@@ -11,15 +11,22 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from simdist.extras import needs
+from simdist.trace.axes import new_axes
 from simdist.trace.boxes import Boxes, boxes_by_category
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import Instant
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["lane_names", "timeline"]
 
@@ -52,7 +59,7 @@ def lane_names(trace: EventLog) -> list[str]:
     return list(dict.fromkeys([*trace.lanes, *in_spans, *(instant.lane for instant in trace.instants)]))
 
 
-def timeline(trace: EventLog, ax: Any = None) -> Any:
+def timeline(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     """Draws the log: one lane per task, virtual time to the right, faults and recoveries as named marks.
 
     Args:
@@ -83,15 +90,12 @@ def timeline(trace: EventLog, ax: Any = None) -> Any:
     return ax.figure
 
 
-def _new_axes(lanes: int) -> Any:
-    with needs("A picture of a trace", "lab"):
-        from matplotlib.figure import Figure
-
+def _new_axes(lanes: int) -> Axes:
     height_inch = 1.25 + min(max(lanes, 1) * 0.42, 12.0)
-    return Figure(figsize=(10.0, height_inch), layout="constrained").add_subplot()
+    return new_axes("A picture of a trace", 10.0, height_inch)
 
 
-def _draw_frame(ax: Any, lanes: list[str], end_s: float) -> None:
+def _draw_frame(ax: Axes, lanes: list[str], end_s: float) -> None:
     margin = (end_s or 1.0) * 0.012
     ax.set(xlim=(-margin, (end_s or 1.0) + margin), ylim=(len(lanes) - 0.4 if lanes else 0.6, -0.6))
     every = max(1, len(lanes) // 30)
@@ -103,7 +107,7 @@ def _draw_frame(ax: Any, lanes: list[str], end_s: float) -> None:
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_spans(ax: Any, trace: EventLog, lanes: list[str]) -> list[str]:
+def _draw_spans(ax: Axes, trace: EventLog, lanes: list[str]) -> list[str]:
     """Adds one collection per category; returns the categories that occur, in the order of the legend."""
     boxes = boxes_by_category(trace, lanes)
     ordered = [name for name in SPAN_STYLES if name in boxes] + [name for name in boxes if name not in SPAN_STYLES]
@@ -112,25 +116,32 @@ def _draw_spans(ax: Any, trace: EventLog, lanes: list[str]) -> list[str]:
     return ordered
 
 
-def _add_boxes(ax: Any, category: str, boxes: Boxes) -> None:
-    from matplotlib.collections import PolyCollection
+def _add_boxes(ax: Axes, category: str, boxes: Boxes) -> None:
+    from matplotlib.collections import PolyCollection  # only who draws needs matplotlib
 
     style = span_style(category)
     half = (WORK_HEIGHT if style.level == 1 else BAND_HEIGHT) / 2
     x = np.stack([boxes.start_s, boxes.start_s, boxes.end_s, boxes.end_s], axis=1)
     y = boxes.row[:, None] + np.array([-half, half, half, -half])
-    appearance: dict[str, Any] = {"facecolor": style.color, "edgecolor": "white", "linewidth": 0.0}
-    if style.level == 0:
-        appearance |= {"alpha": 0.30, "linewidth": 0.6}
-    elif style.level >= DOWN_LEVEL:
-        appearance |= {"facecolor": "#fbe9e8", "edgecolor": style.color, "hatch": "/////"}
+    band, down = style.level == 0, style.level >= DOWN_LEVEL
     zorder = 2 + style.level / 10
-    corners: Any = np.stack([x, y], axis=2)  # n boxes x 4 corners x (time, row)
-    collection = PolyCollection(corners, zorder=zorder, antialiased=True, label=category, **appearance)
+    # n boxes x 4 corners x (time, row). matplotlib draws one array faster than a list of them, but its types know lists only.
+    corners = cast("Sequence[np.ndarray]", np.stack([x, y], axis=2))
+    collection = PolyCollection(
+        corners,
+        facecolor="#fbe9e8" if down else style.color,
+        edgecolor=style.color if down else "white",
+        linewidth=0.6 if band else 0.0,
+        alpha=0.30 if band else None,
+        hatch="/////" if down else None,
+        zorder=zorder,
+        antialiased=True,
+        label=category,
+    )
     ax.add_collection(collection, autolim=False)
 
 
-def _draw_marks(ax: Any, trace: EventLog, lanes: list[str]) -> None:
+def _draw_marks(ax: Axes, trace: EventLog, lanes: list[str]) -> None:
     row_of_lane = {lane: row for row, lane in enumerate(lanes)}
     by_category: dict[str, list[Instant]] = {}
     for instant in trace.instants:
@@ -138,7 +149,6 @@ def _draw_marks(ax: Any, trace: EventLog, lanes: list[str]) -> None:
     for category, instants in by_category.items():
         style = mark_style(category)
         note = style.level == 0
-        edge: dict[str, Any] = {} if style.marker == "|" else {"edgecolors": "white"}
         ax.scatter(
             [instant.time_s for instant in instants],
             [row_of_lane[instant.lane] + (0.33 if note else 0.0) for instant in instants],
@@ -148,12 +158,12 @@ def _draw_marks(ax: Any, trace: EventLog, lanes: list[str]) -> None:
             linewidths=0.9,
             zorder=4 + style.level,
             label=category,
-            **edge,
+            edgecolors=None if style.marker == "|" else "white",
         )
     _name_marks(ax, trace, row_of_lane)
 
 
-def _name_marks(ax: Any, trace: EventLog, row_of_lane: dict[str, int]) -> None:
+def _name_marks(ax: Axes, trace: EventLog, row_of_lane: dict[str, int]) -> None:
     """Writes the category beside each mark that has room before the next one of its lane."""
     end_s = trace.end_s()
     room_s = (end_s or 1.0) * LABEL_ROOM
@@ -176,11 +186,11 @@ def _name_marks(ax: Any, trace: EventLog, row_of_lane: dict[str, int]) -> None:
         next_s[instant.lane] = instant.time_s
 
 
-def _draw_legend(ax: Any, categories: list[str], trace: EventLog) -> None:
-    from matplotlib.lines import Line2D
+def _draw_legend(ax: Axes, categories: list[str], trace: EventLog) -> None:
+    from matplotlib.lines import Line2D  # only who draws needs matplotlib
     from matplotlib.patches import Patch
 
-    handles: list[Any] = []
+    handles: list[Artist] = []
     for category in categories:
         style = span_style(category)
         if style.level >= DOWN_LEVEL:
@@ -190,8 +200,7 @@ def _draw_legend(ax: Any, categories: list[str], trace: EventLog) -> None:
     present = {instant.category for instant in trace.instants}
     for category in [name for name in MARK_STYLES if name in present] + sorted(present - MARK_STYLES.keys()):
         style = mark_style(category)
-        appearance: dict[str, Any] = {"marker": style.marker, "color": style.color, "linestyle": "none", "markersize": 7}
-        handles.append(Line2D([], [], label=category, **appearance))
+        handles.append(Line2D([], [], label=category, marker=style.marker, color=style.color, linestyle="none", markersize=7))
     if handles:
         ax.legend(
             handles=handles,

@@ -14,13 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["NO_FACTS", "Counter", "Instant", "Names", "Span", "task_of"]
+__all__ = ["NO_FACTS", "Counter", "Facts", "Instant", "Names", "Span", "task_of"]
 
-NO_FACTS: Mapping[str, Any] = {}
+# What a record carries besides its times, by name: numbers, texts, or what
+# `facts.plain` makes plain. Who records a fact knows its type.
+Facts: TypeAlias = Mapping[str, Any]
+
+NO_FACTS: Facts = {}
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Span:
     name: str
     start_s: float
     end_s: float
-    facts: Mapping[str, Any]
+    facts: Facts
 
     @property
     def duration_s(self) -> float:
@@ -47,7 +51,7 @@ class Instant:
     category: str
     name: str
     time_s: float
-    facts: Mapping[str, Any]
+    facts: Facts
 
 
 @dataclass(frozen=True)

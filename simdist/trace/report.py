@@ -7,8 +7,9 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+
+from simdist.trace.summary_records import FailureSummary, LaneSummary, Summary
 
 __all__ = ["format_summary"]
 
@@ -18,7 +19,7 @@ NAMES_IN_A_LINE = 16
 NEVER = "-"
 
 
-def format_summary(numbers: dict[str, Any]) -> str:
+def format_summary(numbers: Summary) -> str:
     """The dict of `summary` as a text of aligned tables.
 
     Args:
@@ -56,7 +57,7 @@ def format_summary(numbers: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _lane_table(lanes: dict[str, dict[str, Any]]) -> list[str]:
+def _lane_table(lanes: Mapping[str, LaneSummary]) -> list[str]:
     categories = sorted({category for lane in lanes.values() for category in lane["seconds"]})
     header = ["lane", "busy_s", "busy", "bytes_sent", *(f"{category}_s" for category in categories)]
     rows = [
@@ -72,46 +73,46 @@ def _lane_table(lanes: dict[str, dict[str, Any]]) -> list[str]:
     return _aligned([header, *rows])
 
 
-def _failure_table(failures: Sequence[dict[str, Any]]) -> list[str]:
-    columns: dict[str, Callable[[Any], str]] = {
-        "task": str,
-        "time_s": _seconds,
-        "detected_s": _seconds,
-        "restarted_s": _seconds,
-        "recovery_s": _seconds,
-        "retried_closures": str,
-    }
-    header = ["crashed", *list(columns)[1:]]
-    return _aligned([header, *([show(failure[key]) for key, show in columns.items()] for failure in failures)])
+def _failure_table(failures: Sequence[FailureSummary]) -> list[str]:
+    header = ["crashed", "time_s", "detected_s", "restarted_s", "recovery_s", "retried_closures"]
+    rows = [
+        [
+            failure["task"],
+            *(_seconds(failure[key]) for key in ("time_s", "detected_s", "restarted_s", "recovery_s")),
+            str(failure["retried_closures"]),
+        ]
+        for failure in failures
+    ]
+    return _aligned([header, *rows])
 
 
-def _devices(numbers: dict[str, Any]) -> list[str]:
+def _devices(numbers: Summary) -> list[str]:
     shares = {task: row["utilisation"] for task, row in numbers["tasks"].items() if row["utilisation"]}
     return [f"devices computed: {_shares(_most(shares))}{_others(shares)}"] if shares else []
 
 
-def _links(numbers: dict[str, Any]) -> list[str]:
+def _links(numbers: Summary) -> list[str]:
     links = numbers["links"]
     sent = ", ".join(f"{link} {amount:,}" for link, amount in _most(links).items())
     return [f"bytes by link: {sent}{_others(links)}"] if sent else []
 
 
-def _most(values: dict[str, Any]) -> dict[str, Any]:
+def _most(values: Mapping[str, float]) -> dict[str, float]:
     """All of a few values, and of many the largest, in the order in which they came."""
     largest = sorted(values, key=lambda name: -values[name])[:NAMES_IN_A_LINE]
     return {name: value for name, value in values.items() if name in largest}
 
 
-def _others(values: dict[str, Any]) -> str:
+def _others(values: Mapping[str, float]) -> str:
     left = len(values) - NAMES_IN_A_LINE
     return f", and {left} others" if left > 0 else ""
 
 
-def _queues(numbers: dict[str, Any]) -> list[str]:
+def _queues(numbers: Summary) -> list[str]:
     return [f"queue of {lane}: mean {row['mean']:.2f}, largest {row['max']:g}" for lane, row in numbers["queues"].items()]
 
 
-def _staleness(numbers: dict[str, Any]) -> list[str]:
+def _staleness(numbers: Summary) -> list[str]:
     stale = numbers["staleness"]
     if not stale["updates"]:
         return []
@@ -119,7 +120,7 @@ def _staleness(numbers: dict[str, Any]) -> list[str]:
     return [f"staleness of {stale['updates']:,} updates: mean {stale['mean']:.2f}, largest {stale['max']} ({histogram})"]
 
 
-def _critical_path(numbers: dict[str, Any]) -> list[str]:
+def _critical_path(numbers: Summary) -> list[str]:
     path = numbers["critical_path"]
     if not path["end_s"]:
         return []

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,15 @@ from simdist.trace.event_log import EventLog
 from simdist.trace.failures import Failure, failures
 from simdist.trace.records import task_of
 from simdist.trace.staleness import stale_updates
+from simdist.trace.summary_records import (
+    FailureSummary,
+    LaneSummary,
+    PathSummary,
+    QueueSummary,
+    StalenessSummary,
+    Summary,
+    TaskSummary,
+)
 
 __all__ = ["summary", "utilisation_by_task"]
 
@@ -36,7 +44,7 @@ DEVICE_WORK = ("compute", "apply")
 Columns = dict[str, np.ndarray]
 
 
-def summary(trace: EventLog) -> dict[str, Any]:
+def summary(trace: EventLog) -> Summary:
     """The summary of a run, as plain data.
 
     Args:
@@ -122,7 +130,7 @@ def _texts(trace: EventLog, codes: np.ndarray) -> list[str]:
     return [texts[code] for code in codes.tolist()]
 
 
-def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> dict[str, Any]:
+def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> LaneSummary:
     codes = trace.names.codes
     rows = np.flatnonzero(columns["lane"] == codes.get(lane, -1))
     category, start_s, end_s = columns["category"][rows], columns["start_s"][rows], columns["end_s"][rows]
@@ -137,7 +145,7 @@ def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> di
     }
 
 
-def _tasks(trace: EventLog, lanes: list[str]) -> dict[str, dict[str, Any]]:
+def _tasks(trace: EventLog, lanes: list[str]) -> dict[str, TaskSummary]:
     utilisation = utilisation_by_task(trace)
     sent: dict[str, list[float]] = {task_of(lane): [] for lane in lanes}
     for lane in lanes:
@@ -160,7 +168,7 @@ def _union_s(start_s: np.ndarray, end_s: np.ndarray) -> float:
     return math.fsum((reached_s[last] - start_s[new]).tolist())
 
 
-def _staleness(staleness: np.ndarray) -> dict[str, Any]:
+def _staleness(staleness: np.ndarray) -> StalenessSummary:
     if not len(staleness):
         return {"updates": 0, "mean": None, "max": None, "histogram": {}}
     values, counts = np.unique(staleness, return_counts=True)
@@ -173,7 +181,7 @@ def _staleness(staleness: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _queue(time_s: np.ndarray, length: np.ndarray, duration_s: float) -> dict[str, float]:
+def _queue(time_s: np.ndarray, length: np.ndarray, duration_s: float) -> QueueSummary:
     """Each length counts for as long as it lasted, from the first sample to the end of the run."""
     lasted_s = np.diff(np.append(time_s, max(duration_s, float(time_s[-1]))))
     all_s = math.fsum(lasted_s.tolist())
@@ -181,12 +189,12 @@ def _queue(time_s: np.ndarray, length: np.ndarray, duration_s: float) -> dict[st
     return {"mean": mean, "max": float(length.max())}
 
 
-def _critical(trace: EventLog) -> dict[str, Any]:
+def _critical(trace: EventLog) -> PathSummary:
     path = critical_path(trace)
     return {"end_s": path.end_s, "waited_s": path.waited_s, "segments": len(path.parts), "seconds": path.seconds}
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _failure(failure: Failure) -> FailureSummary:
     crashed_s = failure.crash.time_s
     restarted_s = None if failure.restart is None else failure.restart.time_s
     return {

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from simdist.trace import charts, critical_path, dataframe, digest, perfetto, plots, summary, tensorboard
 from simdist.trace.event_log import EventLog
+from simdist.trace.summary_records import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from pandas import DataFrame
 
 __all__ = ["Trace"]
 
@@ -37,7 +43,7 @@ class Trace(EventLog):
         """Sixteen hexadecimal digits that are equal for two runs exactly when the same things happened at the same times."""
         return digest.digest(self)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """The run in numbers: busy time, counts by category, bytes, staleness, queues, the critical path, faults, recovery."""
         return summary.summary(self)
 
@@ -53,22 +59,22 @@ class Trace(EventLog):
         """Write scalars over virtual time for TensorBoard, in that many bins (default 200), and return the file's path."""
         return tensorboard.to_tensorboard(self, directory, bins)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """All spans as a pandas DataFrame (needs pandas)."""
         return dataframe.to_dataframe(self)
 
-    def timeline(self, ax: Any = None) -> Any:
+    def timeline(self, ax: Axes | None = None) -> Figure | SubFigure:
         """A static matplotlib picture: one lane per task, time to the right, faults as marks."""
         return plots.timeline(self, ax=ax)
 
-    def staleness(self, ax: Any = None) -> Any:
+    def staleness(self, ax: Axes | None = None) -> Figure | SubFigure:
         """A static matplotlib picture: how many updates were how stale."""
         return charts.staleness(self, ax=ax)
 
-    def utilisation(self, ax: Any = None) -> Any:
+    def utilisation(self, ax: Axes | None = None) -> Figure | SubFigure:
         """A static matplotlib picture: the share of the run in which the devices of each task computed."""
         return charts.utilisation(self, ax=ax)
 
-    def queue(self, ax: Any = None) -> Any:
+    def queue(self, ax: Axes | None = None) -> Figure | SubFigure:
         """A static matplotlib picture: the length of each queue over virtual time."""
         return charts.queue(self, ax=ax)

@@ -238,3 +238,13 @@ def test_a_closure_cannot_close_its_cluster(engine: str) -> None:
     cluster.close()
     with pytest.raises(FailedPreconditionError, match="closed"):
         coordinator.schedule(lambda: 7)
+
+
+def test_a_remote_value_says_how_its_closure_stands_without_waiting() -> None:
+    cluster, coordinator = coordinated()
+    good, bad = coordinator.schedule(lambda: 7), coordinator.schedule(exits(SystemExit(3)))
+    assert (good.state, bad.state, cluster.now) == ("pending", "pending", 0.0)
+    with pytest.raises(AbortedError):
+        coordinator.join()
+    assert (good.state, bad.state) == ("ready", "failed")
+    assert repr(good).endswith("ready)")

@@ -180,7 +180,7 @@ def test_time_that_is_none_enters_nowhere(seconds: float) -> None:
 def test_an_event_beyond_the_end_or_in_the_past_is_an_error_and_stays(due_s: float) -> None:
     clock = Clock()
     clock.sleep(2.0)
-    heapq.heappush(clock._queue, (due_s, 1, -1, print, None))  # as links do, which work out their own ends
+    heapq.heappush(clock.queue, (due_s, 1, -1, print, None))  # as links do, which work out their own ends
     for _ in range(2):
         with pytest.raises(DeadlineExceededError, match="due at"):
             clock.wait(clock.gate())
@@ -283,3 +283,25 @@ def test_who_is_asked_may_look_and_not_wait() -> None:
         clock.sleep(1.0)
     clock.sleep(1.0)
     assert clock.now == 2.0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_event_of_simpy_can_be_waited_for_by_a_fiber_and_by_the_driver(fails: bool) -> None:
+    clock = Clock()
+    event = clock.env.event()
+
+    def trigger(_: None) -> None:
+        event.fail(ValueError("no")) if fails else event.succeed("yes")
+
+    def body() -> str:
+        try:
+            return clock.wait(event)
+        except ValueError as error:
+            return str(error)
+
+    clock.after(2.0, trigger)
+    fiber = clock.spawn("worker:0", body)
+    assert clock.join(fiber) == ("no" if fails else "yes")
+    with pytest.raises(ValueError, match="no") if fails else contextlib.nullcontext():
+        assert clock.wait(event) == "yes"
+    assert clock.now == clock.env.now == 2.0

@@ -52,7 +52,7 @@ def test_flow_over_a_cut_link_waits_without_events_until_it_is_mended() -> None:
     flow = shared.start((port,), 10.0, lambda _: ends.append(clock.now))
     clock.after(0.5, lambda _: shared.set_bandwidth(port, 0.0))
     clock.sleep(100.0)
-    assert (ends, shared.remaining_bytes(flow), len(clock.env._queue)) == ([], 5.0, 0)
+    assert (ends, shared.remaining_bytes(flow), len(clock.queue)) == ([], 5.0, 0)
     shared.set_bandwidth(port, 5.0)
     clock.sleep(100.0)
     assert ends == [101.0]
@@ -135,7 +135,7 @@ def test_error_of_a_receiver_leaves_the_links_in_order() -> None:
 
 
 def events_of(clock: Clock) -> int:
-    return next(clock.env._eid)
+    return next(clock.sequence)
 
 
 def test_message_costs_one_event_when_nothing_else_happens_at_its_end() -> None:

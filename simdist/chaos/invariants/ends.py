@@ -41,10 +41,10 @@ def _no_closure_lost(evidence: Evidence) -> Iterator[str]:
     closures = run.stage.closures
     if not closures or not evidence.ended_well:
         return
-    pending = [number for number, (_, value) in enumerate(closures) if not value._result.ready.is_open]
+    pending = [number for number, (_, value) in enumerate(closures) if value.state == "pending"]
     if pending:
         yield f"closures {pending} have not ended though all were joined"
-    failed = sum(letter == "r" and value._result.error is not None for letter, value in closures)
+    failed = sum(letter == "r" and value.state == "failed" for letter, value in closures)
     raised = sum(note.what == "raised" for note in run.stage.notes)
     if run.scenario.options.get("callers") == 1 and bool(failed) != bool(raised):
         yield f"{failed} closures failed by themselves, but an error was raised {raised} times"
@@ -56,7 +56,7 @@ def _updates_counted(evidence: Evidence) -> Iterator[str]:
     steps = [value for letter, value in run.stage.closures if letter == "s"]
     if not steps or run.processes.crashed([task for task in run.cluster.tasks if task.startswith("ps")]):
         return
-    completed = sum(value._result.ready.is_open and value._result.error is None for value in steps)
+    completed = sum(value.state == "ready" for value in steps)
     failed = len(steps) - completed
     retries = len(run.cluster.trace.instants.where(category="retry"))
     applied: dict[str, int] = {}
@@ -93,8 +93,8 @@ def _restart_runs(evidence: Evidence) -> Iterator[str]:
         if evidence.ended_well:
             if len(ends) != 1:
                 yield f"the main of {task} came to its end {len(ends)} times"
-            elif task not in run.stage.results or run.stage.results[task] is None or run.stage.results[task][0] != ends[0]:
-                yield f"the main of {task} returned as its run {ends[0]}, but the result is {run.stage.results.get(task)!r}"
+            elif (end := run.stage.results.get(task)) is None or end[0] != ends[0]:
+                yield f"the main of {task} returned as its run {ends[0]}, but the result is {end!r}"
     if evidence.ended_well and not run.stage.results:
         yield "no main has a result"
 

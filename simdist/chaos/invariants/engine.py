@@ -67,7 +67,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     calls = [task.name for task in runtime.tasks.values() if task.calls]
     if calls:
         yield f"there are still calls of {calls}"
-    left = len(runtime.clock._queue) - runtime.clock.daemons
+    left = len(runtime.clock.queue) - runtime.clock.daemons
     if left > 0:
         yield f"{left} events are still pending, and no fiber waits for them"
     if not runtime.detection.membership.beliefs and run.waiting:

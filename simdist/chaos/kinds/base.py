@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simdist.chaos.dice import Dice
-from simdist.chaos.scenarios import Disturbance, Scenario
+from simdist.chaos.scenarios import Disturbance, Options, Scenario
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -75,7 +75,7 @@ class Kind(ABC):
         return ()
 
 
-def trigger_of(disturbance: Disturbance) -> dict[str, Any]:
+def trigger_of(disturbance: Disturbance) -> Options:
     """The arguments at=, after_steps= or when= of a method of ``cluster.faults``."""
     if disturbance.at_s is not None:
         return {"at": disturbance.at_s}

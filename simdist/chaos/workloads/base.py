@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from simdist.chaos.dice import Dice
 from simdist.chaos.incarnations import Incarnations
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.silences import Silences
 from simdist.chaos.stage import Stage
 from simdist.errors import UnavailableError
@@ -64,7 +64,7 @@ class Workload(ABC):
     scales_s: tuple[float, ...] = ()
 
     @abstractmethod
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         """Options, for a cluster that was drawn already."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Workload(ABC):
         found = {role: tuple(f"{job}:{index}" for index in range(jobs.get(job, 0))) for role, job in roles.items()}
         return {**found, "chief": ("chief:0",)}
 
-    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    def smaller(self, scenario: Scenario) -> Iterator[Options]:
         """Options that make less of it."""
         for name, value in scenario.options.items():
             if value is True:

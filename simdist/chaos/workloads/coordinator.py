@@ -23,7 +23,7 @@ import numpy as np
 
 import simdist as sd
 from simdist.chaos.dice import Dice
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.silences import Cut, Silences
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import LEARNING_RATE, START, batches
@@ -50,7 +50,7 @@ class Coordinator(Workload):
     weight = 3.0
     same_result = False
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         letters, odds = ["s"], [1.0]
         for letter, share, weight in (("p", 0.4, 0.4), ("z", 0.3, 0.4), ("r", 0.12, 0.08), ("x", 0.06, 0.05)):
             if dice.chance(share):
@@ -74,7 +74,7 @@ class Coordinator(Workload):
         stage.keep("count", loop.count.numpy)
         stage.keep("weights", loop.weights.numpy)
 
-    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    def smaller(self, scenario: Scenario) -> Iterator[Options]:
         script, options = scenario.options["script"], scenario.options
         if options["callers"] == 2:
             yield {**options, "callers": 1}
@@ -140,7 +140,7 @@ class _Loop:
             self.weights = sd.Variable(START, name="weights")
             self.count = sd.Variable(np.float32(0.0), name="count")
         self.iterator = iter(self.coordinator.create_per_worker_dataset(lambda: batches(6)))
-        self.functions: dict[str, Callable[..., Any]] = {"p": lambda: 7, "z": self._sleep, "r": _raise, "x": lambda: sys.exit(3)}
+        self.functions: dict[str, Callable[..., object]] = {"p": lambda: 7, "z": self._sleep, "r": _raise, "x": lambda: sys.exit(3)}
         weights, count = self.weights, self.count
 
         @sd.function

@@ -12,11 +12,12 @@ import numpy as np
 
 import simdist as sd
 from simdist.chaos.dice import Dice
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.coordinator import excuses_of_servers
 from simdist.chaos.workloads.regression import INPUTS, START, TARGETS
 from simdist.chaos.workloads.synchronous import excuses_of_deaths
+from simdist.strategies.base import Strategy
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -39,7 +40,7 @@ class Fit(Workload):
     needs_numbers = True
 
     def __init__(
-        self, name: str, strategy: Callable[[Stage], Any], servers: bool = False, survives: bool = False, workers: int = 4
+        self, name: str, strategy: Callable[[Stage], Strategy], servers: bool = False, survives: bool = False, workers: int = 4
     ) -> None:
         self.name = name
         self.strategy = strategy
@@ -49,7 +50,7 @@ class Fit(Workload):
         self.same_result = not servers
         self.same_costs = not survives
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         return {"epochs": dice.whole(1, 3), "penalty": dice.chance(0.5)}
 
     def jobs(self, scenario: Scenario) -> dict[str, int]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import simdist as sd
 from simdist.chaos.dice import Dice
-from simdist.chaos.scenarios import Scenario
-from simdist.chaos.stage import this_task
+from simdist.chaos.scenarios import Options, Scenario
+from simdist.chaos.stage import Result, this_task
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
@@ -35,10 +35,10 @@ class Launched(Workload):
     has_mains = True
     scales_s = (BACK_OFF_S,)
 
-    def launch(self, stage: Stage, body: Callable[[], Any]) -> None:
+    def launch(self, stage: Stage, body: Callable[[], Result]) -> None:
         """Run a body in a main of each worker, and keep what the mains return."""
 
-        def main() -> Any:
+        def main() -> tuple[int, Result]:
             task = this_task()
             stage.note("starts", task)
             try:
@@ -80,7 +80,7 @@ class Mains(Launched):
     name = "mains"
     weight = 1.5
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         return {"naps": dice.whole(1, 5), "nap_s": dice.pick([0.001, 0.1, 1.0]), "restart": dice.pick(["never", "always"], [1, 2])}
 
     def run(self, stage: Stage) -> None:
@@ -99,15 +99,15 @@ class TrainedMains(Launched):
     weight = 2.0
     most_workers = 6
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         training = {"steps": dice.whole(2, 6), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5)}
         return {**training, "restart": dice.pick(["never", "always"], [1, 2])}
 
-    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    def smaller(self, scenario: Scenario) -> Iterator[Options]:
         return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
 
     def run(self, stage: Stage) -> None:
-        def body() -> Any:
+        def body() -> np.ndarray | None:
             training = Training(sd.MultiWorkerMirroredStrategy(), stage.options["batch"], stage.options["momentum"])
             for _ in range(stage.options["steps"]):
                 training.step()
@@ -115,7 +115,7 @@ class TrainedMains(Launched):
 
         self.launch(stage, body)
         if stage.scenario.has_numbers:
-            weights = [result for _, result in stage.results.values()]
+            weights = [end[1] for end in stage.results.values() if end is not None and end[1] is not None]
             stage.keep("weights", lambda: weights[0])
             stage.keep_copies("weights", lambda: weights)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 import simdist as sd
+from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["BATCH_SIZES", "INPUTS", "LEARNING_RATE", "MOMENTUM", "START", "TARGETS", "Training", "batches", "descend"]
 
@@ -33,17 +35,17 @@ def batches(batch_size: int) -> sd.Dataset:
 class Training:
     """Weights, an optimizer (perhaps with slots) and a step of a synchronous strategy."""
 
-    def __init__(self, strategy: Any, batch_size: int, momentum: bool) -> None:
+    def __init__(self, strategy: SynchronousStrategy, batch_size: int, momentum: bool) -> None:
         self.strategy = strategy
         with strategy.scope():
             self.weights = sd.Variable(START, name="weights")
             self.optimizer = sd.Optimizer(optax.sgd(LEARNING_RATE, momentum=MOMENTUM if momentum else None))
         self.iterator = iter(strategy.distribute_dataset(batches(batch_size)))
 
-        def replica_step(batch: Any) -> None:
+        def replica_step(batch: tuple[jax.Array, jax.Array]) -> None:
             x, y = batch
 
-            def loss() -> Any:
+            def loss() -> jax.Array:
                 return jnp.sum((x @ self.weights.value - y) ** 2) / batch_size
 
             _, gradients = sd.value_and_grad(loss, [self.weights])()
@@ -61,7 +63,7 @@ class Training:
     def value(self) -> np.ndarray:
         return np.asarray(self.weights.numpy())
 
-    def copies(self) -> Sequence[Any]:
+    def copies(self) -> Sequence[np.ndarray]:
         """The weights as each replica of this program has them."""
         return [np.asarray(value) for value in self.strategy.local_results(self.weights)]
 

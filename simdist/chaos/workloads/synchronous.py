@@ -10,19 +10,20 @@ local-steps     sync_every=3: an all-reduce in every third step
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import simdist as sd
 from simdist.chaos.dice import Dice
 from simdist.chaos.holders import somebody_has_the_variables
-from simdist.chaos.scenarios import Scenario
+from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
 from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
+from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import MAX_TIME_OUTS
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class SynchronousLoop(Workload):
     """
 
     def __init__(
-        self, name: str, weight: float, strategy: Callable[[Stage], Any], survives: bool = False, promises: bool = True, workers: int = 20
+        self,
+        name: str,
+        weight: float,
+        strategy: Callable[[Stage], SynchronousStrategy],
+        survives: bool = False,
+        promises: bool = True,
+        workers: int = 20,
     ) -> None:
         self.name = name
         self.weight = weight
@@ -56,7 +63,7 @@ class SynchronousLoop(Workload):
         self.same_costs = not survives
         self.most_workers = workers
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         return {"steps": dice.whole(2, 8), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5)}
 
     def run(self, stage: Stage) -> None:
@@ -69,7 +76,7 @@ class SynchronousLoop(Workload):
         if self.promises:
             stage.keep_copies("weights", training.copies)
 
-    def smaller(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    def smaller(self, scenario: Scenario) -> Iterator[Options]:
         return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
 
     def excuses(self, run: EndedRun) -> Iterator[Excuse]:
@@ -104,9 +111,9 @@ def _forgotten(run: EndedRun, workers: list[str]) -> list[tuple[float, str]]:
     return [(mark.time_s, mark.lane) for mark in marks if mark.lane in workers]
 
 
-def _multi_worker(**options: Any) -> Callable[[Stage], Any]:
-    def strategy(stage: Stage) -> Any:
-        fitting: dict[str, Any] = dict(options)
+def _multi_worker(**options: object) -> Callable[[Stage], SynchronousStrategy]:
+    def strategy(stage: Stage) -> SynchronousStrategy:
+        fitting: Options = dict(options)
         if "backup_workers" in fitting:
             fitting["backup_workers"] = min(1, stage.scenario.workers - 1)
         return sd.MultiWorkerMirroredStrategy(stage.cluster, **fitting)
@@ -117,7 +124,7 @@ def _multi_worker(**options: Any) -> Callable[[Stage], Any]:
 class Mirrored(SynchronousLoop):
     """Several devices of the first worker."""
 
-    def draw(self, dice: Dice, scenario: Scenario) -> dict[str, Any]:
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
         return {**super().draw(dice, scenario), "devices": dice.whole(1, 4)}
 
 

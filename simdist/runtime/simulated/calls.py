@@ -101,7 +101,7 @@ class Call:
         self.client = client
         self.plan = plan
         self.replied = replied
-        self.began_s = transport.clock.env._now
+        self.began_s = transport.clock.now
         self.left = len(plan.parts)
         self.flows: list[Flow] = []
         self.open = True

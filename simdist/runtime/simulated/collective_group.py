@@ -89,7 +89,7 @@ class CollectiveGroup:
 
     def record(self, arrival: Arrival, waited: bool = True) -> None:
         """Write into the trace that a replica has what it came for."""
-        trace, now, pending_collective = self.world.trace, self.world.clock.env._now, arrival.pending_collective
+        trace, now, pending_collective = self.world.trace, self.world.clock.now, arrival.pending_collective
         began, name = arrival.began_s, pending_collective.name
         if pending_collective.begun_s > began and waited:
             trace.span(arrival.device, "wait", f"wait for {name}", began, pending_collective.begun_s)

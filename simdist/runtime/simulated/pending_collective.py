@@ -115,7 +115,7 @@ class PendingCollective:
         Raises:
             InvalidArgumentError: the first one came with other shapes; no replica gets a result.
         """
-        arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.env._now, is_early)
+        arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.now, is_early)
         if self.first is None:
             self.first = rank
         elif not collective.agrees_with(self.collective):
@@ -159,7 +159,7 @@ class PendingCollective:
         stand_in = communication.backup_workers and (collective.averaged or collective.label == "gradients")
         scale = len(group.members) / len(devices) if stand_in else 1
         first, given = group.members[self.ranks[0]], [self.given[rank] for rank in self.ranks]
-        where = (first.device, group.world.tasks[first.task].steps, group.world.clock.env._now)
+        where = (first.device, group.world.tasks[first.task].steps, group.world.clock.now)
         self.results = group.plans.combined(group.world, collective, self.plan, given, scale, where)
         self.left = len(devices)
         group.queue.append(self)
@@ -171,7 +171,7 @@ class PendingCollective:
         plan = self.plan
         assert plan is not None
         world = self.group.world
-        self.begun_s = world.clock.env._now
+        self.begun_s = world.clock.now
         # The data of one rank, as the schedule's chunks count it.
         plans, size_bytes = self.group.plans, self.collective.size_bytes * (len(self.ranks) if self.collective.kind == "all_gather" else 1)
         routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
@@ -226,7 +226,7 @@ class PendingCollective:
             self.expects_silence = True
             self.watch.append(self)
             clock = self.group.world.clock
-            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.env._now), _timed_out, self.watch)
+            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.now), _timed_out, self.watch)
 
     def give_up(self) -> None:
         """End with an error: the time-out for all arrivals and all bytes is over."""

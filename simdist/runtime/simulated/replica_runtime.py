@@ -76,7 +76,7 @@ class SimulatedReplica(SimulatedTask):
     def next_batch(self, iterator: StepIterator) -> StepBatch | Later:
         ready_s = getattr(iterator, "ready_s", None)
         if ready_s is not None:
-            began = self.clock.env._now
+            began = self.clock.now
             until = ready_s(began)
             if until > began:
                 self.waits_for = "its input"
@@ -149,7 +149,7 @@ class SimulatedReplica(SimulatedTask):
         early = self.priced.early[op.number]
         if not early:
             return SimulatedTask.compute(self, op, inputs, batch, host)
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         # The operands of an early collective are noted before the kernel has ended.
         outputs = self._outputs(op, inputs, batch, host, end)
@@ -205,7 +205,7 @@ class SimulatedReplica(SimulatedTask):
             raise arrival
         if arrival is None:
             arrival = self.collective_group.arrive(self.rank, op.collective, operands)
-        self._waits_since_s = self.clock.env._now
+        self._waits_since_s = self.clock.now
         if arrival.over:
             return self._got(arrival)
         self._waiting_for = arrival
@@ -236,8 +236,8 @@ class SimulatedReplica(SimulatedTask):
         assert arrival.result is not None
         if not arrival.is_early:
             self.collective_group.record(arrival)
-        elif self.clock.env._now > self._waits_since_s:
-            self.trace.span(self.device, "wait", f"wait for {arrival.pending_collective.name}", self._waits_since_s, self.clock.env._now)
+        elif self.clock.now > self._waits_since_s:
+            self.trace.span(self.device, "wait", f"wait for {arrival.pending_collective.name}", self._waits_since_s, self.clock.now)
         return arrival.result
 
     # -- updating -------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class SimulatedReplica(SimulatedTask):
         return self._change(op, operands, number)
 
     def _change(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later:
-        part, now = op.parts[number], self.clock.env._now
+        part, now = op.parts[number], self.clock.now
         before = self.updates.get(part.group, 0)
         device = self._where(part)
         # A central variable is changed once, for all; of copies, each replica changes its own.

@@ -67,7 +67,7 @@ class ServerLoop:
         """Receive an update: it is applied when the device is free."""
         update = part.update
         assert update is not None
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
         self.clock.after(end - now, self._apply, (push, part, process, start, end))
 
@@ -104,7 +104,7 @@ class ServerLoop:
     def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
         """Apply an update that was ready while the task was paused."""
         push, part, process, start, _ = received
-        self._apply((push, part, process, start, self.clock.env._now))
+        self._apply((push, part, process, start, self.clock.now))
 
     def commit(
         self,

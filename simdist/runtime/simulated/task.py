@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
+from simdist.simulation.fiber import Due
 from simdist.simulation.kernel import Fiber
 from simdist.simulation.network import Flow
 
 __all__ = ["Incarnation", "Sender", "Task"]
-
-Held: TypeAlias = tuple[Callable[[Any], None], Any]
-"""What waits until a paused task goes on: a function, and its argument."""
 
 
 class Sender(Protocol):
@@ -103,7 +101,7 @@ class Task:
         self.local: dict[Hashable, Any] = {}
         self.plans: dict[Hashable, Any] = {}
         self.running: dict[Running, None] = {}
-        self.held: list[Held] | None = None
+        self.held: list[Due] | None = None
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

@@ -84,7 +84,7 @@ class SimulatedTask:
     def _end_now(self, what: tuple[Callable[[Any], None], Any]) -> None:
         function, argument = what
         *rest, start, end = argument
-        function((*rest, start, self.clock.env._now if end > start else end))
+        function((*rest, start, self.clock.now if end > start else end))
 
     def drop_call(self) -> None:
         """Cancel the call of a step that goes no further."""
@@ -118,7 +118,7 @@ class SimulatedTask:
             else ()
         )
         own = [(position, states.present(op.numbers[position]), states.version(op.numbers[position])) for position in mine]
-        self._began_s = self.clock.env._now
+        self._began_s = self.clock.now
         self.waits_for = "variables from parameter servers"
         self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)
         for position, bundle, version in own:
@@ -144,7 +144,7 @@ class SimulatedTask:
 
     def answered(self, call: Call) -> None:
         """A call has ended: the step goes on."""
-        now, result = self.clock.env._now, None
+        now, result = self.clock.now, None
         if isinstance(call, Reading):
             self.trace.span(self.task.name, "read", "read", self._began_s, now, bytes=call.plan.size_bytes)
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))
@@ -160,7 +160,7 @@ class SimulatedTask:
     # -- computing ------------------------------------------------------------------------------------------------
 
     def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
-        now = self.clock.env._now
+        now = self.clock.now
         start, end = self.processor.occupy(now, self.priced.costs[op.number])
         if end > now:
             self.waits_for = "its device"
@@ -251,7 +251,7 @@ class SimulatedTask:
         plan = self.task.plans[op]
         if not plan.parts:
             return None
-        self._began_s = self.clock.env._now
+        self._began_s = self.clock.now
         self.waits_for = "parameter servers to confirm an update"
         self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read)
         return PENDING

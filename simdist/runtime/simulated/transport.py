@@ -260,7 +260,7 @@ class Transport:
 
     def sever(self, source: Task, target: Task) -> None:
         """Lose what is on its way from one task to another: bytes now, words when they would have come."""
-        self.cut_s[source.name, target.name] = self.clock.env._now
+        self.cut_s[source.name, target.name] = self.clock.now
         for sender, _, flow in self._under_way(source, target):
             self.links.stop(flow)
             sender.silenced(flow.argument)
@@ -271,7 +271,7 @@ class Transport:
 
     def arrives(self, leg: Leg, late_s: float = 0.0) -> bool:
         """Whether a message whose latency is over has come: its way was not cut meanwhile, for however short a time."""
-        return self.passes(leg) and not self.was_cut(leg, self.clock.env._now - leg.latency_s - late_s, late_s)
+        return self.passes(leg) and not self.was_cut(leg, self.clock.now - leg.latency_s - late_s, late_s)
 
     def was_cut(self, leg: Leg, sent_s: float, late_s: float = 0.0) -> bool:
         """Whether the way of a message that left at this time was cut before it came."""
