@@ -36,7 +36,7 @@ class BoundedCache(Generic[K, V]):
 
     Args:
         size: how many entries are kept.
-        finds_living: whether a value that was dropped is still found for as long as somebody else holds it.
+        finds_living: whether a value that was dropped is still found for as long as another object holds it.
 
     Example:
         >>> squares = BoundedCache(size=2)

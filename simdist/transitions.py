@@ -2,7 +2,7 @@
 
 A machine without I/O takes facts and gives decisions. Its table names every fact that may come in a state, and what follows; a fact that
 may come and changes nothing is in the table as well, with the reason. Every other pair of state and fact is impossible, and raises: then
-the machine, or whoever feeds it, is wrong, and nothing that follows could be trusted.
+the machine, or its caller, is wrong, and nothing that follows could be trusted.
 
 What may live in this file: what all such machines share. No machine.
 """
@@ -27,7 +27,7 @@ class ImpossibleFactError(AssertionError):
 
 @dataclass(frozen=True)
 class Move(Generic[State, Decision]):
-    """A fact leads to a state, and to decisions that somebody has to carry out, in this order."""
+    """A fact leads to a state, and to decisions that the caller carries out, in this order."""
 
     to: State
     decisions: tuple[Decision, ...] = ()

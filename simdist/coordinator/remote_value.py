@@ -38,7 +38,7 @@ class Result:
             self.plain = value
 
     def end(self, error: BaseException | None) -> None:
-        """The closure has ended, well or with this error; whoever waits goes on."""
+        """The closure has ended, well or with this error; the callers that wait go on."""
         self.error = error
         self.ready.open()
 

@@ -1,6 +1,6 @@
 """How the workers of a coordinator wait for each other: policies that say who may begin, what it reads, and when its update counts.
 
-A policy is asked and told by the closure queue; like the queue it knows no clock, no network and no arrays. Which of the idle workers may
+The closure queue asks a policy and reports to it; like the queue it knows no clock, no network and no arrays. Which of the idle workers may
 begin is its own decision, from one closure to the next. Which version a step reads and when its update counts are decided where the
 variables live; a policy says what it needs of the servers (`reads`, `counts`), and the coordinator refuses one that asks for what they
 cannot do.

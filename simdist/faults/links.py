@@ -1,11 +1,11 @@
 """What befalls messages on their way: one is lost, late, or comes twice; or the way itself is slow.
 
 Each acts on what one side sends to the other, and by chance where a probability is given: drawn for each message from the seed of the
-cluster, so that the same run draws the same. Nobody is told. Servers and workers know messages that they have seen, so one that comes
-twice takes effect once.
+cluster, so that the same run draws the same. The sender gets no error. Servers and workers know messages that they have seen, so one that
+comes twice takes effect once.
 
-Where several meet: a message is lost if one of them loses it; delays add up, factors multiply, and each that repeats a message adds a
-copy, which may be lost or late by itself.
+Several faults on one pair: a message is lost if one of them loses it; delays add up, factors multiply, and each that repeats a message
+adds a copy, which may be lost or late by itself.
 
 Not simulated: what a transport of the real world sends again by itself. Who waits for a message that is lost waits for a time-out; one
 that is late is waited for.
@@ -17,7 +17,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from simdist.faults import parameters as declare
-from simdist.faults.base import Effects, Heal
+from simdist.faults.effects import Effects, Heal
 from simdist.faults.messages import CHOICES, kinds_of
 from simdist.faults.shapes import DirectedFault, all_of
 

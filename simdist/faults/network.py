@@ -16,7 +16,7 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults import parameters as declare
-from simdist.faults.base import Effects, Heal
+from simdist.faults.effects import Effects, Heal
 from simdist.faults.shapes import LastingFault, all_of, names_of, shown
 
 __all__ = ["Partition"]

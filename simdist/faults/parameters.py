@@ -1,6 +1,6 @@
 """Parameters of faults: what each takes, in which unit and within which bounds, declared once.
 
-A declaration stands in the metadata of a dataclass field, and serves whoever needs to know: the check of what was given, the text of
+A declaration stands in the metadata of a dataclass field, and serves the check of what was given, the text of
 plans, the table of kinds, an input field.
 
     factor: float = field(metadata=number("on the time of everything that begins meanwhile", at_least=1.0))
@@ -13,13 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from simdist.arguments import END_S, flag
 from simdist.errors import InvalidArgumentError, did_you_mean
-
-if TYPE_CHECKING:
-    from simdist.faults.base import Effects
+from simdist.faults.effects import Effects
 
 __all__ = ["Number", "Parameter", "choice", "number", "parameters_of", "seconds", "switch", "task", "tasks", "whole_number"]
 

@@ -27,7 +27,7 @@ def faults_to_json(faults: Sequence[Fault]) -> str:
     Raises:
         InvalidArgumentError: one begins when a predicate holds.
     """
-    return json.dumps({"version": VERSION, "faults": [_told(fault) for fault in faults]}, allow_nan=False)
+    return json.dumps({"version": VERSION, "faults": [_plain(fault) for fault in faults]}, allow_nan=False)
 
 
 def faults_from_json(text: str) -> list[Fault]:
@@ -50,7 +50,7 @@ def faults_from_json(text: str) -> list[Fault]:
     return [_fault(item) for item in cast("list[Any]", faults)]
 
 
-def _told(fault: Fault) -> dict[str, Any]:
+def _plain(fault: Fault) -> dict[str, Any]:
     if fault.trigger.when is not None:
         raise InvalidArgumentError(
             f"{fault.describe()} begins when a predicate holds, which has no text. Give it at= or after_steps=, or plan it in code."

@@ -17,7 +17,7 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults import parameters as declare
-from simdist.faults.base import Effects, Heal
+from simdist.faults.effects import Effects, Heal
 from simdist.faults.shapes import LastingFault, TaskFault
 
 __all__ = ["Crash", "LoseHost", "Pause", "Slow"]

@@ -13,7 +13,8 @@ from __future__ import annotations
 import warnings
 
 from simdist.errors import InvalidArgumentError, SimdistError
-from simdist.faults.base import Effects, Fault, Heal
+from simdist.faults.base import Fault
+from simdist.faults.effects import Effects, Heal
 from simdist.faults.plan import AnyFault, FaultPlan, Predicate, require_plannable
 
 __all__ = ["Faults"]

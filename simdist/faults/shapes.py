@@ -14,7 +14,8 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults import parameters as declare
-from simdist.faults.base import Effects, Fault, Heal
+from simdist.faults.base import Fault
+from simdist.faults.effects import Effects, Heal
 
 __all__ = ["DirectedFault", "LastingFault", "TaskFault", "all_of", "names_of", "shown"]
 

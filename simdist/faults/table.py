@@ -32,10 +32,10 @@ def _row(fault: Fault, state: str) -> Row:
     lasts = "until" in fault.figures
     ends = "never" if fault.ends_s is None else _seconds(fault.ends_s)
     cells = (what, begins, ends if lasts else "-", state, _seconds(fault.fired_s), _seconds(fault.healed_s))
-    return Row(cells, ", ".join(f"{name}={value!r}" for name, value in _told(fault).items()))
+    return Row(cells, ", ".join(f"{name}={value!r}" for name, value in _plain(fault).items()))
 
 
-def _told(fault: Fault) -> dict[str, object]:
+def _plain(fault: Fault) -> dict[str, object]:
     """The figures that no cell tells and that differ from their defaults."""
     defaults = {item.name: item.default for item in fields(fault)}
     names = [name for name, parameter in fault.parameters().items() if parameter.type not in ("task", "tasks") and name != "until"]

@@ -210,7 +210,7 @@ class ReplicaIterator(StepIterator):
         return self.iterator.element(self.number + i)[self.local_rank]
 
     def next_is(self, signature: BatchSignature) -> bool:
-        """Whether the next part has this signature, where that can be told at once."""
+        """Whether the next part has this signature, where that is known at once."""
         return self.iterator.is_made(self.number) and self.peek().signature == signature
 
     def ready_s(self, now_s: float) -> float:

@@ -93,7 +93,7 @@ class FunctionInput(InputView):
         self.creator = DatasetCreator(dataset_fn, input_options)
         mode = InputReplicationMode.PER_WORKER if input_options is None else input_options.experimental_replication_mode
         self.per_worker = self.replicas_per_worker if mode is InputReplicationMode.PER_REPLICA else 1
-        self._made: dict[int, Dataset] = {}
+        self._datasets: dict[int, Dataset] = {}
 
     @property
     def contexts(self) -> tuple[InputContext, ...]:
@@ -111,9 +111,9 @@ class FunctionInput(InputView):
 
     def pipeline(self, number: int) -> Dataset:
         """The dataset of one pipeline; made when it is first needed."""
-        if number not in self._made:
-            self._made[number] = self.creator(self.context(number))
-        return self._made[number]
+        if number not in self._datasets:
+            self._datasets[number] = self.creator(self.context(number))
+        return self._datasets[number]
 
     def worker_pipeline(self, index: int) -> FunctionInput:
         """The parts of one worker only; its process calls the function for itself."""

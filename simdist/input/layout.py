@@ -11,7 +11,7 @@ __all__ = ["ReplicaLayout", "VirtualClock"]
 
 
 class VirtualClock(Protocol):
-    """Whoever knows the virtual time."""
+    """A source of the virtual time."""
 
     @property
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""Saved positions of a distributed input: one for each source that it reads, checked before anybody goes there.
+"""Saved positions of a distributed input: one for each source that it reads, checked before they are used.
 
 Taught in lesson 08.
 """

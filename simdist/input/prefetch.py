@@ -19,7 +19,7 @@ class PrefetchBuffer:
 
     Args:
         seconds: that the pipeline works on one element; 0: elements cost nothing.
-        buffer: elements that may lie ready; 0: work begins when somebody asks.
+        buffer: elements that may lie ready; 0: work begins when a consumer asks.
         began_s: when the pipeline started.
 
     Raises:

@@ -3,7 +3,7 @@
 Elements reach their replica as they are; where a worker reads global batches, `Rebatched` has cut them before.
 
 Invariants: a worker's own view gives exactly the parts that the view of all workers gives to it, until it has no rows
-left; then the view of all gives it empty parts, until all have ended. A step without a row for anybody is left out.
+left; then the view of all gives it empty parts, until all have ended. A step without a row for any replica is left out.
 
 Taught in lesson 08.
 """

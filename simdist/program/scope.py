@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.program.arrays import Array, Tree
-
-if TYPE_CHECKING:
-    from simdist.program.function import StepFunction
 
 __all__ = [
     "Library",
@@ -39,12 +36,12 @@ __all__ = [
 class Scope(Protocol):
     """Where code runs that makes variables, calls steps and needs seeds; strategies are scopes."""
 
-    # A variable is of a package above this one, as is its class.
+    # The classes of variables and of steps lie above this module.
     def create(self, variable: Any, value: Array, /) -> None:
         """Place a new variable, with this first value."""
         ...
 
-    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree], /) -> Tree:
+    def run_step(self, fn: Any, args: Sequence[Tree], kwargs: dict[str, Tree], /) -> Tree:
         """Run a step that was called directly, and return its values."""
         ...
 

@@ -1,7 +1,7 @@
 """Settings of Python's garbage collector: it does not search the heap of JAX and Keras again and again.
 
 A full pass over that heap costs a tenth of a second. So the first cluster of a process takes it out of collection, before there is
-anything of a cluster: a cluster without references is collected. Whoever does not want that says so, before or afterwards:
+anything of a cluster: a cluster without references is collected. A user who does not want that says so, before or afterwards:
 ``sd.spare_the_collector(False)``.
 
 Invariants: what the user has frozen, disabled or set by hand stays as it is; what is undone leaves nothing behind.
@@ -25,12 +25,12 @@ class _Choice:
     """What was chosen for this process, and what it has changed.
 
     Attributes:
-        made: whether somebody has chosen, or a cluster was made.
+        is_settled: whether the user has chosen, or a cluster was made.
         threshold: the collector's before; None where it is not spared.
         froze: whether the heap was frozen here, and not by the user before.
     """
 
-    made: bool = False
+    is_settled: bool = False
     threshold: tuple[int, int, int] | None = None
     froze: bool = False
 
@@ -55,20 +55,20 @@ def spare_the_collector(on: bool = True) -> None:
         sd.spare_the_collector(False)
     """
     on = flag(on, "on")
-    _choice.made = True
+    _choice.is_settled = True
     if on and _choice.threshold is None:
-        _spare()
+        _freeze_heap()
     elif not on and _choice.threshold is not None:
         _undo()
 
 
 def spare_by_default() -> None:
     """What a cluster does before it is made, unless something was chosen."""
-    if not _choice.made:
+    if not _choice.is_settled:
         spare_the_collector()
 
 
-def _spare() -> None:
+def _freeze_heap() -> None:
     _choice.threshold = gc.get_threshold()
     _choice.froze = gc.get_freeze_count() == 0
     if _choice.froze:

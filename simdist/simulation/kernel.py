@@ -1,19 +1,15 @@
 """The clock: virtual time, functions that block in it, and the event loop that wakes them.
 
-Every task runs ordinary Python functions. A blocking call hands the clock a gate and gives up the processor until that
-gate opens; no ``yield``, no ``await``. Each such function is a *fiber*: a greenlet on top of a SimPy environment. Code in
-a notebook cell is no fiber: there, a blocking call runs the environment until its gate opens.
+A task runs Python functions. Each is a *fiber*: a greenlet on top of a SimPy environment. A blocking call hands the clock a gate and
+gives up the processor until that gate opens. In a notebook cell, a blocking call runs the environment until its gate opens.
 
-Time, the queue of events and the order of events of one moment (time, priority, sequence) are SimPy's. Most
-events are one call of one function, and such an entry holds the function and its argument instead of
-SimPy's event object; the loop knows both kinds.
+Time, the queue of events and the order of events of one moment (time, priority, sequence) are SimPy's. Most entries of the queue hold a
+function and its argument instead of SimPy's event object.
 
 Invariants:
 
-- Virtual time never runs backwards, and never moves by itself: only a blocking call of the driver moves it. Nothing is
-  due at a time that is not a number, or after `END_S`.
-- A wait that cannot end is an error that names who waits for what. Periodic work (heartbeats) is *daemon*
-  work and does not count as something that could end a wait.
+- Virtual time never runs backwards; only a blocking call of the driver moves it. No event is due at NaN, or after `END_S`.
+- A wait that cannot end is an error that names who waits for what. Periodic work (heartbeats) is *daemon* work and ends no wait.
 - Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
 - A fiber that ends in any way opens its `finished`, with a result or an error: `TaskKilled` where it was killed, before its
   first line too, or left behind because it swallowed `TaskKilled` for ever.

@@ -93,7 +93,7 @@ def test_a_closure_is_tried_again_a_limited_number_of_times(strategy: sd.Paramet
 
 
 def test_code_of_users_is_called_in_its_closure_and_in_none_afterwards(strategy: sd.ParameterServerStrategy) -> None:
-    plain = closure_of(strategy, running_closure).run(Worker("worker:1"))
+    plain = closure_of(strategy, running_closure.get).run(Worker("worker:1"))
     assert plain is not None
     assert (plain.number, plain.worker, plain.strategy) == (7, "worker:1", strategy)  # pyright: ignore[reportAttributeAccessIssue]
     seen: list[object] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.faults.base import Heal
+from simdist.faults.effects import Heal
 
 __all__ = ["FakeEffects"]
 

@@ -9,7 +9,8 @@ import pytest
 
 import simdist as sd
 from simdist.errors import InvalidArgumentError
-from simdist.faults.base import KINDS, Effects, Heal
+from simdist.faults.base import KINDS
+from simdist.faults.effects import Effects, Heal
 from simdist.faults.parameters import number, task
 from simdist.faults.plan import FaultPlan
 from simdist.faults.shapes import LastingFault, TaskFault, all_of

@@ -9,7 +9,8 @@ import pytest
 
 from faults.fake_effects import FakeEffects
 from simdist.errors import InvalidArgumentError
-from simdist.faults.base import KINDS, Effects, Fault
+from simdist.faults.base import KINDS, Fault
+from simdist.faults.effects import Effects
 from simdist.faults.links import Delay, Drop, Duplicate, SlowLink
 from simdist.faults.network import Partition
 from simdist.faults.process import Crash, LoseHost, Pause, Slow

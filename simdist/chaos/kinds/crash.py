@@ -76,7 +76,7 @@ class Crash(Kind):
 
 
 class LoseHost(Crash):
-    """``cluster.faults.lose_host``: as a crash, but of workers and servers only, and nobody is told."""
+    """``cluster.faults.lose_host``: as a crash, but of workers and servers only, and no connection is reset."""
 
     name = "lose_host"
     share = 0.25

@@ -14,13 +14,13 @@ from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
 
-__all__ = ["arrays_of", "call_kernel", "meets_nobody", "next_batch", "require_finite"]
+__all__ = ["arrays_of", "call_kernel", "no_collective_here", "next_batch", "require_finite"]
 
 
 def call_kernel(
     kernel: Kernel, bundles: Sequence[Bundle], writes: Sequence[BundleType], rest: Sequence[Any] = (), where: str = ""
 ) -> list[Bundle]:
-    """The results of a kernel, bundle by bundle; also while somebody else is tracing."""
+    """The results of a kernel, bundle by bundle; also while a step is traced."""
     arrays = [array for bundle in bundles for array in arrays_of(bundle)]
     with jax.ensure_compile_time_eval():
         try:
@@ -61,6 +61,6 @@ def require_finite(bundle: Bundle, message: str, task: str, step: int) -> None:
         )
 
 
-def meets_nobody(task: str, collective: Collective) -> FailedPreconditionError:
+def no_collective_here(task: str, collective: Collective) -> FailedPreconditionError:
     """The step of a worker came to a collective."""
     return FailedPreconditionError(f"{task} was to meet other replicas ({collective}), but its strategy has one replica for each step.")

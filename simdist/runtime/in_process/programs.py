@@ -11,7 +11,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
-from simdist.runtime.in_process.computing import call_kernel, meets_nobody, next_batch, require_finite
+from simdist.runtime.in_process.computing import call_kernel, next_batch, no_collective_here, require_finite
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.state import GroupStates
@@ -129,7 +129,7 @@ class OneTask:
         return f" of {self.task.name}, step {self.task.steps}"
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
-        raise meets_nobody(self.task.name, op.collective)
+        raise no_collective_here(self.task.name, op.collective)
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
         for part, given in zip(op.parts, operands, strict=True):

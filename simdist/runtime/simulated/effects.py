@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simdist.faults.base import Heal
+from simdist.faults.effects import Heal
 from simdist.runtime.simulated.disturbances import Narrowing
 from simdist.runtime.simulated.world import World
 

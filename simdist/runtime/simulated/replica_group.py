@@ -40,8 +40,8 @@ class SimulatedReplicaGroup:
         self.collective_group = collective_group
         self.step: ReplicaStep | None = None
         self._listens_to: set[str] = set()
-        self._silent: set[Process] = set()
-        self._lives: dict[tuple[str, int], Incarnation] = {}  # that replicas have joined with
+        self._suspected: set[Process] = set()
+        self._joined: dict[tuple[str, int], Incarnation] = {}  # that replicas have joined with
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
@@ -59,10 +59,9 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        process = member.process
-        return (process.alive or self._is_missed_by_nobody(member)) and process not in self._silent
+        return (member.alive or self._is_lost_unnoticed(member)) and member.process not in self._suspected
 
-    def _is_missed_by_nobody(self, member: Member) -> bool:
+    def _is_lost_unnoticed(self, member: Member) -> bool:
         """Whether a member's machine is gone, and was not silent for long enough yet."""
         process = member.process
         if not isinstance(process, Incarnation) or not process.lost:
@@ -76,7 +75,7 @@ class SimulatedReplicaGroup:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
         for member in members:
             if isinstance(member.process, Incarnation):
-                self._lives[member.task, member.process.incarnation] = member.process
+                self._joined[member.task, member.process.incarnation] = member.process
         driver = current_fiber()
         own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
         new = {member.task for member in members} - self._listens_to - own
@@ -89,13 +88,13 @@ class SimulatedReplicaGroup:
     def _heard(self, decision: MemberDecision) -> None:
         if decision.task not in self._listens_to:
             return
-        process = self._lives.get((decision.task, decision.incarnation), self.world.tasks[decision.task].process)
+        process = self._joined.get((decision.task, decision.incarnation), self.world.tasks[decision.task].process)
         if decision.incarnation != process.incarnation:
             return
         if decision.kind == "up":
-            self._silent.discard(process)
+            self._suspected.discard(process)
         elif process.alive or process.lost:
-            self._silent.add(process)
+            self._suspected.add(process)
             if self.step is not None:
                 self.step.give_up_on(decision.task, _silent_error(decision.task))
 

@@ -31,7 +31,7 @@ class RunningReplica:
     """A replica in a step.
 
     Args:
-        runtime: what its program meets.
+        runtime: runs the operations of its program.
         process: the incarnation that the others know.
         linked, call: its program and its arguments.
         ended: is called when it has ended, itself or with its task.

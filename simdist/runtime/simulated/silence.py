@@ -105,7 +105,7 @@ class Silence:
         return heal
 
     def tell(self) -> None:
-        """Somebody has fallen silent, or may be heard again."""
+        """A task has fallen silent, or may be heard again."""
         for listener in self.changed:
             listener()
 

@@ -54,7 +54,7 @@ class Incarnation:
 
     Attributes:
         began_s: when it started.
-        lost: whether it ended with its machine, so that nobody was told.
+        lost: whether it ended with its machine, so that no connection was reset.
     """
 
     __slots__ = ("alive", "began_s", "incarnation", "lost")

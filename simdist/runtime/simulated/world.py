@@ -137,8 +137,10 @@ class World:
         self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason)
 
     def lose_host(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Lose a task's machine now: as a crash, but nobody is told, also of what arrives there later. Where the process was dead already
-        this is known; only what was said of its restart is replaced."""
+        """Lose a task's machine now: as a crash, but no connection is reset, also for messages that arrive there later.
+
+        If the process is dead already, only its restart is replaced.
+        """
         is_up = task.alive
         if is_up:
             task.process.lost = True

@@ -62,11 +62,11 @@ def decode_kernel(data: bytes) -> Kernel:
     digest = digest_of(data)
     kernel = _decoded.get(digest)
     if kernel is None:
-        kernel = _decoded[digest] = _made(decode(data))
+        kernel = _decoded[digest] = _kernel_from(decode(data))
     return kernel
 
 
-def _made(content: Any) -> Kernel:
+def _kernel_from(content: Any) -> Kernel:
     match content:
         case ("kernel", str() as name, bytes() as program):
             pass

@@ -59,7 +59,7 @@ def read_message(data: bytes) -> Message:
     """The request or reply that was sent.
 
     Raises:
-        InvalidArgumentError: it is damaged, or nothing that anybody says.
+        InvalidArgumentError: it is damaged, or no message of this format.
         FailedPreconditionError: another version of the format.
     """
     content: Any = decode(data)

@@ -82,13 +82,13 @@ def decode_program(data: bytes, kernels: Mapping[str, Kernel]) -> RemoteProgram:
         if kind != "program":
             raise ValueError(f"a message of kind {kind!r}")
         types = tuple([_avals(avals) for avals in slots])
-        made = _Operations(types, kernels).made(operations)
+        decoded = _Operations(types, kernels).decoded(operations)
         bundles = tuple([(slot, Bundle(types[slot], arrays)) for slot, arrays in constants])
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise InvalidArgumentError(
             f"A message was to be a program, but cannot be one: {error!r}. Send what encode_program gives."
         ) from error
-    return RemoteProgram(name, made, bundles, result, types)
+    return RemoteProgram(name, decoded, bundles, result, types)
 
 
 def _plain(aval: Aval) -> tuple[str, tuple[int, ...]]:
@@ -129,7 +129,7 @@ class _Operations:
         self.kernels = kernels
         self.num_kernels = 0
 
-    def made(self, operations: Any) -> tuple[LinkedOperation, ...]:
+    def decoded(self, operations: Any) -> tuple[LinkedOperation, ...]:
         return tuple([self._one(*op) for op in operations])
 
     def _one(self, kind: str, *rest: Any) -> LinkedOperation:

@@ -18,7 +18,7 @@ def test_step_is_traced_once_until_it_is_forgotten() -> None:
     for _ in range(3):
         strategy.step(step, (), {})
     assert step.traces == 1
-    strategy.forget(step)
+    strategy.programs.forget(step)
     strategy.step(step, (), {})
     assert step.traces == 2
 

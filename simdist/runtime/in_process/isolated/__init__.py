@@ -11,7 +11,7 @@ batches travel (`simdist.runtime.wire`). A plain Python function is refused, bec
 Invariants:
 
 - The bits are those of the engine whose tasks share memory.
-- A host knows nothing but what messages have told it: no variable, optimizer, dataset, trace or function of users.
+- A host knows nothing but what messages have brought: no variable, optimizer, dataset, trace or function of users.
 - The batches of a step are taken before it begins, and travel with it.
 - Sums of replicas are made by the driver, in the order of the strategy's schedule.
 """

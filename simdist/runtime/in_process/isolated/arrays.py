@@ -14,7 +14,7 @@ __all__ = ["bundle_of", "jax_arrays"]
 
 
 def jax_arrays(arrays: Iterable[Any]) -> tuple[Any, ...]:
-    """Arrays of JAX with the same bits, also while somebody else is tracing; those of a dtype that JAX would narrow stay NumPy's."""
+    """Arrays of JAX with the same bits, also while a step is traced; those of a dtype that JAX would narrow stay NumPy's."""
     with jax.ensure_compile_time_eval():
         # Copies: one array would keep the memory of its whole message.
         return tuple([array if _is_narrowed(array) else jnp.array(array) for array in arrays])

@@ -21,7 +21,7 @@ class RemoteGroups:
 
     Args:
         post: reaches the tasks.
-        hold: is told of bytes that a device holds from now on: (device, name, bytes).
+        hold: is called with bytes that a device holds from now on: (device, name, bytes).
     """
 
     def __init__(self, post: Post, hold: Callable[[str, str, int], None]) -> None:

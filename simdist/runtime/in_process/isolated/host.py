@@ -1,4 +1,4 @@
-"""The far side: a task with a memory of its own, which knows only what messages have told it."""
+"""The far side: a task with a memory of its own, which knows only what messages have brought."""
 
 from __future__ import annotations
 

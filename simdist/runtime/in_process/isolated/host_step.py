@@ -1,4 +1,4 @@
-"""A step on a host: what its program meets there, as `TaskRuntime`."""
+"""A step on a host: the operations of its program there, as `TaskRuntime`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
-from simdist.runtime.in_process.computing import arrays_of, call_kernel, meets_nobody, require_finite
+from simdist.runtime.in_process.computing import arrays_of, call_kernel, no_collective_here, require_finite
 from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
 from simdist.runtime.in_process.isolated.sent_batches import SentBatches
@@ -110,7 +110,7 @@ class HostStep(ABC):
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
-        raise meets_nobody(self.host.name, op.collective)
+        raise no_collective_here(self.host.name, op.collective)
 
     @abstractmethod
     def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:

@@ -30,7 +30,7 @@ class Post:
 
     Args:
         deliver: brings bytes to a task, and its reply back.
-        observed: is told what a step of a task has looked at: (task, message).
+        observed: is called with what a step of a task has observed: (task, message).
     """
 
     def __init__(self, deliver: Deliver, observed: Callable[[str, str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Replicas with memories of their own: the driver begins each one's step, and carries what they exchange."""
+"""Replicas with memories of their own: the driver begins each one's step, and carries the operands of their collectives."""
 
 from __future__ import annotations
 
