@@ -24,7 +24,7 @@ __all__ = ["Attempt", "ClosureDecision", "ClosureQueue"]
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """One time that a closure is given to a worker. Whoever tells what became of it gives back the very object that `dispatch` came with.
+    """One time that a closure is given to a worker: the decision to dispatch it carries the object, and each fact about it gives it back.
 
     Attributes:
         state: of the closure; after the attempt is over, what it made of it.
@@ -147,7 +147,10 @@ class ClosureQueue:
             enter = self.queue.append if attempt.state is ClosureState.NEW else self.queue.appendleft
             enter(attempt.closure)
         attempt.state = move.to
-        return [ClosureDecision(action, attempt.closure, attempt.worker, error, attempt) for action in move.decisions]
+        decisions: list[ClosureDecision] = []
+        for action in move.decisions:  # a loop, because each step comes here and a comprehension is a call
+            decisions.append(ClosureDecision(action, attempt.closure, attempt.worker, error, attempt))
+        return decisions
 
     def _move_worker(self, worker: str, fact: WorkerFact, attempt: Attempt | None = None) -> bool:
         """Note what a fact makes of a worker; whether it changes anything."""
@@ -172,7 +175,7 @@ class ClosureQueue:
 
     def _dispatch(self) -> list[ClosureDecision]:
         decisions: list[ClosureDecision] = []
-        while self.queue and (worker := self._next_worker()) is not None:
+        while self.queue and self.idle and (worker := self._next_worker()) is not None:
             attempt = Attempt(self.queue.popleft(), worker, ClosureState.QUEUED)
             decisions += self._move(attempt, ClosureFact.WORKER_IDLE) or []
             self._move_worker(worker, WorkerFact.GIVEN_WORK, attempt)

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from simdist.randomness import derive_seed
 from simdist.simulation.network import Link, SharedLinks
@@ -24,6 +25,7 @@ AS_EVER = (0.0,)
 
 Pair = tuple[str, str]
 Heal = Callable[[], None]
+Effect = TypeVar("Effect")
 
 
 @dataclass(eq=False, slots=True)
@@ -140,19 +142,20 @@ class Disturbances:
 
     def drop(self, pair: Pair, kinds: frozenset[str], probability: float) -> Heal:
         """Lose messages; the result lets them pass again."""
-        return self._lay("drop", pair, Rule(kinds, probability, self._stream("drop", pair, kinds)))
+        return self._lay(pair, lambda over: over.losses, Rule(kinds, probability, self._stream("drop", pair, kinds)))
 
     def delay(self, pair: Pair, kinds: frozenset[str], probability: float, delay_s: float, spread_s: float) -> Heal:
         """Let messages come later; the result ends it for those that set out then."""
-        return self._lay("delay", pair, Rule(kinds, probability, self._stream("delay", pair, kinds), delay_s, spread_s))
+        rule = Rule(kinds, probability, self._stream("delay", pair, kinds), delay_s, spread_s)
+        return self._lay(pair, lambda over: over.delays, rule)
 
     def duplicate(self, pair: Pair, kinds: frozenset[str], probability: float) -> Heal:
         """Let messages set out twice."""
-        return self._lay("duplicate", pair, Rule(kinds, probability, self._stream("duplicate", pair, kinds)))
+        return self._lay(pair, lambda over: over.repeats, Rule(kinds, probability, self._stream("duplicate", pair, kinds)))
 
     def slow(self, pair: Pair, narrowing: Narrowing) -> Heal:
         """Give a pair less bandwidth and more latency."""
-        return self._lay("slow_link", pair, narrowing)
+        return self._lay(pair, lambda over: over.narrowings, narrowing)
 
     def _stream(self, what: str, pair: Pair, kinds: frozenset[str]) -> int:
         """The seed of a rule: of what it is about, and the how-manieth of these it is."""
@@ -160,10 +163,9 @@ class Disturbances:
         self._laid[about] += 1
         return derive_seed(self.seed, "faults", *about, self._laid[about])
 
-    def _lay(self, what: str, pair: Pair, effect: Rule | Narrowing) -> Heal:
+    def _lay(self, pair: Pair, effects_of: Callable[[PairOfTasks], dict[object, Effect]], effect: Effect) -> Heal:
         token, over = object(), self.pairs.setdefault(pair, PairOfTasks())
-        tokens = {"drop": over.losses, "delay": over.delays, "duplicate": over.repeats, "slow_link": over.narrowings}[what]
-        laid: dict[object, Rule | Narrowing] = tokens  # type: ignore[assignment]
+        laid = effects_of(over)
         laid[token] = effect
         self._fold(pair, over)
 
