@@ -146,7 +146,7 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.now, closure=closure.number)
+        world.trace.span(name, "closure", "closure {closure}", closure.began_s, world.clock.now, closure=closure.number)
         world.routes.post(self.task, world.chief, "closure_reply", closure.reply, None, closure.unheard)
         self._go_to_next()
 
