@@ -33,7 +33,8 @@ def measure(name: str) -> dict[str, Any]:
 
     Returns:
         ``digest``, ``records`` (a digest of the records, whatever the format of digests is), ``spans``,
-        ``end_s`` (the exact virtual second, as text), ``numbers`` (the sum of magnitudes and the largest of each array, to five digits, the same on every processor) and ``bits`` (SHA-256 of each array, for one machine only).
+        ``end_s`` (the exact virtual second, as text), ``numbers`` (the sum of magnitudes and the largest of each array,
+        to five digits, the same on every processor) and ``bits`` (SHA-256 of each array, for one machine only).
     """
     from simdist import keras
     from tests.golden.first_format import first_format_digest

@@ -93,7 +93,9 @@ class SimulatedEffects:
         return heal_and_tell
 
     def note(self, category: str, task: str, text: str, **facts: object) -> None:
-        self.world.trace.instant(task, category, text, self.world.now, cause=NO_CAUSE, **facts)
+        number = self.world.trace.instant(task, category, text, self.world.now, cause=NO_CAUSE, **facts)
+        if task in self.world.tasks:
+            self.world.tasks[task].trouble = number
 
     def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
         if awaited:

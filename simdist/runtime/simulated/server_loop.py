@@ -19,6 +19,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ServerLoop"]
 
@@ -49,6 +50,7 @@ class ServerLoop:
         self.states = states
         self.updated = updated
         self._seen: dict[Identity, None] = {}
+        self._kinds: dict[tuple[Apply, str, bool], int] = {}
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
         """Put the present versions of groups into the reply, by position; an error where one is lost."""
@@ -69,10 +71,10 @@ class ServerLoop:
         assert update is not None
         now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
-        self.clock.after(end - now, self._apply, (push, part, process, start, end))
+        self.clock.after(end - now, self._apply, (push, part, process, now, start, end))
 
-    def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
-        push, part, process, start, end = received
+    def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float, float]) -> None:
+        push, part, process, received_s, start, end = received
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if not push.open or not process.alive:
             return
@@ -86,7 +88,10 @@ class ServerLoop:
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
-                self.commit(update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group))
+                cause = push.began_after if start <= received_s else NO_CAUSE
+                self.commit(
+                    update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group), cause
+                )
                 self._seen[identity] = None
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
@@ -96,15 +101,15 @@ class ServerLoop:
             return
         if len(self._seen) > 2 * REMEMBERED:
             self._seen = dict.fromkeys(list(self._seen)[REMEMBERED:])
-        push.confirm(part, end)
+        push.confirm(part, end, self.task.processor.last)
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
 
-    def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float]) -> None:
+    def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float, float]) -> None:
         """Apply an update that was ready while the task was paused."""
-        push, part, process, start, _ = received
-        self._apply((push, part, process, start, self.clock.now))
+        push, part, process, received_s, start, _ = received
+        self._apply((push, part, process, received_s, start, self.clock.now))
 
     def commit(
         self,
@@ -115,6 +120,7 @@ class ServerLoop:
         end: float,
         where: tuple[str, int, float],
         read_version: int | None,
+        cause: int = NO_CAUSE,
     ) -> None:
         """Make the next version of a group.
 
@@ -125,6 +131,7 @@ class ServerLoop:
             start, end: when the device was busy with it.
             where: whose step it belongs to: task, step and second.
             read_version: of the group, that this step has read last; None if none.
+            cause: the record that the update waited for; -1: the one before on this device.
         """
         states, group, site = self.states, update.group, priced.sites[update.number]
         before = states.bundles[group] or states.present(group)
@@ -138,10 +145,18 @@ class ServerLoop:
         processor = self.task.processor
         if end > processor.free_s or processor.late_s > start:
             start = processor.began(start, end)
+        kind = self._kinds.get((update, where[0], read_version is None))
+        if kind is None:
+            kind = self._kind(update, site.kernel.name, where[0], read_version is None)
+        last = processor.last if cause == NO_CAUSE else cause
         if read_version is None:
-            self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
+            processor.last = self.trace.add(kind, start, end, version, 0.0, last)
         else:
             # The staleness of the update follows from these two: version - 1 - read_version.
-            self.trace.span(
-                self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
-            )
+            processor.last = self.trace.add(kind, start, end, read_version, version, last)
+
+    def _kind(self, update: Apply, name: str, worker: str, is_blind: bool) -> int:
+        """The kind of the spans of an update by a worker; a blind one has read no version."""
+        numbers = {"version": int} if is_blind else {"read_version": int, "version": int}
+        kind = self._kinds[update, worker, is_blind] = self.trace.kind(self.task.name, "apply", name, numbers, worker=worker)
+        return kind
