@@ -1,19 +1,16 @@
 """The critical path: the chain of causes that ends with the last span, and so the only work worth making faster.
 
-The walk begins at the end of the span that ended last and goes back, always to the latest-ending span that the present
-one waited for:
+Each record names its cause: the last record that it waited for. The walk begins at the record that ended last and goes
+back from cause to cause:
 
-- on its own lane, the last span that was over when it began;
-- an ``apply`` with a fact ``worker``: also what that worker did. The worker's ``update`` span lasts until the servers
-  have confirmed, so it contains the apply: up to the start of the apply it was the message on its way, and from the end
-  of its last apply on it is the confirmation. Where the server was busy until the apply began, the server's earlier
-  work was the cause, and not the message;
-- a ``read`` with a fact ``server`` (a lane or several): also what that server did, until the read was over;
-- a ``collective``: what the last participant to arrive did before. Its participants are the spans of this category with
-  the same name and end.
+- a cause that was over before the work began, as the compute before an update;
+- a cause that ended while the work went on: what comes after its end is on the path, what came before is not. A worker's
+  ``update`` ends when the last server has confirmed, so from the end of that ``apply`` on it is the confirmation;
+- between the end of a cause and the beginning of the work, what the cause's lane began next is on the path if it
+  lasted until then: the message of an ``update`` that was on its way to the server. Otherwise it was a wait.
 
-A ``closure`` contains its parts, so it is on the path only if it has none. A span without duration decides nothing and
-is never on it.
+A ``closure`` ends with its last part, so it is on the path only if it has none. A span without duration decides nothing
+and is never on it. A record without a cause ends the walk: what came before it is a wait.
 
 Invariants: segments are in order of time and tile [0, end]: each begins where the wait before it ends, and its wait
 begins where the segment before it ends. Equal logs have equal paths.
@@ -25,21 +22,18 @@ Source: Kelley and Walker, "Critical-Path Planning and Scheduling", 1959; for di
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from simdist.trace.event_log import EventLog
-from simdist.trace.records import Span
+from simdist.trace.records import NO_CAUSE, Span
 
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
 CONTAINER = "closure"
 
-Key = tuple[float, int]  # a moment of a span and its row
 Part = tuple[int, float, float]  # row, start_s, end_s
 
 
@@ -95,7 +89,7 @@ class CriticalPath:
     @property
     def seconds(self) -> dict[str, float]:
         """Virtual seconds on the path by category, the longest first."""
-        category, texts = self.log.spans.category, self.log.names.texts
+        category, texts = self.log.spans.category.tolist(), self.log.names.texts
         durations_s: dict[str, list[float]] = {}
         for row, start_s, end_s in self.parts:
             durations_s.setdefault(texts[category[row]], []).append(end_s - start_s)
@@ -119,9 +113,9 @@ def critical_path(trace: EventLog) -> CriticalPath:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 2.0)
-        >>> _ = trace.span("ps:0", "apply", "sgd", 3.0, 3.5, worker="worker:0")
-        >>> _ = trace.span("worker:0", "update", "update", 2.0, 4.0)
+        >>> compute = trace.span("worker:0", "compute", "step", 0.0, 2.0)
+        >>> apply = trace.span("ps:0", "apply", "sgd", 3.0, 3.5, cause=compute)
+        >>> update = trace.span("worker:0", "update", "update", 2.0, 4.0, cause=apply)
         >>> [(part.span.category, part.duration_s, part.waited_s) for part in critical_path(trace).segments]
         [('compute', 2.0, 0.0), ('update', 1.0, 0.0), ('apply', 0.5, 0.0), ('update', 0.5, 0.0)]
     """
@@ -132,130 +126,65 @@ class _Walk:
     """The way back from the last span, on the columns of a log."""
 
     def __init__(self, trace: EventLog) -> None:
-        columns = trace.spans.columns()
-        texts = trace.names.texts
-        self.start_s: list[float] = columns["start_s"].tolist()
-        self.end_s: list[float] = columns["end_s"].tolist()
-        self.lane = [texts[code] for code in columns["lane"].tolist()]
-        self.category = [texts[code] for code in columns["category"].tolist()]
-        self.name: list[int] = trace.spans.name.tolist()
-        self.leaves = _leaf_rows(trace)
-        self.rows = len(self.lane)
-        self.ends = _sorted(_grouped(self.leaves, self.lane), self.end_s)
-        worker = dict(zip(*_lists(trace.spans.values_of("worker")), strict=True))
-        self.worker = {row: str(worker[row]) for row in self.leaves if self.category[row] == "apply" and row in worker}
-        self.applies = _sorted(_grouped(self.worker, self.worker), self.end_s)
-        servers = dict(zip(*_lists(trace.spans.values_of("server")), strict=True))
-        self.servers = {row: _lanes(servers[row]) for row in self.leaves if self.category[row] == "read" and row in servers}
-        updates = [row for row in self.leaves if self.category[row] == "update"]
-        self.updates = _sorted(_grouped(updates, self.lane), self.start_s)
-        collectives = (row for row in self.leaves if self.category[row] == "collective")
-        self.peers: dict[tuple[int, float], list[int]] = {}
-        for row in collectives:
-            self.peers.setdefault((self.name[row], self.end_s[row]), []).append(row)
+        spans = trace.spans
+        self.trace = trace
+        self.lane, self.start_s, self.end_s = spans.lane, spans.start, spans.end
+        self.starts_s: list[float] = self.start_s.tolist()
+        self.ends_s: list[float] = self.end_s.tolist()
+        self.causes: list[int] = spans.cause.tolist()
+        self.instants = dict(zip(trace.instants.numbers(), trace.instants, strict=True))
+        self.numbers, self.row_of = trace.span_numbers(), trace.span_rows()
 
     def parts(self) -> list[Part]:
         """What is on the path, the last first."""
         parts: list[Part] = []
-        row = max(self.leaves, key=lambda leaf: (self.end_s[leaf], leaf), default=None)
-        while row is not None:
-            row = self._through(row, parts)
-        return parts
-
-    def _through(self, row: int, parts: list[Part]) -> int | None:
-        """Add a span that the path reaches at its end, and return the span that the path reaches next at its end."""
-        if self.category[row] == "collective":
-            row = self._last_to_arrive(row)
-        inner = self._inner(row)
-        if inner is not None:
-            parts.append((row, self.end_s[inner], self.end_s[row]))
-            return inner
-        parts.append((row, self.start_s[row], self.end_s[row]))
-        message = self._message(row)
-        if message is None:
-            return self._before(row)
-        # The path goes on in the middle of the worker's update, as the message that was on its way.
-        parts.append((message, self.start_s[message], self.start_s[row]))
-        return self._before(message)
-
-    def _last_to_arrive(self, row: int) -> int:
-        """Of the participants that began last, the one that was kept longest by what it did before."""
-        peers = self.peers[(self.name[row], self.end_s[row])]
-        latest_s = max(self.start_s[peer] for peer in peers)
-        late = [peer for peer in peers if self.start_s[peer] == latest_s]
-        return max(late, key=lambda peer: (self._end_before(peer), peer == row, -peer))
-
-    def _end_before(self, row: int) -> float:
-        before = self._before(row)
-        return -math.inf if before is None else self.end_s[before]
-
-    def _inner(self, row: int) -> int | None:
-        """The last span of another lane that this one waited for while it went on."""
-        if self.category[row] == "update":
-            found = self._latest([self.applies.get(self.lane[row], [])], self.end_s[row])
-            return found if found is not None and self.start_s[found] >= self.start_s[row] else None
-        servers = [self.ends.get(lane, []) for lane in self.servers.get(row, ()) if lane != self.lane[row]]
-        found = self._latest(servers, self.end_s[row])
-        return found if found is not None and self.end_s[found] > self.start_s[row] else None
-
-    def _message(self, row: int) -> int | None:
-        """The worker's update that was on its way when an apply began, unless the server was busy until then."""
-        if row not in self.worker:
-            return None
-        before = self._latest([self.ends[self.lane[row]]], self.start_s[row])
-        if before is not None and self.end_s[before] == self.start_s[row]:
-            return None
-        updates = self.updates.get(self.worker[row], [])
-        index = bisect_right(updates, (self.start_s[row], self.rows)) - 1
-        if index < 0 or self.end_s[updates[index][1]] <= self.start_s[row]:
-            return None
-        return updates[index][1]
+        lasting = np.flatnonzero(self.end_s > self.start_s)
+        if not len(lasting):
+            return parts
+        row = int(lasting[::-1][np.argmax(self.end_s[lasting][::-1])])  # of those that end last, the one recorded last
+        reached_s = self.ends_s[row]
+        while True:
+            cause = self._before(row)
+            if cause is None:
+                _add(parts, row, self.starts_s[row], reached_s)
+                return parts
+            ended_s = min(self.ends_s[cause], reached_s)
+            begin_s = max(self.starts_s[row], ended_s)
+            _add(parts, row, begin_s, reached_s)
+            if ended_s < begin_s:
+                self._fill(parts, cause, ended_s, begin_s)
+            row, reached_s = cause, ended_s
 
     def _before(self, row: int) -> int | None:
-        """The latest-ending span that was over when this one began, of all that it waited for."""
-        lanes = {self.lane[row], *self.servers.get(row, ())}
-        if row in self.worker:
-            lanes.add(self.worker[row])
-        return self._latest([self.ends.get(lane, []) for lane in sorted(lanes)], self.start_s[row])
+        """The row of the last span that a span waited for; instants on the way stand for what caused them."""
+        number, effect = self.causes[row], int(self.numbers[row])
+        while number in self.instants and number < effect:
+            number, effect = self.instants[number].cause, number
+        # Nothing waits for what was recorded after it.
+        return int(self.row_of[number]) if NO_CAUSE < number < effect else None
 
-    def _latest(self, sequences: Sequence[Sequence[Key]], until_s: float) -> int | None:
-        """The latest-ending span that was over by a moment; of several, the one that was recorded last."""
-        best: Key | None = None
-        for ends in sequences:
-            index = bisect_right(ends, (until_s, self.rows)) - 1
-            if index >= 0 and (best is None or ends[index] > best):
-                best = ends[index]
-        return None if best is None else best[1]
+    def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> None:
+        """Between a cause and its effect: what the cause's lane did next, if it lasted until then."""
+        order, lanes, starts_s = self._by_begin
+        lane = int(self.lane[cause])
+        first, last = np.searchsorted(lanes, lane), np.searchsorted(lanes, lane, side="right")
+        place = first + np.searchsorted(starts_s[first:last], from_s)
+        while place < last and starts_s[place] == from_s:
+            row = int(order[place])
+            if self.ends_s[row] >= until_s:
+                _add(parts, row, from_s, until_s)
+                return
+            place += 1
 
-
-def _leaf_rows(trace: EventLog) -> list[int]:
-    """All rows except spans without duration and closures that contain other spans of their lane."""
-    columns = trace.spans.columns()
-    closures = trace.spans.rows_where(category=CONTAINER)
-    leaf = columns["end_s"] > columns["start_s"]
-    for lane in np.unique(columns["lane"][closures]).tolist():
-        own = closures[columns["lane"][closures] == lane]
-        parts = np.flatnonzero((columns["lane"] == lane) & (columns["category"] != columns["category"][own[0]]))
-        starts_s = np.append(np.sort(columns["start_s"][parts]), np.inf)
-        first_s = starts_s[np.searchsorted(starts_s[:-1], columns["start_s"][own])]
-        leaf[own] &= first_s >= columns["end_s"][own]
-    return np.flatnonzero(leaf).tolist()
-
-
-def _grouped(rows: Iterable[int], key: Sequence[str] | Mapping[int, str]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = {}
-    for row in rows:
-        groups.setdefault(key[row], []).append(row)
-    return groups
+    @cached_property
+    def _by_begin(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of all spans but closures, by lane and start: rows, lanes, starts in virtual seconds."""
+        spans = self.trace.spans
+        rows = np.flatnonzero(spans.category != self.trace.names.codes.get(CONTAINER, -1))
+        order = rows[np.lexsort((self.start_s[rows], self.lane[rows]))]
+        return order, self.lane[order], self.start_s[order]
 
 
-def _sorted(groups: dict[str, list[int]], time_s: Sequence[float]) -> dict[str, list[Key]]:
-    return {name: sorted((time_s[row], row) for row in rows) for name, rows in groups.items()}
-
-
-def _lists(found: tuple[np.ndarray, list[object]]) -> tuple[list[int], list[object]]:
-    return found[0].tolist(), found[1]
-
-
-def _lanes(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+def _add(parts: list[Part], row: int, start_s: float, end_s: float) -> None:
+    if end_s > start_s:
+        parts.append((row, start_s, end_s))

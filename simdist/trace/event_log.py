@@ -16,6 +16,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
+
 from simdist.trace.counter_log import CounterLog
 from simdist.trace.instant_log import OBSERVATION, InstantLog
 from simdist.trace.records import NO_CAUSE, NO_FACTS, Instant, Names, Span
@@ -125,6 +127,17 @@ class EventLog:
         before = self.instants.numbers()
         place = bisect_left(before, number)
         return self.instants[place] if place < len(before) and before[place] == number else self.spans[number - place]
+
+    def span_numbers(self) -> np.ndarray:
+        """The number of each span, by row: int64 of shape (n,)."""
+        rows = np.arange(len(self.spans))
+        return rows + np.searchsorted(np.array(self.instants.spans_before, np.int64), rows, side="right")
+
+    def span_rows(self) -> np.ndarray:
+        """The row of each span by its number, -1 for the numbers of instants: int64 of shape (recorded,)."""
+        rows = np.full(self.recorded, -1, np.int64)
+        rows[self.span_numbers()] = np.arange(len(self.spans))
+        return rows
 
     def counter(self, lane: str, name: str, time_s: float, value: float) -> None:
         """Record that a quantity has a new value."""

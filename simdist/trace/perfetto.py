@@ -1,8 +1,8 @@
 """A trace as a file for https://ui.perfetto.dev (and chrome://tracing).
 
 The format is Chrome's trace-event JSON: a process for each task, a thread for each lane of it. Spans become complete
-events, instants become marks, counters become graphs, facts become arguments, and arrows (flows.py) lead from an update
-to where it was applied, and from a crash to its detection, the retries and the restart.
+events, instants become marks, counters become graphs, facts become arguments, and arrows (flows.py) lead from a cause
+to its effect on another lane, and from a crash to its detection, the retries and the restart.
 
 Invariants: times are whole nanoseconds, written as microseconds. Perfetto wants the spans of one thread to nest, so a
 span that would cross another one gets a thread of its own. Perfetto ties an end of an arrow to the record that it read
@@ -24,7 +24,7 @@ from typing import cast
 from simdist.trace.atomic_file import replacing
 from simdist.trace.event_log import EventLog
 from simdist.trace.facts import plain
-from simdist.trace.flows import recovery_flows, update_flows
+from simdist.trace.flows import flows_between_lanes, flows_of_instants
 from simdist.trace.records import Facts, Span
 
 __all__ = ["events", "to_perfetto"]
@@ -111,8 +111,8 @@ class _Tracks:
             yield {"pid": process, "ph": "M", "name": "process_name", "args": {"name": task}}
             yield {"pid": process, "ph": "M", "name": "process_sort_index", "args": {"sort_index": process}}
         # The further tracks of a lane come right below its first.
-        lanes = list(dict.fromkeys(lane for lane, _ in self.threads))
-        order = sorted(self.threads, key=lambda key: (lanes.index(key[0]), key[1]))
+        lanes = {lane: place for place, lane in enumerate(dict.fromkeys(lane for lane, _ in self.threads))}
+        order = sorted(self.threads, key=lambda key: (lanes[key[0]], key[1]))
         for place, (lane, number) in enumerate(order):
             local_rank_of = self.track(lane, number)
             name = lane if number == 0 else f"{lane} ({number + 1})"
@@ -121,7 +121,7 @@ class _Tracks:
 
 
 def _instants(trace: EventLog, tracks: _Tracks) -> Iterator[Event]:
-    arrows = _Arrows("recovery", recovery_flows(trace))
+    arrows = _Arrows("recovery", flows_of_instants(trace))
     for row, item in enumerate(trace.instants):
         event = {
             **tracks.first(item.lane),
@@ -160,7 +160,7 @@ def _spans(trace: EventLog, tracks: _Tracks) -> list[Event]:
     # Spans are recorded when they end, so of two with equal times the later recorded one is the outer one.
     order = sorted(range(len(timed)), key=lambda row: (timed[row][0], -timed[row][1], -row))
     open_ends: dict[str, list[list[int]]] = {}
-    arrows = _Arrows("update", update_flows(trace))
+    arrows = _Arrows("cause", flows_between_lanes(trace))
     rows: list[Event] = []
     for row in order:
         rows.append(_span_event(*timed[row], tracks, open_ends))

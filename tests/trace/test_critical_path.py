@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import simdist as sd
 from simdist.trace import Trace, format_summary
 from simdist.trace.critical_path import CriticalPath
 
@@ -29,37 +32,46 @@ def check_tiling(path: CriticalPath) -> None:
     assert whole + waits == Fraction(path.end_s)
 
 
+def chain(trace: Trace, *spans: tuple[str, str, float, float], cause: int = -1) -> int:
+    """Spans of which each waits for the one before; returns the number of the last."""
+    for lane, category, start_s, end_s in spans:
+        cause = trace.span(lane, category, category, start_s, end_s, cause=cause)
+    return cause
+
+
 def test_one_lane_is_its_own_path_with_its_gaps() -> None:
     trace = Trace()
-    trace.span("worker:0", "input", "batch", 0.5, 1.0)
-    trace.span("worker:0", "compute", "step", 1.0, 3.0)
-    trace.span("worker:0", "update", "update", 3.25, 4.0)
+    chain(trace, ("worker:0", "input", 0.5, 1.0), ("worker:0", "compute", 1.0, 3.0), ("worker:0", "update", 3.25, 4.0))
     path = trace.critical_path()
     assert [(part.duration_s, part.waited_s) for part in path.segments] == [(0.5, 0.5), (2.0, 0.0), (0.75, 0.25)]
     assert (path.end_s, path.waited_s) == (4.0, 0.75)
     assert path.seconds == {"compute": 2.0, "update": 0.75, "input": 0.5}
 
 
-def test_apply_after_an_update_is_caused_by_its_worker() -> None:
+def test_span_without_a_cause_ends_the_walk() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.span("worker:0", "compute", "step", 1.0, 3.0)
+    assert on_path(trace) == [("worker:0", "compute", 1.0, 3.0)]
+    assert trace.critical_path().waited_s == 1.0
+
+
+def test_message_that_ended_before_its_apply_is_no_part_of_the_wait() -> None:
     trace = Trace()
     trace.span("worker:1", "compute", "step", 0.0, 1.0)
-    trace.span("worker:0", "compute", "step", 0.0, 2.0)
-    trace.span("worker:0", "update", "update", 2.0, 2.5)
-    trace.span("ps:0", "apply", "sgd", 3.0, 4.0, worker="worker:0")
-    assert on_path(trace) == [
-        ("worker:0", "compute", 0.0, 2.0),
-        ("worker:0", "update", 2.0, 2.5),
-        ("ps:0", "apply", 3.0, 4.0),
-    ]
-    assert trace.critical_path().waited_s == 0.5
+    compute = trace.span("worker:0", "compute", "step", 0.0, 2.0)
+    trace.span("worker:0", "update", "update", 2.0, 2.5, cause=compute)
+    trace.span("ps:0", "apply", "sgd", 3.0, 4.0, cause=compute)
+    assert on_path(trace) == [("worker:0", "compute", 0.0, 2.0), ("ps:0", "apply", 3.0, 4.0)]
+    assert trace.critical_path().waited_s == 1.0
 
 
 def test_update_that_waits_for_two_servers_goes_through_the_slower_one() -> None:
     trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("ps:0", "apply", "sgd", 1.25, 1.5, worker="worker:0")
-    trace.span("ps:1", "apply", "sgd", 1.25, 3.0, worker="worker:0")
-    trace.span("worker:0", "update", "update", 1.0, 3.25)
+    compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.span("ps:0", "apply", "sgd", 1.25, 1.5, cause=compute)
+    slower = trace.span("ps:1", "apply", "sgd", 1.25, 3.0, cause=compute)
+    trace.span("worker:0", "update", "update", 1.0, 3.25, cause=slower)
     assert on_path(trace) == [
         ("worker:0", "compute", 0.0, 1.0),
         ("worker:0", "update", 1.0, 1.25),  # the message
@@ -71,12 +83,12 @@ def test_update_that_waits_for_two_servers_goes_through_the_slower_one() -> None
 def queue_of_workers(workers: int, compute_s: float, latency_s: float, apply_s: float) -> Trace:
     """All workers send to one server at once, which applies one update after the other."""
     trace = Trace()
-    for worker in range(workers):
-        trace.span(f"worker:{worker}", "compute", "step", 0.0, compute_s)
+    causes = [trace.span(f"worker:{worker}", "compute", "step", 0.0, compute_s) for worker in range(workers)]
+    before = causes[0]
     for worker in range(workers):
         start_s = compute_s + latency_s + worker * apply_s
-        trace.span("ps:0", "apply", "sgd", start_s, start_s + apply_s, worker=f"worker:{worker}")
-        trace.span(f"worker:{worker}", "update", "update", compute_s, start_s + apply_s + latency_s)
+        before = trace.span("ps:0", "apply", "sgd", start_s, start_s + apply_s, cause=before)
+        trace.span(f"worker:{worker}", "update", "update", compute_s, start_s + apply_s + latency_s, cause=before)
     return trace
 
 
@@ -88,72 +100,61 @@ def test_busy_server_is_the_cause_in_closed_form() -> None:
     assert path.segments[0].span.lane == "worker:0", "the first in the queue began the chain"
 
 
-def test_idle_server_is_not_the_cause() -> None:
+def test_message_of_another_worker_is_on_the_path_where_a_busy_server_was_its_effect() -> None:
+    """The server was kept by worker:1, whose own message had been on its way before."""
     trace = Trace()
-    trace.span("ps:0", "apply", "sgd", 0.0, 1.0, worker="worker:9")
-    trace.span("worker:0", "compute", "step", 0.0, 2.0)
-    trace.span("ps:0", "apply", "sgd", 2.5, 3.0, worker="worker:0")
-    trace.span("worker:0", "update", "update", 2.0, 3.5)
-    assert [part[1] for part in on_path(trace)] == ["compute", "update", "apply", "update"]
-
-
-def test_read_that_names_a_server_waits_for_it() -> None:
-    trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("ps:0", "apply", "sgd", 1.0, 3.0)
-    trace.span("worker:0", "read", "read", 3.0, 3.5, server="ps:0")
-    assert on_path(trace) == [("ps:0", "apply", 1.0, 3.0), ("worker:0", "read", 3.0, 3.5)]
-    trace.span("ps:1", "apply", "sgd", 3.5, 5.0)
-    trace.span("worker:0", "read", "read", 3.5, 6.0, server=["ps:0", "ps:1"])
-    assert on_path(trace)[-2:] == [("ps:1", "apply", 3.5, 5.0), ("worker:0", "read", 5.0, 6.0)]
-
-
-def test_read_that_names_no_server_waits_for_its_own_lane_only() -> None:
-    trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("ps:0", "apply", "sgd", 1.0, 3.0)
-    trace.span("worker:0", "read", "read", 3.0, 3.5)
-    assert [part[1] for part in on_path(trace)] == ["compute", "read"]
-    assert trace.critical_path().waited_s == 2.0
+    first = trace.span("worker:1", "compute", "step", 0.0, 1.0)
+    second = trace.span("worker:0", "compute", "step", 0.0, 1.5)
+    kept = trace.span("ps:0", "apply", "sgd", 2.0, 4.0, cause=first)
+    trace.span("worker:1", "update", "update", 1.0, 5.0, cause=kept)
+    apply = trace.span("ps:0", "apply", "sgd", 4.0, 4.5, cause=kept)
+    trace.span("worker:0", "update", "update", 1.5, 5.5, cause=apply)
+    assert second >= 0
+    assert on_path(trace) == [
+        ("worker:1", "compute", 0.0, 1.0),
+        ("worker:1", "update", 1.0, 2.0),
+        ("ps:0", "apply", 2.0, 4.0),
+        ("ps:0", "apply", 4.0, 4.5),
+        ("worker:0", "update", 4.5, 5.5),
+    ]
 
 
 def test_collective_is_caused_by_the_last_participant() -> None:
     trace = Trace()
-    for worker, compute_s in enumerate((1.0, 3.0, 2.0)):
-        trace.span(f"worker:{worker}", "compute", "step", 0.0, compute_s)
-    for worker, arrived_s in enumerate((1.0, 3.0, 2.0)):
-        trace.span(f"worker:{worker}", "collective", "ring", arrived_s, 4.0)
-    trace.span("worker:0", "compute", "step", 4.0, 5.0)
+    computes = [trace.span(f"worker:{worker}", "compute", "step", 0.0, end_s) for worker, end_s in enumerate((1.0, 3.0, 2.0))]
+    over = [trace.span(f"worker:{worker}", "collective", "ring", 3.0, 4.0, cause=computes[1]) for worker in range(3)]
+    trace.span("worker:0", "compute", "step", 4.0, 5.0, cause=over[0])
     assert on_path(trace) == [
         ("worker:1", "compute", 0.0, 3.0),
-        ("worker:1", "collective", 3.0, 4.0),
+        ("worker:0", "collective", 3.0, 4.0),
         ("worker:0", "compute", 4.0, 5.0),
     ]
 
 
-def test_collective_that_begins_everywhere_at_once_is_caused_by_the_slowest() -> None:
-    trace = Trace()
-    for worker, compute_s in enumerate((1.0, 3.0)):
-        trace.span(f"worker:{worker}", "compute", "step", 0.0, compute_s)
-    for worker in range(2):
-        trace.span(f"worker:{worker}", "collective", "ring", 3.0, 4.0)
-    assert on_path(trace) == [("worker:1", "compute", 0.0, 3.0), ("worker:1", "collective", 3.0, 4.0)]
-
-
 def test_closure_stands_for_itself_only_without_parts() -> None:
     trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("worker:0", "closure", "closure 0", 0.0, 1.5)
-    trace.span("worker:0", "closure", "closure 1", 2.0, 3.0)
+    compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    closure = trace.span("worker:0", "closure", "closure 0", 0.0, 1.0, cause=compute)
+    trace.span("worker:0", "closure", "closure 1", 2.0, 3.0, cause=closure)
     assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0), ("worker:0", "closure", 2.0, 3.0)]
 
 
-def test_down_time_is_on_the_path() -> None:
+def test_down_time_is_on_the_path_and_instants_lead_through() -> None:
     trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("worker:0", "down", "down", 1.5, 4.0)
-    trace.span("worker:0", "compute", "step", 4.0, 5.0)
+    compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    crash = trace.instant("worker:0", "crash", "crash of worker:0", 1.5, cause=compute)
+    down = trace.span("worker:0", "down", "down", 1.5, 4.0, cause=crash)
+    trace.span("worker:0", "compute", "step", 4.0, 5.0, cause=down)
     assert trace.critical_path().seconds == {"down": 2.5, "compute": 2.0}
+    assert trace.critical_path().waited_s == 0.5
+
+
+def test_cause_that_was_recorded_later_is_not_followed() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 1.0, cause=7)
+    trace.instant("worker:0", "crash", "crash of worker:0", 1.0, cause=1)
+    trace.span("worker:0", "compute", "step", 1.0, 2.0, cause=1)
+    assert on_path(trace) == [("worker:0", "compute", 1.0, 2.0)]
 
 
 def test_empty_log_has_an_empty_path() -> None:
@@ -174,19 +175,44 @@ def test_spans_without_duration_decide_nothing() -> None:
 
 lanes = st.sampled_from(["worker:0", "worker:1", "ps:0"])
 categories = st.sampled_from(["compute", "update", "apply", "read", "collective", "closure", "down"])
-rows = st.lists(st.tuples(lanes, categories, st.integers(0, 20), st.integers(0, 5), st.sampled_from([None, *["worker:0", "worker:1"]])))
+rows = st.lists(st.tuples(lanes, categories, st.integers(0, 20), st.integers(0, 5), st.integers(-1, 30), st.booleans()))
 
 
 @given(rows, st.sampled_from([1.0, 0.1, 1 / 3]))
-def test_every_path_tiles_the_run(spans: list[tuple[str, str, int, int, str | None]], unit_s: float) -> None:
+def test_every_path_tiles_the_run(spans: list[tuple[str, str, int, int, int, bool]], unit_s: float) -> None:
     trace = Trace()
-    for lane, category, start, length, other in sorted(spans, key=lambda row: row[2] + row[3]):
-        facts = {} if other is None else {"worker": other, "server": "ps:0"}
-        trace.span(lane, category, "x", start * unit_s, (start + length) * unit_s, **facts)
+    for lane, category, start, length, cause, instant in sorted(spans, key=lambda row: row[2] + row[3]):
+        if instant:
+            trace.instant(lane, "crash", "crash", start * unit_s, cause=cause)
+        trace.span(lane, category, "x", start * unit_s, (start + length) * unit_s, cause=cause)
     path = trace.critical_path()
     check_tiling(path)
     assert path.end_s <= trace.end_s()
     assert path == trace.critical_path()
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_path_of_a_run_explains_all_but_the_closures_on_their_way(workers: int) -> None:
+    """Every gap of an asynchronous run is a reply and the next closure: twice the latency between chief and worker."""
+    cluster = sd.Cluster({"worker": workers, "ps": 2}, numerics="off")
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        w, b = sd.Variable(np.zeros((10, 1), np.float32), name="w"), sd.Variable(np.zeros(1, np.float32), name="b")
+
+    @sd.function
+    def step() -> None:
+        w.assign_add(w.value * 0.5)
+        b.assign_add(b.value * 0.5)
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    for _ in range(5 * workers):
+        coordinator.schedule(step)
+    coordinator.join()
+    path = cluster.trace.critical_path()
+    check_tiling(path)
+    assert path.end_s == cluster.trace.spans[-1].end_s
+    assert {round(part.waited_s, 12) for part in path.segments} == {0.0, 5e-5, 1e-4}
+    assert path.seconds.keys() == {"read", "compute", "update", "apply"}
 
 
 def test_summary_says_what_the_path_is_made_of() -> None:
