@@ -1,20 +1,55 @@
-"""Checks of arguments: numbers and nestings, with one message for all of them."""
+"""Checks of arguments, with one message for all of them: numbers, flags and nestings; and what a choice or a function is called."""
 
 from __future__ import annotations
 
 import math
 import operator
+from enum import Enum
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["END_S", "flag", "number", "optional_flag", "require_arguments", "require_shallow", "whole_number"]
+__all__ = [
+    "END_S",
+    "flag",
+    "name_of_function",
+    "number",
+    "optional_flag",
+    "require_arguments",
+    "require_shallow",
+    "whole_number",
+    "word_of",
+]
 
 END_S = 1e15
 """Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
 
 MOST_LEVELS = 100
+
+
+@runtime_checkable
+class _Array(Protocol):
+    """An array of whatever library; a number of numpy is one without axes."""
+
+    @property
+    def dtype(self) -> object: ...
+    @property
+    def shape(self) -> object: ...
+
+
+@runtime_checkable
+class _Named(Protocol):
+    """A function or a class; not a ``functools.partial``, nor every object that can be called."""
+
+    __name__: str
+
+
+def _is_boolean(value: object) -> bool:
+    """Whether it is True or False, or an array of them."""
+    if isinstance(value, (bool, int)):
+        return isinstance(value, bool)
+    return isinstance(value, _Array) and str(value.dtype) == "bool"
 
 
 def whole_number(value: Any, name: str, at_least: float = -math.inf) -> int:
@@ -29,7 +64,7 @@ def whole_number(value: Any, name: str, at_least: float = -math.inf) -> int:
         3
     """
     try:
-        if str(getattr(value, "dtype", type(value).__name__)) == "bool":
+        if _is_boolean(value):
             raise TypeError
         number = operator.index(value)
     except TypeError:
@@ -49,7 +84,7 @@ def flag(value: Any, name: str) -> bool:
         >>> flag(True, "drop_remainder")
         True
     """
-    if str(getattr(value, "dtype", type(value).__name__)) != "bool" or getattr(value, "shape", ()):
+    if not isinstance(value, bool) and (not _is_boolean(value) or value.shape):
         raise TypeError(f"{name} is {value!r}; expected True or False")
     return bool(value)
 
@@ -127,3 +162,23 @@ def require_arguments(args: Any, kwargs: Any, of: str) -> None:
     if not isinstance(kwargs, (dict, type(None))):
         raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
     require_shallow((args, kwargs), f"the arguments of {of}")
+
+
+def name_of_function(fn: object, otherwise: str) -> str:
+    """The name of a function; of what can be called and has none, `otherwise`.
+
+    Example:
+        >>> name_of_function(len, "step"), name_of_function(lambda x: x, "step")
+        ('len', '<lambda>')
+    """
+    return fn.__name__ if isinstance(fn, _Named) else otherwise
+
+
+def word_of(choice: object) -> object:
+    """The word that stands for a choice: of a member of an enum its value, so that those of other libraries will do.
+
+    Example:
+        >>> word_of("sum")
+        'sum'
+    """
+    return choice.value if isinstance(choice, Enum) else choice

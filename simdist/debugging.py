@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
+from simdist.errors import notes_of
+
 __all__ = ["debug", "is_on", "report", "users_line"]
 
 ENVIRONMENT = "SIMDIST_DEBUG"
@@ -66,7 +68,7 @@ def report(error: BaseException, what: str, task: str, incarnation: int, step: i
         task, incarnation, step: where: `step` counts from 1 within `what`; 0 where there are no steps.
         now_s: when, in virtual seconds.
     """
-    if not is_on() or any(note.startswith("simdist: ") for note in getattr(error, "__notes__", ())):
+    if not is_on() or any(note.startswith("simdist: ") for note in notes_of(error)):
         return
     in_step = f", in its step {step}" if step else ""
     where = users_line(error)

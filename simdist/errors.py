@@ -34,6 +34,7 @@ __all__ = [
     "TimedOutError",
     "UnavailableError",
     "did_you_mean",
+    "notes_of",
 ]
 
 
@@ -100,3 +101,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     listed = ", ".join(repr(item) for item in known) or "none"
     question = f"Did you mean {near[0]!r}? " if near else ""
     return f"{question}Known: {listed}."
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """The notes that were added to an error; Python gives it a list of them with the first one.
+
+    Example:
+        >>> notes_of(ValueError("x"))
+        ()
+    """
+    return tuple(map(str, getattr(error, "__notes__", ())))

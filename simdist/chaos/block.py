@@ -19,6 +19,7 @@ from simdist.chaos.evidence import Print
 from simdist.chaos.examining import Finding, broken, evidence_of, still_there, warm_up
 from simdist.chaos.runs import run
 from simdist.chaos.scenarios import Options, Scenario
+from simdist.chaos.shrinking import breaks, shrink
 from simdist.runtime.simulated.world import World
 
 __all__ = ["Examined", "Request", "examine_number", "examined"]
@@ -127,8 +128,6 @@ def main() -> None:
     """Serve one request."""
     given = json.loads(sys.stdin.read())
     if "shrink" in given:
-        from simdist.chaos.shrinking import breaks, shrink
-
         small = shrink(Scenario.from_json(given["shrink"]), breaks(given["invariant"]), given["limit_s"])
         print(json.dumps({"small": small.to_json()}), flush=True)
         return

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -54,6 +54,12 @@ Element = Tree  # of arrays, numbers or strings: what a user puts into a pipelin
 ElementFunction = Callable[..., Element]  # of a user: called with an element, or with its parts where that is a tuple
 
 KEPT_KINDS = "biufcUS"
+
+
+@runtime_checkable
+class _Shaped(Protocol):
+    @property
+    def shape(self) -> object: ...
 
 
 class Structure(Hashable, Protocol):
@@ -204,4 +210,4 @@ def spec_of(leaf: Array) -> ArraySpec:
 
 def has_shape(value: object) -> bool:
     """True for an array of any library, which is one leaf."""
-    return hasattr(value, "shape")
+    return isinstance(value, _Shaped)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Sequence
 
+from simdist.arguments import name_of_function
 from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, unflatten
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -47,7 +48,7 @@ def name_of(fn: ElementFunction) -> str:
 
 
 def bare_name(fn: ElementFunction) -> str:
-    return getattr(fn, "__name__", type(fn).__name__)
+    return name_of_function(fn, type(fn).__name__)
 
 
 def is_same(first: Answer, second: Answer) -> bool:

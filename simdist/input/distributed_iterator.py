@@ -22,14 +22,14 @@ from simdist.input.layout import ReplicaLayout
 from simdist.input.prefetch import PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, replica_batches
 from simdist.input.view import InputView
-from simdist.program.per_replica import PerReplica
-from simdist.program.step_iterator import BatchSignature, StepIterator
+from simdist.program.per_replica import PerReplica, ReplicaArgument
+from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
 from simdist.program.tracing import active_tracer
 
 __all__ = ["DistributedIterator", "ReplicaIterator"]
 
 
-class DistributedIterator:
+class DistributedIterator(ReplicaArgument):
     """One pass over a distributed dataset. Made by ``iter(distributed_dataset)``.
 
     ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument,
@@ -41,8 +41,6 @@ class DistributedIterator:
         share_again: gives it anew, where the workers have become fewer or more.
         buffer: elements that may lie ready for a replica, at least.
     """
-
-    is_per_replica = True
 
     def __init__(self, strategy: ReplicaLayout, given: InputView, share_again: Callable[[], InputView], buffer: int) -> None:
         self.strategy = strategy
@@ -174,7 +172,7 @@ class DistributedIterator:
         return OptionalElement.of_next(self)
 
 
-class ReplicaIterator(StepIterator):
+class ReplicaIterator(StepIterator, TimedIterator):
     """What one replica takes of a distributed iterator.
 
     Args:

@@ -13,7 +13,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Program, VariableHandle
-from simdist.program.per_replica import PerReplica
+from simdist.program.per_replica import ReplicaArgument
 from simdist.program.step_iterator import StepIterator
 from simdist.program.values import aval_of, snapshot
 
@@ -84,9 +84,7 @@ def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
 
 def _local_spec(leaf: object) -> ReplicaLocalSpec | None:
     """Of an argument that each replica has for itself, of how many rows all of them are parts; None of any other."""
-    if not getattr(leaf, "is_per_replica", False):
-        return None
-    return ReplicaLocalSpec(leaf.global_rows if isinstance(leaf, PerReplica) else None)
+    return ReplicaLocalSpec(leaf.global_rows) if isinstance(leaf, ReplicaArgument) else None
 
 
 def fits(program: Program, call: BoundCall) -> bool:

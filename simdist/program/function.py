@@ -15,7 +15,7 @@ from typing import TypeVar, overload
 
 import jax
 
-from simdist.arguments import END_S, number, require_shallow
+from simdist.arguments import END_S, name_of_function, number, require_shallow
 from simdist.caches import BoundedCache
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.bound_call import BoundCall, bound, fits, is_iterator
@@ -73,7 +73,7 @@ class StepFunction:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.seconds = seconds
-        self.name = name or _name_of(fn)
+        self.name = name or name_of_function(fn, "step")
         self.traces = 0
         self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
         self._programs = program_cache()
@@ -154,10 +154,6 @@ class StepFunction:
             rank=rank if tracer.asked_rank else None,
         )
         return program
-
-
-def _name_of(fn: Callable[..., Tree]) -> str:
-    return getattr(fn, "__name__", "step")
 
 
 @overload

@@ -15,10 +15,20 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
 from simdist.program.tracing import Tracer, active_tracer
 
-__all__ = ["ReplicaLocalResult", "ReplicaLocal", "PerReplica", "of_replica", "per_replica", "spread"]
+__all__ = ["PerReplica", "ReplicaArgument", "ReplicaLocal", "ReplicaLocalResult", "of_replica", "per_replica", "spread"]
 
 
-class PerReplica:
+class ReplicaArgument:
+    """What each replica of a step has for itself, where it is an argument: a value of each, or a distributed iterator.
+
+    Attributes:
+        global_rows: rows of the batch of which these are parts; None where they are something else.
+    """
+
+    global_rows: int | None = None
+
+
+class PerReplica(ReplicaArgument):
     """One value for each replica, in the order of the replicas.
 
     Args:
@@ -34,8 +44,6 @@ class PerReplica:
         >>> PerReplica([1, 2])
         PerReplica(1, 2)
     """
-
-    is_per_replica = True
 
     def __init__(self, values: Sequence[Tree], global_rows: int | None = None) -> None:
         self._values = tuple(values)

@@ -6,12 +6,13 @@ they came there, is the business of the input pipelines.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["BatchSignature", "ColumnTable", "StepBatch", "StepIterator"]
+__all__ = ["BatchSignature", "ColumnTable", "StepBatch", "StepIterator", "TimedIterator"]
 
 Column = np.ndarray[Any, Any]
 LeafSpec = tuple[tuple[int, ...], str]  # shape and dtype name of one leaf
@@ -75,3 +76,11 @@ class StepIterator(Protocol):
     def next_is(self, signature: BatchSignature, /) -> bool:
         """Whether the next batch is there already, and has this signature; runs no code of the pipeline."""
         ...
+
+
+class TimedIterator(ABC):
+    """An iterator of a step whose batches take virtual time to be made."""
+
+    @abstractmethod
+    def ready_s(self, now_s: float) -> float:
+        """When the next batch, wanted now, is there: `now_s`, or later."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from simdist.program.arrays import Array, ArrayLike, has_dtype
@@ -59,8 +60,6 @@ def itemsize(dtype: str) -> int:
     try:
         return np.dtype(dtype).itemsize
     except TypeError:
-        import jax.numpy as jnp
-
         return jnp.dtype(dtype).itemsize
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import has_dtype
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import ReplicaContext, get_replica_context, get_strategy
 
@@ -72,8 +74,19 @@ def _replica(what: str) -> ReplicaContext:
 
 
 def _checked(size: Any) -> int:
-    if isinstance(size, bool) or not (isinstance(size, int) or (hasattr(size, "dtype") and jnp.issubdtype(size.dtype, jnp.integer))):
+    if not _is_whole(size):
         raise TypeError(f"global_batch_size={size!r} must be a whole number.")
-    if not hasattr(size, "aval") and size < 0:
+    if _is_negative(size):
         raise InvalidArgumentError(f"global_batch_size={size} must not be negative.")
     return size
+
+
+def _is_whole(size: object) -> bool:
+    if isinstance(size, (bool, int)):
+        return not isinstance(size, bool)
+    return has_dtype(size) and jnp.issubdtype(size.dtype, jnp.integer)
+
+
+def _is_negative(size: object) -> bool:
+    """Whether a size is known to be negative; that of an array of JAX, or of a variable, may have no number yet."""
+    return isinstance(size, (int, np.integer, np.ndarray)) and bool(size < 0)

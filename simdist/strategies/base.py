@@ -32,7 +32,20 @@ from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, PlacementRecord
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["DistributedFromFunction", "Strategy", "TrainingStrategy", "ValueContext"]
+__all__ = ["DistributedFromFunction", "Strategy", "TrainingStrategy", "ValueContext", "cluster_behind"]
+
+
+@runtime_checkable
+class _KnowsCluster(Protocol):
+    """A resolver of a simulated cluster."""
+
+    @property
+    def cluster(self) -> object: ...
+
+
+def cluster_behind(given: object) -> object:
+    """The cluster of a resolver that knows one; anything else, the cluster itself too, as it is."""
+    return given.cluster if isinstance(given, _KnowsCluster) else given
 
 
 class DistributedFromFunction:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from simdist.arguments import END_S, number, whole_number
+from simdist.arguments import END_S, number, whole_number, word_of
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import choose
@@ -71,7 +71,7 @@ class CommunicationOptions:
         plans = [name for name, wanted in self.of_gradients().items() if wanted]
         if len(plans) > 1:
             raise InvalidArgumentError(f"{' and '.join(plans)} are different ways for gradients to travel. Choose one of them.")
-        word = getattr(self.implementation, "value", self.implementation)
+        word = word_of(self.implementation)
         if str(word).upper() not in CommunicationImplementation.__members__:
             raise InvalidArgumentError(
                 f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}"

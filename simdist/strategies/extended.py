@@ -9,6 +9,7 @@ from typing import Any
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import PerReplica
 from simdist.strategies import context
+from simdist.variables.handles import own_variable, shown_name
 from simdist.variables.optimizer import as_variable
 
 __all__ = ["StrategyExtended"]
@@ -49,8 +50,8 @@ class StrategyExtended:
 
     def variable_created_in_scope(self, variable: Any) -> bool:
         """Whether this strategy created a variable."""
-        own = getattr(variable, "simdist_variable", variable)
-        return getattr(getattr(own, "placement", None), "store", None) is self.strategy.store
+        own = own_variable(variable)
+        return own is not None and own.placement.store is self.strategy.store
 
     @contextmanager
     def colocate_vars_with(self, variable: Any) -> Iterator[None]:
@@ -66,7 +67,7 @@ class StrategyExtended:
             )
         if not self.variable_created_in_scope(variable):
             raise InvalidArgumentError(
-                f"{getattr(variable, 'name', variable)!r} was not created by this strategy, so no variable can be colocated with "
+                f"{shown_name(variable)!r} was not created by this strategy, so no variable can be colocated with "
                 "it here. Create it inside the scope."
             )
         before, self.strategy.colocated_with = self.strategy.colocated_with, as_variable(variable)

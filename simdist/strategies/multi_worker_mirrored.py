@@ -12,13 +12,14 @@ Taught in lesson 04.
 
 from __future__ import annotations
 
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
+from simdist.strategies.base import cluster_behind
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import Elastic
@@ -27,14 +28,6 @@ from simdist.strategies.synchronous.policies import EveryReplica, StepPolicy, Wi
 from simdist.strategies.synchronous.replicas import DrivenReplicas, LaunchedReplicas, Replicas
 
 __all__ = ["MultiWorkerMirroredStrategy"]
-
-
-@runtime_checkable
-class _KnowsCluster(Protocol):
-    """A resolver of a simulated cluster."""
-
-    @property
-    def cluster(self) -> Cluster | None: ...
 
 
 class MultiWorkerMirroredStrategy(SynchronousStrategy):
@@ -111,7 +104,7 @@ def _replicas(resolver: ClusterResolver, cluster: Cluster | None) -> Replicas:
 
 def _found(given: object) -> tuple[ClusterResolver, Cluster | None]:
     """The resolver, and the cluster where all its workers are driven from here."""
-    cluster = given.cluster if isinstance(given, _KnowsCluster) else given
+    cluster = cluster_behind(given)
     if isinstance(cluster, Cluster):
         if not _workers(cluster.spec):
             raise InvalidArgumentError(f"{cluster.spec!r} has no task of the job worker or chief that could train. Give it at least one.")

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import jax
 
-from simdist.arguments import require_arguments, require_shallow
+from simdist.arguments import name_of_function, require_arguments, require_shallow
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
 from simdist.program.scope import running_scope
@@ -20,6 +20,7 @@ from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
+from simdist.variables.handles import own_variable
 
 __all__ = ["ReplicaOperations"]
 
@@ -65,7 +66,7 @@ class ReplicaOperations:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
         if active_tracer() is None and self.num_replicas_in_sync > 1:
-            return self.eagerly(lambda: self.run(fn, args, kwargs), getattr(fn, "__name__", "run"))
+            return self.eagerly(lambda: self.run(fn, args, kwargs), name_of_function(fn, "run"))
         context.require_stepping(self)
         with context.replica(self):
             result = fn(*self._own(list(args)), **self._own(kwargs or {}))
@@ -142,9 +143,8 @@ class ReplicaOperations:
         tracer = active_tracer()
 
         def values(leaf: Any) -> Any:
-            variable = getattr(leaf, "simdist_variable", leaf)
-            placement = getattr(variable, "placement", None)
-            if placement is None or placement.spread != "replicas" or placement.store is not self.store:
+            variable = own_variable(leaf)
+            if variable is None or variable.placement.spread != "replicas" or variable.placement.store is not self.store:
                 return leaf
             return PerReplica(self.local_results(leaf)) if tracer is None else ReplicaLocal(tracer, tracer.read(variable))
 
@@ -162,10 +162,10 @@ class ReplicaOperations:
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
         """The value of a variable at each replica, replica-local or a copy."""
-        variable = getattr(value, "simdist_variable", value)
-        placement = getattr(variable, "placement", None)
-        if placement is None or placement.store is not self.store:
+        variable = own_variable(value)
+        if variable is None or variable.placement.store is not self.store:
             return (value,)
+        placement = variable.placement
         if placement.spread == "replicas":
             return tuple(self.store.cell_value(variable, cell) for cell in placement.cells)
         return (value,) if len(self.ranks) == 1 else (self.store.observe(variable),) * len(self.ranks)

@@ -24,7 +24,7 @@ from simdist.program.operations import Program
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
-from simdist.strategies.base import Strategy
+from simdist.strategies.base import Strategy, cluster_behind
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.partitioners import checked_partitions, row_ranges
 from simdist.variables.sharded import ShardedVariable
@@ -60,7 +60,7 @@ class ParameterServerStrategy(Strategy):
     """
 
     def __init__(self, cluster_or_resolver: Any, variable_partitioner: Any = None) -> None:
-        cluster = getattr(cluster_or_resolver, "cluster", cluster_or_resolver)
+        cluster = cluster_behind(cluster_or_resolver)
         if not isinstance(cluster, Cluster):
             raise InvalidArgumentError(
                 f"ParameterServerStrategy needs an sd.Cluster (or its .resolver); got {type(cluster_or_resolver).__name__}. "

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.arguments import whole_number
+from simdist.arguments import whole_number, word_of
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import present_value
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -56,7 +57,7 @@ def reduce_op_of(word: Any) -> ReduceOp:
         >>> reduce_op_of("Mean").name
         'MEAN'
     """
-    name = str(getattr(word, "value", word)).lower()
+    name = str(word_of(word)).lower()
     if name not in ("sum", "mean"):
         raise InvalidArgumentError(f"reduce_op={word!r} is not known; use ReduceOp.SUM or ReduceOp.MEAN.")
     return ReduceOp(name)
@@ -84,7 +85,7 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
             "much. Give what strategy.run returned, or use MEAN."
         )
-    value = getattr(value, "value", value)
+    value = present_value(value)
     return value if axis is None else _over_axis(op, jnp.asarray(value), axis)
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 from keras.src.backend.common import global_state, stateless_scope
+from keras.src.backend.jax import random as jax_random
 from keras.src.random import seed_generator
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -28,20 +29,20 @@ from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.handles import Adopted
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
 
 
-class AdoptedVariable(keras.Variable):
+class AdoptedVariable(keras.Variable, Adopted):
     """A Keras variable whose value is `simdist_variable`."""
 
-    simdist_variable: Variable | None
     simdist_scope: Scope
 
     @property
     def _value(self) -> jax.Array | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        own = self.__dict__.get("simdist_variable")
+        own = self.simdist_variable
         return None if own is None else jnp.asarray(own.placement.store.observe(own))
 
     @_value.setter
@@ -51,7 +52,7 @@ class AdoptedVariable(keras.Variable):
                 f"Keras' own training loop reached for the variable {self.path!r}, which belongs to a strategy, and would train it on one "
                 "device. Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
             )
-        own = self.__dict__.get("simdist_variable")
+        own = self.simdist_variable
         if own is not None:
             own.placement.store.update("assign", [own], [jnp.asarray(snapshot(value), own.dtype)])
         else:
@@ -73,7 +74,7 @@ class AdoptedVariable(keras.Variable):
             value = scope.get_current_value(self)
             if value is not None:
                 return self._maybe_autocast(value)
-        own = self.__dict__.get("simdist_variable")
+        own = self.simdist_variable
         tracer = tracing.active_tracer()
         if own is None or tracer is None:
             return super().value
@@ -93,7 +94,7 @@ class AdoptedVariable(keras.Variable):
     def assign(self, value: ArrayLike) -> jax.Array:
         """Replace the value; in a step, an operation of the program."""
         scope = stateless_scope.get_stateless_scope()
-        tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
+        tracer, own = tracing.active_tracer(), self.simdist_variable
         if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign(value)
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
@@ -108,7 +109,7 @@ class AdoptedVariable(keras.Variable):
     def assign_add(self, value: ArrayLike) -> jax.Array | None:
         """Add to the value, on the tasks that hold it."""
         scope = stateless_scope.get_stateless_scope()
-        tracer, own = tracing.active_tracer(), self.__dict__.get("simdist_variable")
+        tracer, own = tracing.active_tracer(), self.simdist_variable
         if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign_add(value)
         tracer.update("add", [own], [jnp.broadcast_to(jnp.asarray(value, own.dtype), own.shape)])
@@ -155,7 +156,7 @@ class StepScope(stateless_scope.StatelessScope):
                 "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step."
             )
         # Keras asks the scope itself for what a regularizer is to be given.
-        unmade = tracing.active_tracer() is None or variable.__dict__.get("simdist_variable") is None
+        unmade = tracing.active_tracer() is None or variable.simdist_variable is None
         return None if unmade else variable.value
 
     def add_update(self, update: tuple[keras.Variable, ArrayLike]) -> None:
@@ -233,7 +234,5 @@ def install() -> None:
     if any(isinstance(library, KerasLibrary) for library in libraries):
         return
     libraries.append(KerasLibrary())
-    from keras.src.backend.jax import random as jax_random
-
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task

@@ -12,7 +12,7 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Tree
 from simdist.program.operations import Rule, VariableHandle
 from simdist.program.tracing import active_tracer
-from simdist.variables.handles import AnyVariable
+from simdist.variables.handles import AnyVariable, Assignable
 from simdist.variables.optimizer import as_variable
 
 __all__ = ["value_and_grad"]
@@ -52,7 +52,7 @@ def value_and_grad(
     if not callable(fn):
         raise TypeError(f"value_and_grad takes a function that returns a scalar; got {type(fn).__name__}.")
     has_aux = flag(has_aux, "has_aux")
-    if hasattr(variables, "assign"):
+    if isinstance(variables, Assignable):
         raise TypeError("value_and_grad takes a list of variables, and got a single one. Write value_and_grad(fn, [variable]).")
     handles = [as_variable(variable) for variable in variables]
 

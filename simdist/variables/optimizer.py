@@ -17,7 +17,7 @@ from simdist.program.arrays import ArrayLike
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import policy_of, summed_over_replicas
-from simdist.variables.handles import AnyVariable, adopted
+from simdist.variables.handles import AnyVariable, adopted, own_variable, shown_name
 from simdist.variables.keras_objects import (
     GradientTransformation,
     KerasOptimizer,
@@ -160,10 +160,10 @@ def as_variable(variable: AnyVariable) -> Variable:
     Raises:
         InvalidArgumentError: made outside a strategy's scope.
     """
-    own = variable if isinstance(variable, Variable) else adopted(variable)
+    own = own_variable(variable)
     if own is None:
         raise InvalidArgumentError(
-            f"The variable {_path_of(variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "
+            f"The variable {shown_name(variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "
             "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
         )
     return own
@@ -180,8 +180,3 @@ def _built_for(optimizer: KerasOptimizer, variables: Sequence[Variable]) -> Sequ
             "it to all variables from the first step on, call its build() with all of them, or make a new optimizer."
         )
     return [variable for variable in built if variable is not None]
-
-
-def _path_of(variable: AnyVariable) -> object:
-    """How a variable is called, in an error: of one of Keras its path; a user may have given something else."""
-    return getattr(variable, "path", variable)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from simdist.collectives.base import Schedule
+from simdist.collectives.base import Algorithm, Schedule
 from simdist.errors import InvalidArgumentError
 from simdist_widgets import collective_text as text
 from simdist_widgets.base import STATIC, BaseWidget
@@ -69,7 +69,7 @@ class CollectiveStepper(BaseWidget):
         step: int = 0,
     ) -> None:
         if not isinstance(schedule, Schedule):  # pyright: ignore[reportUnnecessaryIsInstance]
-            hint = "call its .schedule(num_ranks)" if hasattr(schedule, "schedule") else "pass for instance ring.schedule(4)"
+            hint = "call its .schedule(num_ranks)" if isinstance(schedule, Algorithm) else "pass for instance ring.schedule(4)"
             raise TypeError(f"CollectiveStepper: expected a Schedule, got {type(schedule).__name__}; {hint}.")
         _check_quantities(size_bytes, latency_s, bandwidth_bytes_per_s)
         _check_room(schedule)

@@ -13,7 +13,7 @@ import html
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from simdist.trace.atomic_file import replacing
 
@@ -38,6 +38,23 @@ td.number { text-align: right; }
 }
 @media print { body { max-width: none; padding: 0; } }
 """
+
+
+@runtime_checkable
+class _Widget(Protocol):
+    """A widget of this package."""
+
+    page_name: ClassVar[str]
+
+    def page_state(self) -> Mapping[str, Any]: ...
+    def png(self) -> bytes: ...
+
+
+@runtime_checkable
+class _Markup(Protocol):
+    """What brings its own HTML; some of it is text, too."""
+
+    def __html__(self) -> str: ...
 
 
 def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]]) -> Path:
@@ -92,9 +109,9 @@ def _static(name: str) -> str:
 
 
 def _block(content: Any, state_id: str) -> str:
-    if hasattr(content, "page_state"):
+    if isinstance(content, _Widget):
         return _widget(content, state_id)
-    if isinstance(content, str) and not hasattr(content, "__html__"):
+    if isinstance(content, str) and not isinstance(content, _Markup):
         paragraphs = [part.strip() for part in content.split("\n\n") if part.strip()]
         return "\n".join(f"<p>{html.escape(part).replace(chr(10), '<br>')}</p>" for part in paragraphs)
     if isinstance(content, Mapping):
@@ -108,7 +125,7 @@ def _block(content: Any, state_id: str) -> str:
     )
 
 
-def _widget(widget: Any, state_id: str) -> str:
+def _widget(widget: _Widget, state_id: str) -> str:
     # "<" is written as an escape, so that no text in the state can end the script element
     state = json.dumps(widget.page_state(), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     picture = base64.b64encode(widget.png()).decode("ascii")

@@ -48,6 +48,13 @@ class PlacementRecord(Protocol):
     def kind(self) -> str: ...
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A strategy, or a variable of one."""
+
+    def placements(self) -> Iterable[PlacementRecord]: ...
+
+
 class ShardMap(BaseWidget):
     """The placement of a strategy's variables.
 
@@ -93,9 +100,8 @@ class ShardMap(BaseWidget):
 
 
 def _records(source: Any) -> Iterable[Any]:
-    placements = getattr(source, "placements", None)
-    if callable(placements):
-        source = placements()
+    if isinstance(source, Placed):
+        source = source.placements()
     elif not isinstance(source, (list, tuple)):
         raise TypeError(
             f"ShardMap: expected a strategy with placements() or a list of placement records, "

@@ -8,7 +8,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import traitlets
 
@@ -16,6 +16,14 @@ from simdist.trace import Trace
 from simdist.trace.plots import timeline
 from simdist_widgets.base import STATIC, BaseWidget
 from simdist_widgets.trace_bytes import encode
+
+
+@runtime_checkable
+class _Traced(Protocol):
+    """A cluster, and what else has a trace."""
+
+    @property
+    def trace(self) -> object: ...
 
 
 class Timeline(BaseWidget):
@@ -51,7 +59,7 @@ class Timeline(BaseWidget):
     def __init__(self, trace: Trace, *, start_s: float | None = None, end_s: float | None = None) -> None:
         if not isinstance(trace, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = type(trace).__name__
-            hint = f"pass {given.lower()}.trace" if hasattr(trace, "trace") else "pass cluster.trace"
+            hint = f"pass {given.lower()}.trace" if isinstance(trace, _Traced) else "pass cluster.trace"
             raise TypeError(f"Timeline: expected a Trace, got {given}; {hint}.")
         view_s = _view(trace, start_s, end_s)
         header, data = encode(trace)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from simdist.errors import SimdistError, UnavailableError
 from simdist.program.arrays import Array, Arrays
-from simdist.program.step_iterator import StepBatch, StepIterator
+from simdist.program.step_iterator import StepBatch, StepIterator, TimedIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, OperationResult
@@ -74,10 +74,9 @@ class SimulatedReplica(SimulatedTask):
     # -- input ----------------------------------------------------------------------------------------------------
 
     def next_batch(self, iterator: StepIterator) -> StepBatch | Later:
-        ready_s = getattr(iterator, "ready_s", None)
-        if ready_s is not None:
+        if isinstance(iterator, TimedIterator):
             began = self.clock.now
-            until = ready_s(began)
+            until = iterator.ready_s(began)
             if until > began:
                 self.waits_for = "its input"
                 self.clock.after(until - began, self._input_is_there, (iterator, began))

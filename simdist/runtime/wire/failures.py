@@ -22,7 +22,7 @@ def plain_error(error: BaseException) -> Failure:
     classes = [cls for cls in type(error).__mro__ if _class_of(cls.__name__) is cls]
     cls = classes[0] if classes else RuntimeError
     text = str(error) if cls is type(error) else f"{type(error).__name__}: {error}"
-    return cls.__name__, text, tuple(map(str, getattr(error, "__notes__", ())))
+    return cls.__name__, text, errors.notes_of(error)
 
 
 def error_of(failure: Failure) -> Exception:

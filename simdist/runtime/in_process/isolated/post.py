@@ -14,7 +14,7 @@ from simdist.runtime.in_process.isolated.switchboard import Deliver
 from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, RunKernel, TakeBatch
 from simdist.runtime.wire.failures import error_of
 from simdist.runtime.wire.kernels import digest_of, encode_kernel
-from simdist.runtime.wire.messages import Confirmed, Failed, Message, TakeKernel, TakeProgram, read_message
+from simdist.runtime.wire.messages import Confirmed, Failed, InCollective, Message, StepEnded, TakeKernel, TakeProgram, read_message
 from simdist.runtime.wire.programs import encode_program
 
 __all__ = ["Holders", "Post", "batches_of", "groups_of"]
@@ -46,9 +46,10 @@ class Post:
         Raises:
             Exception: like the one that the request failed with.
         """
-        reply: Any = read_message(self._deliver(task, request.to_bytes()))
-        for message in getattr(reply, "observed", ()):
-            self._observed(task, message)
+        reply = read_message(self._deliver(task, request.to_bytes()))
+        if isinstance(reply, (StepEnded, InCollective, Failed)):
+            for message in reply.observed:
+                self._observed(task, message)
         if isinstance(reply, Failed):
             raise error_of(reply.error)
         if not isinstance(reply, expected):

@@ -1,0 +1,49 @@
+"""Checks of arguments: what counts as a number, as a flag, and what a function or a choice is called."""
+
+from __future__ import annotations
+
+import functools
+from enum import Enum
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simdist.arguments import flag, name_of_function, whole_number, word_of
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.array(True), jnp.asarray(True)], ids=lambda value: type(value).__name__)
+def test_one_boolean_of_any_library_is_a_flag_and_no_number(value: Any) -> None:
+    assert flag(value, "x") is True
+    with pytest.raises(TypeError, match="expected an integer"):
+        whole_number(value, "x")
+
+
+@pytest.mark.parametrize("value", [1, 0.0, "True", None, np.int32(1), np.array([True]), jnp.asarray([True])], ids=repr)
+def test_what_is_no_single_boolean_is_refused_as_a_flag(value: Any) -> None:
+    with pytest.raises(TypeError, match="expected True or False"):
+        flag(value, "x")
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.array(3), jnp.asarray(3)], ids=lambda value: type(value).__name__)
+def test_whole_numbers_of_any_library_are_taken(value: Any) -> None:
+    assert (whole_number(value, "x"), type(whole_number(value, "x"))) == (3, int)
+
+
+class Model:
+    def __call__(self, x: int) -> int:
+        return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [(len, "len"), (Model, "Model"), (functools.wraps(len)(lambda x: x), "len"), (functools.partial(len), "step"), (Model(), "step")],
+    ids=["function", "class", "wrapped", "partial", "callable object"],
+)
+def test_only_what_can_be_called_and_has_no_name_is_called_otherwise(fn: Any, name: str) -> None:
+    assert name_of_function(fn, "step") == name
+
+
+def test_a_member_of_a_foreign_enum_stands_for_its_value() -> None:
+    assert word_of(Enum("ReduceOp", {"SUM": "SUM"})["SUM"]) == "SUM"
