@@ -37,7 +37,7 @@ class Processor:
     Attributes:
         factors: the random factors on the time of what this incarnation computes.
         free_s: when it has done what it was given.
-        late_s: when something has ended last that ended later than that: its process was paused.
+        late_s: when something has ended last that ended later than it was to, because its process was paused.
         memory: who holds its memory.
     """
 
@@ -79,7 +79,4 @@ class Processor:
 
     def began(self, start: float, end: float) -> float:
         """The time at which work began that may have ended late, as one runs after the other; it differs from `start` only after pauses."""
-        start = min(max(start, self.late_s), end)
-        if end > self.free_s:
-            self.late_s = end
-        return start
+        return min(max(start, self.late_s), end)
