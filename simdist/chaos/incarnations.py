@@ -37,8 +37,8 @@ class Incarnations:
 
     Example:
         >>> trace = Trace()
-        >>> trace.instant("worker:0", "crash", "crash of worker:0", 1.0, incarnation=0)
-        >>> trace.instant("worker:0", "restart", "restart of worker:0", 3.0, incarnation=1)
+        >>> _ = trace.instant("worker:0", "crash", "crash of worker:0", 1.0, incarnation=0)
+        >>> _ = trace.instant("worker:0", "restart", "restart of worker:0", 3.0, incarnation=1)
         >>> processes = Incarnations(trace)
         >>> processes.downs, processes.is_up("worker:0", 2.0), processes.is_up("worker:0", 3.0)
         ([Down(task='worker:0', from_s=1.0, until_s=3.0, decided_s=1.0)], False, True)

@@ -58,8 +58,8 @@ class Silences:
 
     Example:
         >>> trace = Trace()
-        >>> trace.instant("worker:0", "pause", "pause of worker:0", 1.0, until=3.0)
-        >>> trace.instant("worker:0", "pause", "pause of worker:0", 2.0, until=4.0)
+        >>> _ = trace.instant("worker:0", "pause", "pause of worker:0", 1.0, until=3.0)
+        >>> _ = trace.instant("worker:0", "pause", "pause of worker:0", 2.0, until=4.0)
         >>> Silences(trace, Incarnations(trace)).stills
         [Still(task='worker:0', from_s=1.0, until_s=4.0)]
     """

@@ -208,9 +208,9 @@ class ClusterCoordinator:
             return
         match seen.kind:
             case MemberChange.UP:
-                self._carry_out(self.queue.worker_up(seen.task))
+                self._carry_out(self.queue.worker_up(seen.task), seen.cause)
             case MemberChange.DOWN:
-                self._carry_out(self.queue.worker_down(seen.task))
+                self._carry_out(self.queue.worker_down(seen.task), seen.cause)
             case _:
                 assert_never(seen.kind)
 
@@ -243,7 +243,8 @@ class ClusterCoordinator:
         else:
             self._carry_out(self.queue.raised(attempt, error))
 
-    def _carry_out(self, decisions: list[ClosureDecision]) -> None:
+    def _carry_out(self, decisions: list[ClosureDecision], cause: int = -1) -> None:
+        """Do what the queue has decided, because of the record of this number."""
         trace, now, chief = self.engine.trace, self.engine.now, self.engine.chief
         for decision in decisions:
             number, worker = decision.closure, decision.worker
@@ -252,7 +253,7 @@ class ClusterCoordinator:
                     assert decision.attempt is not None
                     self._dispatch(decision.attempt)
                 case ClosureAction.RETRY:
-                    trace.instant(worker, "retry", f"closure {number} is run again", now, closure=number)
+                    trace.instant(worker, "retry", f"closure {number} is run again", now, cause=cause, closure=number)
                 case ClosureAction.RESOLVE:
                     self.closures.pop(number).result.end(None)
                 case ClosureAction.FAIL:

@@ -8,7 +8,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from simdist.transitions import Ignored, Move, TransitionTable
@@ -94,12 +94,16 @@ class Belief:
 
 @dataclass(frozen=True)
 class MemberDecision:
-    """A task is believed to be up from now on, or to be down (with the reason)."""
+    """A task is believed to be up from now on, or to be down (with the reason).
+
+    `cause` is the number of the record that shows the decision, or -1.
+    """
 
     kind: MemberChange
     task: str
     incarnation: int
     reason: str = ""
+    cause: int = field(default=-1, compare=False)
 
 
 class Membership:

@@ -55,7 +55,7 @@ def boxes_by_category(trace: EventLog, lanes: Sequence[str]) -> dict[str, Boxes]
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> boxes_by_category(trace, ["worker:0"])["compute"].end_s.tolist()
         [0.5]
     """

@@ -119,9 +119,9 @@ def critical_path(trace: EventLog) -> CriticalPath:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 2.0)
-        >>> trace.span("ps:0", "apply", "sgd", 3.0, 3.5, worker="worker:0")
-        >>> trace.span("worker:0", "update", "update", 2.0, 4.0)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 2.0)
+        >>> _ = trace.span("ps:0", "apply", "sgd", 3.0, 3.5, worker="worker:0")
+        >>> _ = trace.span("worker:0", "update", "update", 2.0, 4.0)
         >>> [(part.span.category, part.duration_s, part.waited_s) for part in critical_path(trace).segments]
         [('compute', 2.0, 0.0), ('update', 1.0, 0.0), ('apply', 0.5, 0.0), ('update', 0.5, 0.0)]
     """
@@ -138,14 +138,14 @@ class _Walk:
         self.end_s: list[float] = columns["end_s"].tolist()
         self.lane = [texts[code] for code in columns["lane"].tolist()]
         self.category = [texts[code] for code in columns["category"].tolist()]
-        self.name: list[int] = columns["name"].tolist()
+        self.name: list[int] = trace.spans.name.tolist()
         self.leaves = _leaf_rows(trace)
         self.rows = len(self.lane)
         self.ends = _sorted(_grouped(self.leaves, self.lane), self.end_s)
-        worker = dict(zip(*_lists(trace.spans.facts.values_of("worker")), strict=True))
+        worker = dict(zip(*_lists(trace.spans.values_of("worker")), strict=True))
         self.worker = {row: str(worker[row]) for row in self.leaves if self.category[row] == "apply" and row in worker}
         self.applies = _sorted(_grouped(self.worker, self.worker), self.end_s)
-        servers = dict(zip(*_lists(trace.spans.facts.values_of("server")), strict=True))
+        servers = dict(zip(*_lists(trace.spans.values_of("server")), strict=True))
         self.servers = {row: _lanes(servers[row]) for row in self.leaves if self.category[row] == "read" and row in servers}
         updates = [row for row in self.leaves if self.category[row] == "update"]
         self.updates = _sorted(_grouped(updates, self.lane), self.start_s)

@@ -11,7 +11,6 @@ import numpy as np
 
 from simdist.extras import needs
 from simdist.trace.event_log import EventLog
-from simdist.trace.records import NO_FACTS
 
 if TYPE_CHECKING:
     import pandas
@@ -35,17 +34,16 @@ def to_dataframe(trace: EventLog) -> pandas.DataFrame:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> to_dataframe(trace)[["lane", "duration_s"]].values.tolist()
         [['worker:0', 0.5]]
     """
     with needs("Trace.to_dataframe()", "lab"):
         import pandas  # only who asks for a table needs it
-    columns = trace.spans.columns()
+    codes = {"lane": trace.spans.lane, "category": trace.spans.category, "name": trace.spans.name}
     texts = np.array(trace.names.texts, dtype=object)
-    words = {key: texts[columns[key]] for key in ("lane", "category", "name")}
-    start_s, end_s = columns["start_s"], columns["end_s"]
-    known = trace.spans.facts
-    facts = [dict(known.get(row, NO_FACTS)) for row in range(len(trace.spans))]
+    words = {key: texts[column] for key, column in codes.items()}
+    start_s, end_s = trace.spans.start, trace.spans.end
+    facts = [dict(trace.spans.facts_of(row)) for row in range(len(trace.spans))]
     times = {"start_s": start_s, "end_s": end_s, "duration_s": end_s - start_s}
     return pandas.DataFrame({**words, **times, "facts": facts})

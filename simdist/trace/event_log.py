@@ -12,11 +12,14 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from simdist.trace.columns import FULL, CounterLog, InstantLog, SpanLog
-from simdist.trace.records import Instant, Names
+from simdist.trace.counter_log import CounterLog
+from simdist.trace.instant_log import OBSERVATION, InstantLog
+from simdist.trace.records import NO_CAUSE, NO_FACTS, Instant, Names, Span
+from simdist.trace.span_log import FULL, SpanLog
 
 __all__ = ["EventLog"]
 
@@ -30,11 +33,12 @@ class EventLog:
 
     Attributes:
         totals: running sums by (lane, name); hot code may add to them itself.
+        recorded: how many spans and instants there are; each has a number, its place in the order of recording.
         gauges: functions that say how other sums stand; called only when a report is made, and no part of the digest.
 
     Example:
         >>> log = EventLog(seed=0)
-        >>> log.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = log.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> log.spans[0].duration_s
         0.5
     """
@@ -48,9 +52,10 @@ class EventLog:
         self.counters = CounterLog()
         self.totals: dict[tuple[str, str], float] = {}
         self.gauges: list[Callable[[], Mapping[tuple[str, str], float]]] = []
+        self.recorded = 0
         self._observed: tuple[int, int] | None = None  # how many spans and instants there were when a number was first seen
+        self._lanes: set[str] = set()
         self._pending_spans = self.spans.pending
-        self._pending_counters = self.counters.pending
 
     @property
     def names(self) -> Names:
@@ -59,29 +64,72 @@ class EventLog:
 
     def declare_lane(self, lane: str) -> None:
         """Give `lane` its place in every picture, in the order of the declarations."""
-        if lane not in self.lanes:
+        if lane not in self._lanes:
+            self._lanes.add(lane)
             self.lanes.append(lane)
 
-    def span(self, lane: str, category: str, name: str, start_s: float, end_s: float, **facts: object) -> None:
-        """Record work that is over."""
-        # The body of SpanLog.add: a call more would cost a fifth of the time.
-        if self.enabled:
-            pending = self._pending_spans
-            pending += (lane, category, name, start_s, end_s, facts)
-            if len(pending) >= FULL:
-                self.spans.fold()
+    def kind(self, lane: str, category: str, name: str, numbers: Mapping[str, type] = NO_FACTS, **facts: object) -> int:
+        """The number of a kind of spans, for `add`.
 
-    def instant(self, lane: str, category: str, name: str, time_s: float, **facts: object) -> None:
-        """Record one moment."""
-        self.instants.items.append(Instant(lane, category, name, time_s, facts))
+        Args:
+            lane, category, name: what the spans have in common; ``{fact}`` in a name stands for one of the numbers.
+            numbers: names and types of facts that differ from span to span, at most two (default none).
+            facts: those that are equal in all of them.
+        """
+        return self.spans.kinds.number(lane, category, name, numbers, facts)
+
+    def add(self, kind: int, start_s: float, end_s: float, a: float = 0.0, b: float = 0.0, cause: int = NO_CAUSE) -> int:
+        """Record work that is over, the fast way.
+
+        Args:
+            kind: of the span, as `kind` returned it.
+            start_s, end_s: in virtual seconds.
+            a, b: the numbers that the kind declares, by the alphabet of their names (default 0.0).
+            cause: the number of the last record that this work waited for (default -1: none).
+
+        Returns:
+            The number of the span, or -1 where nothing is recorded.
+        """
+        if not self.enabled:
+            return NO_CAUSE
+        pending = self._pending_spans
+        pending += (kind, start_s, end_s, a, b, cause)
+        if len(pending) >= FULL:
+            self.spans.fold()
+        number = self.recorded
+        self.recorded = number + 1
+        return number
+
+    def span(self, lane: str, category: str, name: str, start_s: float, end_s: float, *, cause: int = NO_CAUSE, **facts: object) -> int:
+        """Record work that is over, with any facts; as `add`, but the kind is looked up."""
+        if not self.enabled:
+            return NO_CAUSE
+        kind, a, b = self.spans.kinds.derive(lane, category, name, facts)
+        return self.add(kind, start_s, end_s, a, b, cause)
+
+    def instant(self, lane: str, category: str, name: str, time_s: float, *, cause: int = NO_CAUSE, **facts: object) -> int:
+        """Record one moment, and return its number."""
+        self.instants.add(Instant(lane, category, name, time_s, facts, cause), len(self.spans))
+        number = self.recorded
+        self.recorded = number + 1
+        return number
+
+    def record(self, number: int) -> Span | Instant:
+        """The span or instant of a number.
+
+        Raises:
+            IndexError: there is no such record.
+        """
+        if not 0 <= number < self.recorded:
+            raise IndexError(f"records have the numbers 0 to {self.recorded - 1}; got {number}.")
+        before = self.instants.numbers()
+        place = bisect_left(before, number)
+        return self.instants[place] if place < len(before) and before[place] == number else self.spans[number - place]
 
     def counter(self, lane: str, name: str, time_s: float, value: float) -> None:
         """Record that a quantity has a new value."""
         if self.enabled:
-            pending = self._pending_counters
-            pending += (lane, name, time_s, value)
-            if len(pending) >= FULL:
-                self.counters.fold()
+            self.counters.add(lane, name, time_s, value)
 
     def total(self, lane: str, name: str, amount: float) -> None:
         """Add to a running sum that has no history (bytes sent by a task, updates applied)."""
@@ -103,14 +151,14 @@ class EventLog:
             >>> log = EventLog()
             >>> log.observed(), log.value_dependent
             (None, False)
-            >>> log.instant("worker:0", "crash", "crash of worker:0", 1.0)
+            >>> _ = log.instant("worker:0", "crash", "crash of worker:0", 1.0)
             >>> log.value_dependent
             True
         """
         if self._observed is None:
             return False
         spans, instants = self._observed
-        return len(self.spans) > spans or any(item.category != "observe" for item in self.instants.items[instants:])
+        return len(self.spans) > spans or any(item.category != OBSERVATION for item in self.instants.items[instants:])
 
     def sums(self) -> dict[tuple[str, str], float]:
         """All totals, and what the gauges show now."""
@@ -127,8 +175,6 @@ class EventLog:
 
     def __getstate__(self) -> dict[str, object]:
         """Plain data, for pickle and copy: instead of the gauges, what they show now."""
-        self.spans.fold()
-        self.counters.fold()
         readings = [partial(dict, gauge()) for gauge in self.gauges]
         return {**self.__dict__, "gauges": readings}
 

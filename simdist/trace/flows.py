@@ -35,13 +35,13 @@ def update_flows(trace: EventLog) -> list[tuple[int, int]]:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("ps:0", "apply", "sgd", 1.0, 2.0, worker="worker:0")
-        >>> trace.span("worker:0", "update", "update", 0.5, 2.5)
+        >>> _ = trace.span("ps:0", "apply", "sgd", 1.0, 2.0, worker="worker:0")
+        >>> _ = trace.span("worker:0", "update", "update", 0.5, 2.5)
         >>> update_flows(trace)
         [(1, 0)]
     """
     columns, texts = trace.spans.columns(), trace.names.texts
-    rows, workers = trace.spans.facts.values_of("worker")
+    rows, workers = trace.spans.values_of("worker")
     applied = set(trace.spans.rows_where(category="apply").tolist())
     updates = set(trace.spans.rows_where(category="update").tolist())
     parts = np.flatnonzero(columns["category"] != trace.names.codes.get(CONTAINER, -1))
@@ -72,7 +72,7 @@ def recovery_flows(trace: EventLog) -> list[tuple[int, int]]:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> for category in ("crash", "place", "detect", "restart"):
-        ...     trace.instant("worker:0", category, category, 1.0)
+        ...     _ = trace.instant("worker:0", category, category, 1.0)
         >>> recovery_flows(trace)
         [(0, 2), (2, 3)]
     """

@@ -48,7 +48,7 @@ def to_perfetto(trace: EventLog, path: str | os.PathLike[str]) -> None:
         >>> from pathlib import Path
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     to_perfetto(trace, directory + "/trace.json")
         ...     sorted(json.loads(Path(directory, "trace.json").read_text()))
@@ -70,7 +70,7 @@ def events(trace: EventLog) -> Iterator[Event]:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.instant("ps:0", "crash", "crash of ps:0", 0.25)
+        >>> _ = trace.instant("ps:0", "crash", "crash of ps:0", 0.25)
         >>> [(event["ph"], event.get("ts")) for event in events(trace)]
         [('M', None), ('M', None), ('M', None), ('M', None), ('i', 250000.0)]
     """

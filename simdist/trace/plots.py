@@ -49,7 +49,7 @@ def lane_names(trace: EventLog) -> list[str]:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.declare_lane("worker:1")
-        >>> trace.span("worker:0", "compute", "step", 0.0, 1.0)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 1.0)
         >>> lane_names(trace)
         ['worker:1', 'worker:0']
     """
@@ -75,7 +75,7 @@ def timeline(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> timeline(trace).axes[0].get_xlabel()
         'virtual time (s)'
     """

@@ -11,25 +11,26 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
-__all__ = ["NO_FACTS", "Counter", "Facts", "Instant", "Names", "Span", "task_of"]
+__all__ = ["NO_CAUSE", "NO_FACTS", "Counter", "Facts", "Instant", "Names", "Span", "task_of"]
 
 # What a record carries besides its times, by name: numbers, texts, or what
 # `facts.plain` makes plain. Who records a fact knows its type.
 Facts: TypeAlias = Mapping[str, Any]
 
 NO_FACTS: Facts = {}
+NO_CAUSE = -1
 
 
 @dataclass(frozen=True)
 class Span:
-    """Work of one lane from `start_s` to `end_s`, with facts such as bytes or a closure's number."""
+    """Work of one lane from `start_s` to `end_s`, with facts such as bytes or a closure's number.
+
+    `cause` is the number of the last record that the work waited for, or -1; spans that differ in it alone are equal.
+    """
 
     lane: str
     category: str
@@ -37,6 +38,7 @@ class Span:
     start_s: float
     end_s: float
     facts: Facts
+    cause: int = field(default=NO_CAUSE, compare=False)
 
     @property
     def duration_s(self) -> float:
@@ -52,6 +54,7 @@ class Instant:
     name: str
     time_s: float
     facts: Facts
+    cause: int = field(default=NO_CAUSE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -87,17 +90,3 @@ class Names:
             code = self.codes[text] = len(self.texts)
             self.texts.append(text)
         return code
-
-    def encode(self, *columns: Sequence[str]) -> list[np.ndarray]:
-        """The codes of columns of equal length n, each int32 of shape (n,); new texts are numbered row by row."""
-        try:
-            return [self._known(column) for column in columns]
-        except KeyError:
-            # Row by row, so that the numbers do not depend on how many rows are encoded at a time.
-            for text in chain.from_iterable(zip(*columns, strict=True)):
-                if text not in self.codes:
-                    self.code(text)
-            return [self._known(column) for column in columns]
-
-    def _known(self, column: Sequence[str]) -> np.ndarray:
-        return np.fromiter(map(self.codes.__getitem__, column), np.int32, len(column))

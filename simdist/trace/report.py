@@ -31,7 +31,7 @@ def format_summary(numbers: Summary) -> str:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 3.0)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 3.0)
         >>> print(format_summary(trace.summary()))
         3.000000 virtual seconds, seed 0
         spans: compute 1

@@ -56,10 +56,10 @@ def stale_updates(trace: EventLog) -> Updates:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "read", "read", 0.0, 1.0)
-        >>> trace.span("worker:1", "read", "read", 0.0, 1.0)
-        >>> trace.span("ps:0", "apply", "sgd", 3.0, 4.0, worker="worker:0")
-        >>> trace.span("ps:0", "apply", "sgd", 4.0, 5.0, worker="worker:1")
+        >>> _ = trace.span("worker:0", "read", "read", 0.0, 1.0)
+        >>> _ = trace.span("worker:1", "read", "read", 0.0, 1.0)
+        >>> _ = trace.span("ps:0", "apply", "sgd", 3.0, 4.0, worker="worker:0")
+        >>> _ = trace.span("ps:0", "apply", "sgd", 4.0, 5.0, worker="worker:1")
         >>> stale_updates(trace).staleness.tolist()
         [0, 1]
     """
@@ -81,7 +81,7 @@ def stale_updates(trace: EventLog) -> Updates:
 def _read_ends_s(trace: EventLog, columns: dict[str, np.ndarray]) -> np.ndarray:
     """For each row the end of the read that its update stands on, in virtual seconds; NaN where there is none."""
     found = np.full(len(columns["lane"]), np.nan)
-    rows, workers = trace.spans.facts.values_of("worker")
+    rows, workers = trace.spans.values_of("worker")
     known = trace.names.codes
     codes = np.array([known.get(str(worker), -1) for worker in workers], np.int64)
     for worker in np.unique(codes[codes >= 0]).tolist():
@@ -102,9 +102,9 @@ def _ranks(ends_s: np.ndarray) -> np.ndarray:
 
 def _said(trace: EventLog) -> dict[int, int]:
     """The staleness of the rows that say themselves which version was read."""
-    facts = trace.spans.facts
-    read = dict(zip(*_pairs(facts.values_of("read_version")), strict=True))
-    made = dict(zip(*_pairs(facts.values_of("version")), strict=True)) if read else {}
+    spans = trace.spans
+    read = dict(zip(*_pairs(spans.values_of("read_version")), strict=True))
+    made = dict(zip(*_pairs(spans.values_of("version")), strict=True)) if read else {}
     return {row: int(made[row]) - 1 - int(version) for row, version in read.items() if row in made}
 
 

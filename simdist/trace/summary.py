@@ -68,8 +68,8 @@ def summary(trace: EventLog) -> Summary:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 3.0)
-        >>> trace.span("worker:0", "down", "down", 3.0, 4.0)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 3.0)
+        >>> _ = trace.span("worker:0", "down", "down", 3.0, 4.0)
         >>> summary(trace)["lanes"]["worker:0"]["utilisation"]
         0.75
     """
@@ -102,8 +102,8 @@ def utilisation_by_task(trace: EventLog) -> dict[str, float]:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0/gpu:0", "compute", "step", 0.0, 1.0)
-        >>> trace.span("worker:0/gpu:1", "compute", "step", 0.0, 4.0)
+        >>> _ = trace.span("worker:0/gpu:0", "compute", "step", 0.0, 1.0)
+        >>> _ = trace.span("worker:0/gpu:1", "compute", "step", 0.0, 4.0)
         >>> utilisation_by_task(trace)
         {'worker:0': 0.625}
     """

@@ -52,7 +52,7 @@ def to_tensorboard(trace: EventLog, directory: str | os.PathLike[str], bins: int
         >>> import tempfile
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     to_tensorboard(trace, directory).name
         'events.out.tfevents.0000000000.simdist'
@@ -83,7 +83,7 @@ def scalars(trace: EventLog, bins: int = 200) -> Iterator[Scalar]:
     Example:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> [(scalar.tag, scalar.step, scalar.wall_time_s, scalar.value) for scalar in scalars(trace, bins=1)]
         [('steps_per_s/worker:0', 1, 0.5, 2.0)]
     """
@@ -131,7 +131,7 @@ def _steps(trace: EventLog, edges_s: np.ndarray) -> Iterator[Series]:
 
 def _bytes(trace: EventLog, edges_s: np.ndarray) -> Iterator[Series]:
     columns, texts = trace.spans.columns(), trace.names.texts
-    rows, sizes = trace.spans.facts.values_of("bytes")
+    rows, sizes = trace.spans.values_of("bytes")
     for lane in dict.fromkeys(columns["lane"][rows].tolist()):
         own = columns["lane"][rows] == lane
         yield f"bytes_per_s/{texts[lane]}", _rates(columns["end_s"][rows[own]], np.array(sizes, np.float64)[own], edges_s)

@@ -33,8 +33,8 @@ class Trace(EventLog):
 
     Example:
         >>> trace = Trace(seed=0)
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
-        >>> trace.instant("worker:0", "crash", "crash of worker:0", 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.instant("worker:0", "crash", "crash of worker:0", 0.5)
         >>> trace.spans[0].duration_s
         0.5
     """

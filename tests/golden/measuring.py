@@ -32,10 +32,12 @@ def measure(name: str) -> dict[str, Any]:
     """Run one golden run.
 
     Returns:
-        ``digest``, ``spans``, ``end_s`` (the exact virtual second, as text), ``numbers`` (the sum of magnitudes and the largest of
-        each array, to five digits, the same on every processor) and ``bits`` (SHA-256 of each array, for one machine only).
+        ``digest``, ``records`` (a digest of the records, whatever the format of digests is), ``spans``,
+        ``end_s`` (the exact virtual second, as text), ``numbers`` (the sum of magnitudes and the largest of each array,
+        to five digits, the same on every processor) and ``bits`` (SHA-256 of each array, for one machine only).
     """
     from simdist import keras
+    from tests.golden.first_format import first_format_digest
     from tests.golden.runs import RUNS
 
     keras.utils.clear_session()  # names of layers are counted, and stand in traces
@@ -45,7 +47,12 @@ def measure(name: str) -> dict[str, Any]:
         cluster, numbers = RUNS[name]()
         arrays = [np.asarray(number) for number in numbers]
         trace = cluster.trace
-        found = {"digest": trace.digest(), "spans": len(trace.spans), "end_s": repr(float(cluster.now))}
+        found = {
+            "digest": trace.digest(),
+            "records": first_format_digest(trace),
+            "spans": len(trace.spans),
+            "end_s": repr(float(cluster.now)),
+        }
         cluster.close()
     return {**found, "numbers": [rounded(array) for array in arrays], "bits": [bits(array) for array in arrays]}
 

@@ -123,7 +123,7 @@ def test_old_file_stays_when_writing_fails(trace: Trace, tmp_path: Path) -> None
     path = tmp_path / "trace.json"
     trace.to_perfetto(path)
     before = path.read_bytes()
-    trace.span("worker:0", "compute", "step", 2.0, 3.0, thing=object())
+    trace.instant("worker:0", "place", "w", 3.0, thing=object())
     with pytest.raises(InvalidArgumentError, match="fact of a trace"):
         trace.to_perfetto(path)
     assert path.read_bytes() == before

@@ -40,11 +40,12 @@ def encode(trace: Trace) -> tuple[dict[str, Any], bytes]:
         (['worker:0'], 1)
     """
     lanes = lane_names(trace)
+    name = trace.spans.name  # first, since it gives codes to names that show a number
     names = dict.fromkeys(trace.names.texts)
     names.update(dict.fromkeys(instant.name for instant in trace.instants))
     kinds = _in_order(SPAN_STYLES, (trace.names.texts[code] for code in np.unique(_int32(trace.spans.category))))
     marks = _in_order(MARK_STYLES, (instant.category for instant in trace.instants))
-    spans, left_out = _spans(trace, lanes, kinds)
+    spans, left_out = _spans(trace, lanes, kinds, name)
     columns = {"names": json.dumps(list(names)).encode(), **spans, **_instants(trace, lanes, marks, list(names))}
     sections, data = pack(columns)
     first_s = min(min(trace.spans.start, default=0.0), min((i.time_s for i in trace.instants), default=0.0), 0.0)
@@ -95,19 +96,19 @@ def _in_order(known: Iterable[str], present: Iterable[str]) -> list[str]:
     return ordered + sorted(found.difference(ordered))
 
 
-def _spans(trace: Trace, lanes: list[str], kinds: list[str]) -> tuple[dict[str, np.ndarray | bytes], int]:
+def _spans(trace: Trace, lanes: list[str], kinds: list[str], name: np.ndarray) -> tuple[dict[str, np.ndarray | bytes], int]:
     columns = trace.spans.columns()
     texts = len(trace.names.texts)
     lane = _renumber(columns["lane"], trace, lanes, texts)
     start_s, duration_s = columns["start_s"], columns["end_s"] - columns["start_s"]
     order = np.lexsort((-duration_s, start_s, lane))
-    with_facts = sorted(trace.spans.facts)
+    with_facts: list[int] = trace.spans.rows_with_facts().tolist()
     row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
     chosen = sorted((int(row_of[index]), index) for index in with_facts[:MOST_FACTS])
-    facts = _facts("span", [row for row, _ in chosen], [trace.spans.facts[index] for _, index in chosen])
+    facts = _facts("span", [row for row, _ in chosen], [trace.spans.facts_of(index) for _, index in chosen])
     kind = _renumber(columns["category"], trace, kinds, texts)
-    table = _table("span", lanes, lane[order], start_s[order], duration_s[order], columns["name"][order], kind[order])
+    table = _table("span", lanes, lane[order], start_s[order], duration_s[order], name[order], kind[order])
     return table | facts, max(0, len(with_facts) - MOST_FACTS)
 
 

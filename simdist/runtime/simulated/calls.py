@@ -72,6 +72,9 @@ class CallPlan:
         parts: at the servers.
         count: of groups that are read, or changed.
         elsewhere: how many of them lie at the servers.
+
+    Attributes:
+        kind: of the spans that show such calls.
     """
 
     def __init__(self, parts: Sequence[ServerCall], count: int, elsewhere: int) -> None:
@@ -79,6 +82,7 @@ class CallPlan:
         self.count = count
         self.is_partial = elsewhere < count
         self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
+        self.kind = 0
         self.servers = [part.there.target for part in parts]
         together: dict[tuple[float, float], list[Leg]] = {}
         for part in parts:
@@ -92,9 +96,10 @@ class Call:
     Attributes:
         identity: client, incarnation and sequence number: what a server knows a message by.
         repeats: whether a message of it may come more than once.
+        cause: the number of the last record that it waits for.
     """
 
-    __slots__ = ("began_s", "client", "flows", "identity", "left", "open", "plan", "repeats", "replied", "timed", "transport")
+    __slots__ = ("began_s", "cause", "client", "flows", "identity", "left", "open", "plan", "repeats", "replied", "timed", "transport")
 
     def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied) -> None:
         self.transport = transport
@@ -102,6 +107,7 @@ class Call:
         self.plan = plan
         self.replied = replied
         self.began_s = transport.clock.now
+        self.cause = client.processor.last
         self.left = len(plan.parts)
         self.flows: list[Flow] = []
         self.open = True

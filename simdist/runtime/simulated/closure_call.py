@@ -13,6 +13,7 @@ from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned, Worker, WorkerStep
 from simdist.simulation.fiber import Gate
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ClosureCall"]
 
@@ -32,6 +33,7 @@ class ClosureCall:
         step: that ran last, from 1 on.
         began_s: when the worker began with it.
         ordinal: its number among those that this worker was sent.
+        cause: the number of the last record that the closure waited for; of its reply, that of its own record.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class ClosureCall:
         self.step = 0
         self.began_s = 0.0
         self.ordinal = 0
+        self.cause = NO_CAUSE
         self.has_replied = False
         self._listeners: list[Callable[[], None]] = []
         self._sent_s = world.clock.now
@@ -56,6 +59,7 @@ class ClosureCall:
         """The reply has arrived at the chief."""
         if not self.has_replied:
             self.has_replied = True
+            self.world.chief.processor.last = self.cause
             for listener in self._listeners:
                 listener()
 

@@ -64,13 +64,14 @@ class CollectiveGroup:
         self.broken: BaseException | None = None
         world.listeners.append(self)
 
-    def arrive(self, rank: int, collective: Collective, given: Bundle, is_early: bool = False) -> Arrival:
+    def arrive(self, rank: int, collective: Collective, given: Bundle, cause: int, is_early: bool = False) -> Arrival:
         """This replica arrives at its next collective.
 
         Args:
             rank: of the replica.
             collective: what it came for.
             given: its arrays.
+            cause: the number of the last record of the replica.
             is_early: whether its device still computes; the trace shows it on a lane of its own then.
 
         Raises:
@@ -85,17 +86,16 @@ class CollectiveGroup:
         if pending_collective is None:
             pending_collective = self.pending[number] = PendingCollective(self, number, collective)
         device = self.members[rank].device
-        return pending_collective.arrive(rank, collective, given, device + NETWORK if is_early else device, is_early)
+        return pending_collective.arrive(rank, collective, given, device + NETWORK if is_early else device, is_early, cause)
 
-    def record(self, arrival: Arrival, waited: bool = True) -> None:
-        """Write into the trace that a replica has what it came for."""
+    def record(self, arrival: Arrival, waited: bool = True) -> int:
+        """Write into the trace that a replica has what it came for; returns the number of the record."""
         trace, now, pending_collective = self.world.trace, self.world.clock.now, arrival.pending_collective
-        began, name = arrival.began_s, pending_collective.name
-        if pending_collective.begun_s > began and waited:
-            trace.span(arrival.device, "wait", f"wait for {name}", began, pending_collective.begun_s)
-        algorithm = pending_collective.plan.algorithm if pending_collective.plan else ""
-        size_bytes = pending_collective.collective.size_bytes
-        trace.span(arrival.device, "collective", name, max(began, pending_collective.begun_s), now, bytes=size_bytes, algorithm=algorithm)
+        began, begun, cause = arrival.began_s, pending_collective.begun_s, pending_collective.cause
+        wait, kind = pending_collective.kinds(arrival.device)
+        if begun > began and waited:
+            trace.add(wait, began, begun, 0.0, 0.0, cause)
+        return trace.add(kind, max(began, begun), now, pending_collective.collective.size_bytes, 0.0, cause)
 
     def admits(self, rank: int) -> bool:
         """Whether a replica still takes part, and collectives can succeed."""

@@ -13,6 +13,7 @@ from simdist.runtime.replicas import CollectivePlan
 from simdist.runtime.simulated.transfers import RoutedSchedule, uncontended_seconds
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
+from simdist.trace import Trace
 
 __all__ = ["CollectivePlans"]
 
@@ -26,6 +27,7 @@ class CollectivePlans:
         self._uncontended: dict[RoutedSchedule, tuple[list[float], list[float]]] = {}
         self._combinations = Combinations()
         self._sites: dict[Combination, Site] = {}
+        self._kinds: dict[tuple[str, str, str], tuple[int, int]] = {}
 
     def routed(self, world: World, plan: CollectivePlan, devices: tuple[str, ...], size_bytes: float) -> RoutedSchedule:
         """The schedule of a plan with the routes between its devices.
@@ -59,6 +61,15 @@ class CollectivePlans:
         if known is None or known[0] != capacities:
             known = self._uncontended[routed] = (capacities, uncontended_seconds(routed))
         return known[1]
+
+    def kinds_of_spans(self, trace: Trace, device: str, name: str, algorithm: str, bytes_type: type) -> tuple[int, int]:
+        """The kinds of spans of a wait for a collective, and of the collective itself, on the lane of a device."""
+        found = self._kinds.get((device, name, algorithm))
+        if found is None:
+            wait = trace.kind(device, "wait", f"wait for {name}")
+            found = wait, trace.kind(device, "collective", name, {"bytes": bytes_type}, algorithm=algorithm)
+            self._kinds[device, name, algorithm] = found
+        return found
 
     def combined(
         self, world: World, collective: Collective, plan: CollectivePlan, given: Sequence[Bundle], scale: float, where: Where

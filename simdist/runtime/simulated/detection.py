@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from simdist.runtime.membership import MemberChange, MemberDecision, Membership
@@ -164,6 +165,7 @@ class Detection:
                     self._noticed.discard((decision.task, decision.incarnation))
                 case MemberChange.DOWN:
                     self._note_down(decision.task, decision.incarnation, decision.reason)
+                    decision = replace(decision, cause=self.tasks[decision.task].trouble)
                 case _:
                     assert_never(decision.kind)
             for listener in list(self.listeners):
@@ -181,4 +183,5 @@ class Detection:
     def _note_down(self, task: str, incarnation: int, reason: str) -> None:
         if (task, incarnation) not in self._noticed:
             self._noticed.add((task, incarnation))
-            self.trace.instant(task, "detect", f"{task} is down", self.clock.now, reason=reason)
+            trouble = self.tasks[task].trouble
+            self.tasks[task].trouble = self.trace.instant(task, "detect", f"{task} is down", self.clock.now, cause=trouble, reason=reason)

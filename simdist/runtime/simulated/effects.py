@@ -12,6 +12,7 @@ from typing import Any
 from simdist.faults.effects import Heal
 from simdist.runtime.simulated.disturbances import Narrowing
 from simdist.runtime.simulated.world import World
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["SimulatedEffects"]
 
@@ -92,7 +93,9 @@ class SimulatedEffects:
         return heal_and_tell
 
     def note(self, category: str, task: str, text: str, **facts: object) -> None:
-        self.world.trace.instant(task, category, text, self.world.now, **facts)
+        number = self.world.trace.instant(task, category, text, self.world.now, cause=NO_CAUSE, **facts)
+        if task in self.world.tasks:
+            self.world.tasks[task].trouble = number
 
     def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
         if awaited:

@@ -18,6 +18,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transfers import Transfers, idle
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
@@ -80,7 +81,12 @@ class Arrival:
 
 
 class PendingCollective:
-    """One collective, from its first arrival to its last result."""
+    """One collective, from its first arrival to its last result.
+
+    Attributes:
+        begun_s: when its bytes began to travel.
+        cause: the number of the last record of the replica that came last.
+    """
 
     def __init__(self, group: Participants, number: int, collective: Collective) -> None:
         self.group = group
@@ -92,6 +98,7 @@ class PendingCollective:
         self.processes: list[tuple[Task, Incarnation]] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
         self.begun_s = 0.0
+        self.cause = NO_CAUSE
         self.plan: CollectivePlan | None = None
         self.transfers: Transfers | None = None
         self.ranks: list[int] = []
@@ -109,8 +116,8 @@ class PendingCollective:
         elif group.world.silence.is_expected:
             self.expect_silence()
 
-    def arrive(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool) -> Arrival:
-        """Note that a replica has arrived.
+    def arrive(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool, cause: int) -> Arrival:
+        """Note that a replica has arrived, after the record of this number.
 
         Raises:
             InvalidArgumentError: the first one came with other shapes; no replica gets a result.
@@ -122,6 +129,7 @@ class PendingCollective:
             self.fail(disagreement(self._name(self.first), self.collective, self._name(rank), collective, self.number))
             return arrival
         self.given[rank] = given
+        self.cause = cause
         if self.group.world.silence.is_expected:
             task = self.group.world.tasks[self.group.members[rank].task]
             self.processes.append((task, task.process))
@@ -129,6 +137,11 @@ class PendingCollective:
         if len(self.given) >= max(1, len(active) - self.group.communication.backup_workers * (len(active) == len(self.group.members))):
             self._begin()
         return arrival
+
+    def kinds(self, device: str) -> tuple[int, int]:
+        """The kinds of spans of a wait for it and of the collective itself, on this lane."""
+        algorithm = self.plan.algorithm if self.plan else ""
+        return self.group.plans.kinds_of_spans(self.group.world.trace, device, self.name, algorithm, type(self.collective.size_bytes))
 
     def awaited(self) -> str:
         """What a replica waits for, as text."""

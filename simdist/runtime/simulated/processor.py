@@ -5,6 +5,7 @@ A task has one processor of its own; a strategy may give it more (``worker:0/gpu
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 from simdist.arguments import END_S
@@ -12,6 +13,7 @@ from simdist.cost.flops import Cost
 from simdist.hardware import Device, MemoryAccount
 from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_compute
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Processor"]
 
@@ -39,6 +41,8 @@ class Processor:
         free_s: when it has done what it was given.
         late_s: when something has ended last that ended later than it was to, because its process was paused.
         memory: who holds its memory.
+        last: the number of the last record of the step that it takes, or of what it was given: the cause of what comes next.
+        kinds: kinds of spans on its lane, by operation.
     """
 
     def __init__(self, name: str, device: Device, task: Owner) -> None:
@@ -49,6 +53,8 @@ class Processor:
         self.free_s = 0.0
         self.late_s = 0.0
         self.memory = MemoryAccount(device.memory, name)
+        self.last = NO_CAUSE
+        self.kinds: dict[Hashable, int] = {}
         self._seconds: dict[Cost, float] = {}
 
     def begin(self, seed: int, incarnation: int) -> None:

@@ -9,6 +9,7 @@ from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Pushing"]
 
@@ -20,10 +21,11 @@ class Pushing(Call):
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
         step: of the client, for error messages.
+        began_after: the number of the record after which it was sent.
         processes: of the servers to which bytes have left, until they have confirmed.
     """
 
-    __slots__ = ("confirmations", "confirmed_s", "operands", "priced", "processes", "read_versions", "step")
+    __slots__ = ("began_after", "confirmations", "confirmed_s", "operands", "priced", "processes", "read_versions", "step")
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Pushing(Call):
         self.priced = priced
         self.read_versions = read_versions
         self.step = client.steps
+        self.began_after = self.cause
         self.confirmed_s = 0.0
         self.confirmations: list[tuple[Leg, float, float]] = []  # the words of servers, when they left, and how late they are
         self.processes: dict[Leg, Incarnation] = {}
@@ -69,8 +72,8 @@ class Pushing(Call):
         except Exception as error:
             self.fail(error)  # to the caller that waits; it cannot be caught here
 
-    def confirm(self, part: ServerCall, applied_s: float) -> None:
-        """A server has applied its part: its confirmation is sent."""
+    def confirm(self, part: ServerCall, applied_s: float, applied: int = NO_CAUSE) -> None:
+        """A server has applied its part, as this record says: its confirmation is sent."""
         part.there.target.calls.pop(self, None)
         transport, late_s = self.transport, 0.0
         if transport.blocked or transport.disturbances.pairs:
@@ -84,7 +87,7 @@ class Pushing(Call):
         self.confirmations.append((part.back, applied_s, late_s))
         confirmed_s = applied_s + part.back.latency_s + late_s
         if confirmed_s > self.confirmed_s:
-            self.confirmed_s = confirmed_s
+            self.confirmed_s, self.cause = confirmed_s, applied
         self.left -= 1
         if self.left == 0:
             transport.clock.after(self.confirmed_s - applied_s, self._confirmed)

@@ -88,7 +88,7 @@ class SimulatedReplica(SimulatedTask):
         if self._is_late(self._input_is_there, what):
             return
         iterator, began = what
-        self.trace.span(self.device, "input", "wait for input", began, self.clock.now)
+        self.note("input", "wait for input", began, self.processor.last)
         try:
             batch = super().next_batch(iterator)
         except Exception as error:
@@ -133,7 +133,7 @@ class SimulatedReplica(SimulatedTask):
             try:
                 if error is not None:
                     raise error
-                self.trace.span(self.device, what, what, began, self.clock.now, bytes=size_bytes)
+                self.note(what, what, began, self.processor.last, bytes=size_bytes)
                 result = then()
             except Exception as failure:
                 self.step.fail(failure)
@@ -168,7 +168,7 @@ class SimulatedReplica(SimulatedTask):
         op, outputs, start, end = what
         if self.processor.late_s > start:
             start = self.processor.began(start, end)
-        self.trace.span(self.device, "compute", op.kernel.name, start, end)
+        self.note_computed(op, start, end)
         self.step.go(outputs)
 
     # -- collectives ----------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class SimulatedReplica(SimulatedTask):
         if self._is_late(self._arrive, what) or not self.collective_group.admits(self.rank):
             return
         try:
-            arrival = self.collective_group.arrive(self.rank, op.collective, operands, is_early=True)
+            arrival = self.collective_group.arrive(self.rank, op.collective, operands, self.processor.last, is_early=True)
         except SimdistError as error:
             # No operation waits yet; the one that asks for the result gets it.
             self.early[op] = error
@@ -204,7 +204,7 @@ class SimulatedReplica(SimulatedTask):
         if isinstance(arrival, SimdistError):
             raise arrival
         if arrival is None:
-            arrival = self.collective_group.arrive(self.rank, op.collective, operands)
+            arrival = self.collective_group.arrive(self.rank, op.collective, operands, self.processor.last)
         self._waits_since_s = self.clock.now
         if arrival.over:
             return self._got(arrival)
@@ -235,9 +235,10 @@ class SimulatedReplica(SimulatedTask):
         assert self.collective_group is not None
         assert arrival.result is not None
         if not arrival.is_early:
-            self.collective_group.record(arrival)
+            self.processor.last = self.collective_group.record(arrival)
         elif self.clock.now > self._waits_since_s:
-            self.trace.span(self.device, "wait", f"wait for {arrival.pending_collective.name}", self._waits_since_s, self.clock.now)
+            pending_collective = arrival.pending_collective
+            self.note("wait", f"wait for {pending_collective.name}", self._waits_since_s, pending_collective.cause)
         return arrival.result
 
     # -- updating -------------------------------------------------------------------------------------------------
@@ -285,13 +286,26 @@ class SimulatedReplica(SimulatedTask):
                 if processor.late_s > start:
                     start = processor.began(start, end)
                 version = self.states.versions[part.group] + before + 1
-                self.trace.span(processor.name, "apply", part.kernel.name, start, end, worker=self.task.name, version=version)
+                self._note_changed(part, processor, start, end, version)
             pending = self._update_from(op, operands, number + 1)
         except Exception as error:
             self.step.fail(error)
             return
         if pending is None:
             self.step.go()
+
+    def _note_changed(self, part: Apply, processor: Processor, start: float, end: float, version: int) -> None:
+        kind = processor.kinds.get((part, self.task.name))
+        if kind is None:
+            kind = self.trace.kind(processor.name, "apply", part.kernel.name, {"version": int}, worker=self.task.name)
+            processor.kinds[part, self.task.name] = kind
+        # One device changes a central variable for all: the work of another replica may have kept it.
+        cause = max(self.processor.last, processor.last)
+        self.processor.last = processor.last = self.trace.add(kind, start, end, version, 0.0, cause)
+
+    def note(self, category: str, name: str, began: float, cause: int, **facts: object) -> None:
+        """Record what is over now, as the last thing that this replica did."""
+        self.processor.last = self.trace.span(self.device, category, name, began, self.clock.now, cause=cause, **facts)
 
     def _where(self, part: Apply) -> str:
         """The device that carries out an update: this one, or the only one that has the variable."""

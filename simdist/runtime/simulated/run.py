@@ -128,7 +128,7 @@ class SimulatedRun:
         if task.held is not None:
             task.held.append((self._again, failed))
             return
-        self.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.world.now)
+        self.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.world.now, cause=task.trouble)
         self.restarts[task.name] += 1
         self._start(task)
 

@@ -20,6 +20,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ServerLoop"]
 
@@ -27,8 +28,9 @@ __all__ = ["ServerLoop"]
 REMEMBERED = 1_024
 
 Identity = tuple[tuple[str, int, int], int]
-# Its push, which part of that, for which incarnation, when it is planned to start and to end, and how many pauses are counted in this.
-Received = tuple[Pushing, ServerCall, Incarnation, float, float, int]
+# Its push, which part of that, for which incarnation, when it was received, when it is planned to start and to end, and how many pauses are
+# counted in this plan.
+Received = tuple[Pushing, ServerCall, Incarnation, float, float, float, int]
 
 
 class ServerLoop:
@@ -54,6 +56,7 @@ class ServerLoop:
         self._seen: dict[Identity, None] = {}
         self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
         self._busy_until_s = 0.0  # with updates that others have sent
+        self._kinds: dict[tuple[Apply, str, bool], int] = {}
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
         """Put the present versions of groups into the reply, by position; an error where one is lost."""
@@ -75,7 +78,7 @@ class ServerLoop:
         now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
         self._busy_until_s = end
-        self.clock.after(end - now, self._apply, (push, part, process, start, end, len(self._pauses)))
+        self.clock.after(end - now, self._apply, (push, part, process, now, start, end, len(self._pauses)))
 
     def stood_still(self, from_s: float, until_s: float) -> None:
         """The task goes on after a pause: what it has received is applied later by the length of the pause."""
@@ -85,7 +88,7 @@ class ServerLoop:
             self.task.processor.free_s += until_s - from_s
 
     def _apply(self, received: Received) -> None:
-        push, part, process, start, end, pauses = received
+        push, part, process, received_s, start, end, pauses = received
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if not push.open or not process.alive:
             return
@@ -102,7 +105,10 @@ class ServerLoop:
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
-                self.commit(update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group))
+                cause = push.began_after if start <= received_s else NO_CAUSE
+                self.commit(
+                    update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group), cause
+                )
                 self._seen[identity] = None
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
@@ -112,18 +118,18 @@ class ServerLoop:
             return
         if len(self._seen) > 2 * REMEMBERED:
             self._seen = dict.fromkeys(list(self._seen)[REMEMBERED:])
-        push.confirm(part, end)
+        push.confirm(part, end, self.task.processor.last)
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
 
     def _put_off(self, received: Received) -> None:
         """Apply an update later by the pauses that it did not know of."""
-        push, part, process, start, end, pauses = received
+        push, part, process, received_s, start, end, pauses = received
         for from_s, until_s in self._pauses[pauses:]:
             length_s = until_s - from_s
             start, end = start if start < from_s else start + length_s, end + length_s
-        left_s, later = end - self.clock.now, (push, part, process, start, end, len(self._pauses))
+        left_s, later = end - self.clock.now, (push, part, process, received_s, start, end, len(self._pauses))
         if left_s > 0.0:
             self.clock.after(left_s, self._apply, later)
         else:
@@ -138,6 +144,7 @@ class ServerLoop:
         end: float,
         where: tuple[str, int, float],
         read_version: int | None,
+        cause: int = NO_CAUSE,
     ) -> None:
         """Make the next version of a group.
 
@@ -148,6 +155,7 @@ class ServerLoop:
             start, end: when the device was busy with it.
             where: whose step it belongs to: task, step and second.
             read_version: of the group, that this step has read last; None if none.
+            cause: the record that the update waited for; -1: the one before on this device.
         """
         states, group, site = self.states, update.group, priced.sites[update.number]
         before = states.bundles[group] or states.present(group)
@@ -161,10 +169,18 @@ class ServerLoop:
         processor = self.task.processor
         if processor.late_s > start:
             start = processor.began(start, end)
+        kind = self._kinds.get((update, where[0], read_version is None))
+        if kind is None:
+            kind = self._kind(update, site.kernel.name, where[0], read_version is None)
+        last = processor.last if cause == NO_CAUSE else cause
         if read_version is None:
-            self.trace.span(self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version)
+            processor.last = self.trace.add(kind, start, end, version, 0.0, last)
         else:
             # The staleness of the update follows from these two: version - 1 - read_version.
-            self.trace.span(
-                self.task.name, "apply", site.kernel.name, start, end, worker=where[0], version=version, read_version=read_version
-            )
+            processor.last = self.trace.add(kind, start, end, read_version, version, last)
+
+    def _kind(self, update: Apply, name: str, worker: str, is_blind: bool) -> int:
+        """The kind of the spans of an update by a worker; a blind one has read no version."""
+        numbers = {"version": int} if is_blind else {"read_version": int, "version": int}
+        kind = self._kinds[update, worker, is_blind] = self.trace.kind(self.task.name, "apply", name, numbers, worker=worker)
+        return kind

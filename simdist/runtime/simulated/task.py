@@ -15,6 +15,7 @@ from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.fiber import Due
 from simdist.simulation.kernel import Fiber
 from simdist.simulation.network import Flow
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Incarnation", "Sender", "Task"]
 
@@ -79,6 +80,7 @@ class Task:
         calls: requests in flight that it made or has to answer.
         sequence: how many numbered messages it has sent.
         plans: the routes and latencies of the operations that it has run.
+        trouble: the number of the last record of a fault on it.
         running: steps of this incarnation that go on without a fiber.
         held: what waits until a paused task goes on: (function, argument), in order; None where it is not paused.
             Of one whose machine is gone: what will never happen.
@@ -99,6 +101,7 @@ class Task:
         self.fibers: list[Fiber] = []
         self.calls: dict[Sender, None] = {}
         self.sequence = 0
+        self.trouble = NO_CAUSE
         self.local: dict[Hashable, Any] = {}
         self.plans: dict[Hashable, Any] = {}
         self.running: dict[Running, None] = {}

@@ -145,17 +145,16 @@ class SimulatedTask:
             part.there = routes.word(self.task, server, "read", part)
             part.back = routes.leg(server, self.task, "read_reply", size_bytes, part)
             parts.append(part)
-        return CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts))
+        return self._shown("read", CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts)))
 
     def answered(self, call: Call) -> None:
         """A call has ended: the step goes on."""
         now, result = self.clock.now, None
         if isinstance(call, Reading):
-            self.trace.span(self.task.name, "read", "read", self._began_s, now, bytes=call.plan.size_bytes)
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))
             result = call.found
-        else:
-            self.trace.span(self.task.name, "update", "update", self._began_s, now, bytes=call.plan.size_bytes)
+        plan = call.plan
+        self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, 0.0, call.cause)
         self.step.go(result)
 
     def unanswered(self, call: Call, error: BaseException) -> None:
@@ -179,13 +178,21 @@ class SimulatedTask:
         op, inputs, batch, host, start, end = what
         if self.processor.late_s > start:
             start = self.processor.began(start, end)
-        self.trace.span(self.device, "compute", op.kernel.name, start, end)
+        self.note_computed(op, start, end)
         try:
             outputs = self._outputs(op, inputs, batch, host, end)
         except Exception as error:
             self.step.fail(error)
         else:
             self.step.go(outputs)
+
+    def note_computed(self, op: RunKernel, start: float, end: float) -> None:
+        """Record a kernel that is over."""
+        processor = self.processor
+        kind = processor.kinds.get(op)
+        if kind is None:
+            kind = processor.kinds[op] = self.trace.kind(self.device, "compute", op.kernel.name)
+        processor.last = self.trace.add(kind, start, end, 0.0, 0.0, processor.last)
 
     def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, end: float) -> Sequence[Bundle]:
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.task.name, self.task.steps, end))
@@ -271,7 +278,12 @@ class SimulatedTask:
                 part.there = routes.leg(self.task, server, "update", update.size_bytes, part)
                 part.back = routes.word(server, self.task, "update_reply", part)
                 parts.append(part)
-        return CallPlan(parts, len(op.parts), len(parts))
+        return self._shown("update", CallPlan(parts, len(op.parts), len(parts)))
+
+    def _shown(self, category: str, plan: CallPlan) -> CallPlan:
+        """Say how the trace shows the calls of a plan."""
+        plan.kind = self.trace.kind(self.task.name, category, category, {"bytes": type(plan.size_bytes)})
+        return plan
 
     def _travels_with_reply(self, part: Apply) -> bool:
         return self.with_reply is not None and part.task == self.world.chief.name

@@ -53,6 +53,7 @@ class WorkerLoop:
         self.mail: Gate | None = None  # at which the fiber waits
         self.given_up: ClosureCall | None = None  # whose steps are not taken when the code of users has ended that runs for it
         self.context = TaskContext()
+        self.kind = world.trace.kind(task.name, "closure", "closure {closure}", {"closure": int})
 
     def start(self, _: Task | None = None) -> None:
         """Begin the present incarnation."""
@@ -94,6 +95,7 @@ class WorkerLoop:
         """Send a closure from the chief."""
         self.sent += 1
         closure.ordinal = self.sent
+        closure.cause = self.world.chief.processor.last
         self.world.routes.post(self.world.chief, self.task, "closure", self._arrived, closure, closure.unheard)
         return closure
 
@@ -101,6 +103,7 @@ class WorkerLoop:
         if self.running is not None or self.inbox:
             self.inbox.append(closure)
         else:
+            self.task.processor.last = closure.cause
             self._begin(closure)
 
     # -- one closure ----------------------------------------------------------------------------------------------
@@ -146,7 +149,8 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        world.trace.span(name, "closure", f"closure {closure.number}", closure.began_s, world.clock.now, closure=closure.number)
+        processor = self.task.processor
+        closure.cause = processor.last = world.trace.add(self.kind, closure.began_s, world.clock.now, closure.number, 0.0, processor.last)
         world.routes.post(self.task, world.chief, "closure_reply", closure.reply, None, closure.unheard)
         self._go_to_next()
 

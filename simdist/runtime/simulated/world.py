@@ -154,11 +154,11 @@ class World:
     def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str) -> None:
         now, incarnation, is_told = self.now, task.incarnation, not task.process.lost
         if not task.alive:
-            self.trace.instant(task.name, how, f"{text}, which is down", now, incarnation=incarnation, reason=reason)
+            self.trace.instant(task.name, how, f"{text}, which is down", now, cause=task.trouble, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
             return
         task.process.alive, task.down_since_s, task.held = False, now, None if is_told else []
-        self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
+        task.trouble = self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
@@ -199,8 +199,11 @@ class World:
         if task.alive:
             return
         task.begin(self.seed, task.incarnation + 1, self.now)
-        self.trace.span(task.name, "down", "down", task.down_since_s, self.now)
-        self.trace.instant(task.name, "restart", f"restart of {task.name}", self.now, incarnation=task.incarnation)
+        down = self.trace.span(task.name, "down", "down", task.down_since_s, self.now, cause=task.trouble)
+        text, incarnation = f"restart of {task.name}", task.incarnation
+        task.trouble = self.trace.instant(task.name, "restart", text, self.now, cause=task.trouble, incarnation=incarnation)
+        for processor in task.processors.values():
+            processor.last = down
         for main in list(self.mains[task.name]):
             main(task)
         self.detection.register(task)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace import Counter, Span, Trace
-from simdist.trace.columns import BLOCK_ROWS
-from simdist.trace.fact_columns import FactColumns
+from simdist.trace.span_log import BLOCK_ROWS
 
 values = st.one_of(
     st.integers(-(2**70), 2**70),
@@ -42,8 +41,7 @@ def test_facts_come_back_with_their_types_whenever_they_were_folded(spans: list[
             trace.spans.fold()
     assert list(trace.spans) == [Span(*row) for row in spans]
     assert [typed(span.facts) for span in trace.spans] == [typed(row[5]) for row in spans]
-    assert dict(trace.spans.facts) == {row: span[5] for row, span in enumerate(spans) if span[5]}
-    assert trace.names.texts == plain.names.texts, "codes do not depend on when somebody looked"
+    assert trace.spans.rows_with_facts().tolist() == [row for row, span in enumerate(spans) if span[5]]
     assert trace.digest() == plain.digest()
 
 
@@ -52,7 +50,7 @@ def test_one_fact_can_be_read_for_all_rows(spans: list[Any]) -> None:
     trace = Trace()
     for lane, category, name, start_s, end_s, fact in spans:
         trace.span(lane, category, name, start_s, end_s, **fact)
-    found_rows, found = trace.spans.facts.values_of("bytes")
+    found_rows, found = trace.spans.values_of("bytes")
     expected = [(row, span[5]["bytes"]) for row, span in enumerate(spans) if "bytes" in span[5]]
     assert list(zip(found_rows.tolist(), found, strict=True)) == expected
 
@@ -66,19 +64,55 @@ def test_facts_of_other_types_are_kept_as_they_are() -> None:
     assert [(type(thing), thing) for thing in found] == [(type(thing), thing) for thing in things]
 
 
-def test_large_number_after_small_ones_turns_the_column_into_a_list() -> None:
-    facts = FactColumns()
-    for number in (1, 2**64, 2):
-        facts.extend([{"n": number}], np.zeros(1, np.int32))
-    assert [fact["n"] for fact in facts.values()] == [1, 2**64, 2]
-
-
-def test_rows_without_facts_are_no_keys() -> None:
+def test_rows_without_facts_are_not_among_those_with_facts() -> None:
     trace = Trace()
     trace.span("a", "compute", "step", 0.0, 1.0)
-    assert (len(trace.spans.facts), 0 in trace.spans.facts, trace.spans[0].facts) == (0, False, {})
-    with pytest.raises(KeyError):
-        trace.spans.facts[-1]
+    trace.span("a", "compute", "step", 0.0, 1.0, bytes=8)
+    assert (trace.spans.rows_with_facts().tolist(), trace.spans[0].facts) == ([1], {})
+
+
+def test_name_may_show_a_number_of_its_span() -> None:
+    trace = Trace()
+    kind = trace.kind("worker:0", "closure", "closure {closure}", {"closure": int})
+    for number in (3, 4, 3):
+        trace.add(kind, 0.0, 1.0, number)
+    trace.span("worker:0", "closure", "closure {closure}", 1.0, 2.0, closure=9)
+    assert [span.name for span in trace.spans] == ["closure 3", "closure 4", "closure 3", "closure 9"]
+    assert [trace.names.texts[code] for code in trace.spans.name] == ["closure 3", "closure 4", "closure 3", "closure 9"]
+    assert trace.spans.rows_where(name="closure 3").tolist() == [0, 2]
+    assert trace.spans[3].facts == {"closure": 9}
+
+
+def test_declared_kind_is_the_kind_that_facts_give() -> None:
+    fast, slow = Trace(), Trace()
+    kind = fast.kind("ps:0", "apply", "sgd", {"version": int, "bytes": float}, worker="worker:1")
+    assert kind == fast.kind("ps:0", "apply", "sgd", {"bytes": float, "version": int}, worker="worker:1")
+    fast.add(kind, 0.0, 0.5, 8.5, 2)
+    slow.span("ps:0", "apply", "sgd", 0.0, 0.5, worker="worker:1", version=2, bytes=8.5)
+    assert fast.spans[0] == slow.spans[0]
+    assert fast.digest() == slow.digest()
+
+
+def test_records_have_numbers_and_causes_that_are_no_part_of_the_digest() -> None:
+    trace, plain = Trace(), Trace()
+    read = trace.span("worker:0", "read", "read", 0.0, 1.0)
+    crash = trace.instant("ps:0", "crash", "crash of ps:0", 1.0)
+    compute = trace.span("worker:0", "compute", "step", 1.0, 2.0, cause=read)
+    detect = trace.instant("ps:0", "detect", "ps:0 is down", 3.0, cause=crash)
+    assert (read, crash, compute, detect, trace.recorded) == (0, 1, 2, 3, 4)
+    assert [trace.record(number).category for number in range(4)] == ["read", "crash", "compute", "detect"]
+    assert [trace.record(number).cause for number in range(4)] == [-1, -1, 0, 1]
+    plain.span("worker:0", "read", "read", 0.0, 1.0)
+    plain.instant("ps:0", "crash", "crash of ps:0", 1.0)
+    plain.span("worker:0", "compute", "step", 1.0, 2.0)
+    plain.instant("ps:0", "detect", "ps:0 is down", 3.0)
+    assert plain.digest() == trace.digest()
+    assert list(plain.spans) == list(trace.spans)
+
+
+def test_without_recording_a_span_has_no_number() -> None:
+    trace = Trace(enabled=False)
+    assert (trace.span("a", "compute", "step", 0.0, 1.0), trace.add(0, 0.0, 1.0), len(trace.spans)) == (-1, -1, 0)
 
 
 def test_pending_rows_are_seen_at_once() -> None:
@@ -90,7 +124,6 @@ def test_pending_rows_are_seen_at_once() -> None:
     assert trace.spans[-1] == Span("a", "compute", f"step {BLOCK_ROWS}", BLOCK_ROWS, BLOCK_ROWS + 1.0, {"row": BLOCK_ROWS})
     assert trace.counters[-1] == Counter("a", "queue", BLOCK_ROWS, BLOCK_ROWS)
     assert trace.end_s() == BLOCK_ROWS + 1.0
-    assert trace.names.codes[f"step {BLOCK_ROWS}"] > 0
 
 
 def test_recording_goes_on_while_somebody_walks_through_the_spans() -> None:
@@ -107,7 +140,7 @@ def test_recording_goes_on_while_somebody_walks_through_the_spans() -> None:
 def test_columns_that_were_handed_out_do_not_stop_recording() -> None:
     trace = Trace()
     trace.span("a", "compute", "step", 0.0, 1.0)
-    kept = [trace.spans.start, trace.spans.lane, trace.counters.columns()["value"]]
+    kept = [trace.spans.start, trace.spans.lane, trace.counters.series("a", "queue")[1]]
     trace.span("a", "compute", "step", 1.0, 2.0)
     assert len(trace.spans) == 2
     assert [len(column) for column in kept] == [1, 1, 0]
