@@ -16,6 +16,7 @@ from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated import server_loop
 from simdist.runtime.simulated.calls import ServerCall
+from simdist.trace.records import NO_CAUSE
 from simdist.variables.state import Cell, Group, Layout
 from tests.runtime.simulated.machines import world
 
@@ -31,6 +32,7 @@ class Push:
         self.identity = ("worker:0", 0, sequence)
         self.client = scene.world.tasks["worker:0"]
         self.step = 3
+        self.began_after = NO_CAUSE
         self.open = True
         self.priced = scene.priced
         self.operands = [Bundle.of([np.float32(amount)])]
@@ -42,7 +44,7 @@ class Push:
         self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
         self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)
 
-    def confirm(self, part: ServerCall, applied_s: float) -> None:
+    def confirm(self, part: ServerCall, applied_s: float, applied: int) -> None:
         self.confirmed.append(applied_s)
 
     def fail(self, error: BaseException) -> None:
