@@ -46,6 +46,8 @@ class Fault(ABC):
         kind: its name in plans and in the trace.
         silences: whether it makes somebody silent, so that others wait for its heal or for a time-out.
         disturbs: whether messages take another time because of it.
+        may_end_waits: whether it may end a wait that nothing else can end; False where it only changes how long work takes that is under
+            way. Such a wait goes on to the virtual second of a planned fault.
         planned: whether a plan has it.
         fired_s: when it began; None: it has not.
         healed_s: when its effect was taken away; None: it was not.
@@ -55,6 +57,7 @@ class Fault(ABC):
     kind: ClassVar[str] = ""
     silences: ClassVar[bool] = False
     disturbs: ClassVar[bool] = False
+    may_end_waits: ClassVar[bool] = True
     trigger: Trigger = field(kw_only=True)
     planned: bool = field(default=False, init=False)
     fired_s: float | None = field(default=None, init=False)

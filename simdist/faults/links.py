@@ -81,6 +81,8 @@ class Delay(MessageFault, kind="delay"):
 class Duplicate(MessageFault, kind="duplicate"):
     """Messages are sent twice."""
 
+    may_end_waits = False
+
     def _lay(self, effects: Effects, source: str, target: str, kinds: frozenset[str]) -> Heal:
         return effects.duplicate(source, target, kinds, self.probability)
 

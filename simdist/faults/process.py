@@ -71,6 +71,7 @@ class Slow(TaskFault, LastingFault, kind="slow"):
         factor: on the time of everything that begins meanwhile; 2.0: half as fast.
     """
 
+    may_end_waits = False
     factor: float = field(metadata=declare.number("on the time of what it computes; 2.0 means half as fast", above=0.0))
 
     def lay(self, effects: Effects) -> Heal:

@@ -5,6 +5,9 @@ a predicate of the cluster holds (asked whenever a traced step, or an update of 
 `ClusterCoordinator.schedule` have no steps). One whose end has passed when it would begin never fires. A fault that never
 fired is a warning when the cluster is closed.
 
+A wait that nothing else can end goes on to the second of a planned fault: a crash may give work to another task, or start a paused task
+again. A program that has ended waits for none.
+
 Taught in lesson 01.
 """
 
@@ -61,7 +64,7 @@ class Faults(FaultPlan):
         if fault.disturbs:
             self.effects.expect_disturbance()
         if fault.trigger.at is not None:
-            self.effects.later(fault.trigger.at - self.effects.now, lambda: self._begin(fault))
+            self.effects.later(fault.trigger.at - self.effects.now, lambda: self._begin(fault), awaited=fault.may_end_waits)
         else:
             self._waiting = (*self._waiting, fault)
             if self._step_ended not in self.effects.step_ended:

@@ -263,3 +263,48 @@ def test_a_slow_task_may_wait_for_a_predicate() -> None:
     assert fault.fired
     assert cluster.world.tasks["worker:0"].slowness == 5.0
     cluster.close()
+
+
+# -- waits that only a fault can end ----------------------------------------------------------------------------------
+
+
+def standing_still(cluster: sd.Cluster) -> Any:
+    """A main that sleeps for a second, whose worker is paused for ever in its middle."""
+    cluster.faults.pause("worker:0", at=0.5)
+    return cluster.launch(lambda: sd.sleep(1.0), restart="always")
+
+
+def test_a_wait_goes_on_to_a_crash_that_starts_a_paused_task_again() -> None:
+    cluster = sd.Cluster({"worker": 1})
+    run = standing_still(cluster)
+    cluster.faults.crash("worker:0", at=30.0, restart_after=2.0)
+    run.join()
+    assert cluster.now == pytest.approx(33.0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "ends_s"),
+    [
+        (lambda faults: faults.crash("worker:1", at=30.0), 30.0),  # it is tried, and changes nothing
+        (lambda faults: faults.slow("worker:0", 2.0, at=30.0), 1.0),
+        (lambda faults: faults.duplicate("worker:0", "worker:1", at=30.0), 1.0),
+        (lambda faults: faults.crash("worker:0", after_steps=1, restart_after=2.0), 1.0),  # nobody knows when
+    ],
+)
+def test_a_wait_that_no_planned_fault_can_end_is_an_error(plan: Any, ends_s: float) -> None:
+    cluster = sd.Cluster({"worker": 2})
+    run = standing_still(cluster)
+    plan(cluster.faults)
+    with pytest.raises(sd.errors.DeadlineExceededError, match="worker:0 is paused, and waits for the end of a sleep"):
+        run.join()
+    assert cluster.now == pytest.approx(ends_s, abs=1e-3)
+
+
+def test_a_program_that_has_ended_waits_for_no_planned_fault() -> None:
+    cluster = sd.Cluster({"worker": 1})
+    crash = cluster.faults.crash("worker:0", at=1e9)
+    cluster.launch(lambda: sd.sleep(1.0)).join()
+    assert cluster.now == 1.0
+    with pytest.warns(UserWarning, match="never fired"):
+        cluster.close()
+    assert not crash.fired

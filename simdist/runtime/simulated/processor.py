@@ -39,7 +39,7 @@ class Processor:
     Attributes:
         factors: the random factors on the time of what this incarnation computes.
         free_s: when it has done what it was given.
-        late_s: when something has ended last that ended later than that: its process was paused.
+        late_s: when something has ended last that ended later than it was to, because its process was paused.
         memory: who holds its memory.
         last: the number of the last record of the step that it takes, or of what it was given: the cause of what comes next.
         kinds: kinds of spans on its lane, by operation.
@@ -85,7 +85,4 @@ class Processor:
 
     def began(self, start: float, end: float) -> float:
         """The time at which work began that may have ended late, as one runs after the other; it differs from `start` only after pauses."""
-        start = min(max(start, self.late_s), end)
-        if end > self.free_s:
-            self.late_s = end
-        return start
+        return min(max(start, self.late_s), end)

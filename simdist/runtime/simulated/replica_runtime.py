@@ -162,10 +162,10 @@ class SimulatedReplica(SimulatedTask):
         return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.device, self.number, end))
 
     def _computed_early(self, what: tuple[RunKernel, Sequence[Bundle], float, float]) -> None:
-        if self._ends_late(self._computed_early, what):
+        if self._ends_late(self._computed_early, what, self.processor):
             return
         op, outputs, start, end = what
-        if end > self.processor.free_s or self.processor.late_s > start:
+        if self.processor.late_s > start:
             start = self.processor.began(start, end)
         self.note_computed(op, start, end)
         self.step.go(outputs)
@@ -271,9 +271,9 @@ class SimulatedReplica(SimulatedTask):
         return PENDING
 
     def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, Processor, int, float, float]) -> None:
-        if self._ends_late(self._changed, what):
-            return
         op, operands, number, processor, before, start, end = what
+        if self._ends_late(self._changed, what, processor):
+            return
         part = op.parts[number]
         try:
             if not self.versions.known(part.group, before + 1):
@@ -282,7 +282,7 @@ class SimulatedReplica(SimulatedTask):
                 self.versions.add(part.group, new)
             self.updates[part.group] = before + 1
             if end > start:
-                if end > processor.free_s or processor.late_s > start:
+                if processor.late_s > start:
                     start = processor.began(start, end)
                 version = self.states.versions[part.group] + before + 1
                 self._note_changed(part, processor, start, end, version)

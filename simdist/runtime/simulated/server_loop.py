@@ -1,7 +1,8 @@
 """The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
 An update is applied when the task's device is free, one after the other, each once: a message that arrives twice is recognised
-by its identity and is only confirmed again.
+by its identity and is only confirmed again. Updates that others have sent are work of the server's process, and stand still with it: a
+pause puts off the end of the one that has begun, and all that wait, by its length.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ __all__ = ["ServerLoop"]
 REMEMBERED = 1_024
 
 Identity = tuple[tuple[str, int, int], int]
+# Its push, which part of that, for which incarnation, when it was received, when it is planned to start and to end, and how many pauses are
+# counted in this plan.
+Received = tuple[Pushing, ServerCall, Incarnation, float, float, float, int]
 
 
 class ServerLoop:
@@ -50,6 +54,8 @@ class ServerLoop:
         self.states = states
         self.updated = updated
         self._seen: dict[Identity, None] = {}
+        self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
+        self._busy_until_s = 0.0  # with updates that others have sent
         self._kinds: dict[tuple[Apply, str, bool], int] = {}
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
@@ -71,16 +77,27 @@ class ServerLoop:
         assert update is not None
         now = self.clock.now
         start, end = self.task.occupy(now, push.priced.costs[update.number])
-        self.clock.after(end - now, self._apply, (push, part, process, now, start, end))
+        self._busy_until_s = end
+        self.clock.after(end - now, self._apply, (push, part, process, now, start, end, len(self._pauses)))
 
-    def _apply(self, received: tuple[Pushing, ServerCall, Incarnation, float, float, float]) -> None:
-        push, part, process, received_s, start, end = received
+    def stood_still(self, from_s: float, until_s: float) -> None:
+        """The task goes on after a pause: what it has received is applied later by the length of the pause."""
+        self._pauses.append((from_s, until_s))
+        if self._busy_until_s > from_s:
+            self._busy_until_s += until_s - from_s
+            self.task.processor.free_s += until_s - from_s
+
+    def _apply(self, received: Received) -> None:
+        push, part, process, received_s, start, end, pauses = received
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if not push.open or not process.alive:
             return
         if self.task.held is not None:
-            self.task.held.append((self._apply_late, received))
+            self.task.held.append((self._apply, received))
             push.silenced(part.there)
+            return
+        if pauses < len(self._pauses):
+            self._put_off(received)
             return
         update, identity = part.update, (push.identity, part.position)
         assert update is not None
@@ -106,10 +123,17 @@ class ServerLoop:
             for listener in self.updated:
                 listener(self.task.name)
 
-    def _apply_late(self, received: tuple[Pushing, ServerCall, Incarnation, float, float, float]) -> None:
-        """Apply an update that was ready while the task was paused."""
-        push, part, process, received_s, start, _ = received
-        self._apply((push, part, process, received_s, start, self.clock.now))
+    def _put_off(self, received: Received) -> None:
+        """Apply an update later by the pauses that it did not know of."""
+        push, part, process, received_s, start, end, pauses = received
+        for from_s, until_s in self._pauses[pauses:]:
+            length_s = until_s - from_s
+            start, end = start if start < from_s else start + length_s, end + length_s
+        left_s, later = end - self.clock.now, (push, part, process, received_s, start, end, len(self._pauses))
+        if left_s > 0.0:
+            self.clock.after(left_s, self._apply, later)
+        else:
+            self._apply(later)  # it had ended when the pause began: before what arrived after that
 
     def commit(
         self,
@@ -143,7 +167,7 @@ class ServerLoop:
             states.versions[group] = version = states.versions[group] + 1
         self.task.updates += 1
         processor = self.task.processor
-        if end > processor.free_s or processor.late_s > start:
+        if processor.late_s > start:
             start = processor.began(start, end)
         kind = self._kinds.get((update, where[0], read_version is None))
         if kind is None:

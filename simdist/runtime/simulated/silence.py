@@ -1,10 +1,8 @@
 """Silent failures: tasks that are paused, and routes between tasks on which messages are lost. No task is notified of either.
 
 A paused task is alive and does nothing: its fibers do not run, and its events (timers, arrivals) are held, in order, until it goes on.
-Its links go on. A cut loses all messages of one direction: those that are sent, and those that are on their way.
-
-Not simulated: a processor that stands still with its process; a kernel that was begun goes on, as on a GPU, and ends when the task goes
-on, or later.
+Its links go on, and a kernel of a step that was begun, as on a GPU: it ends when the task goes on, or later. Updates that a server has
+received stand still with its process. A cut loses all messages of one direction: those that are sent, and those that are on their way.
 """
 
 from __future__ import annotations
@@ -50,6 +48,7 @@ class Silence:
         self.listeners = listeners
         self.is_expected = False
         self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
+        self.went_on: list[Callable[[Task, float], None]] = []  # are called with a task whose pause ends, and when that began
         self._cuts: dict[object, tuple[str, str]] = {}
         self._pauses: dict[object, Incarnation] = {}  # token -> the incarnation that is paused
 
@@ -67,7 +66,7 @@ class Silence:
         token, process = object(), task.process
         self._pauses[token] = process
         if task.held is None:
-            task.held = []
+            task.held, task.held_since_s = [], self.clock.now
             for fiber in task.fibers:
                 fiber.held = task.held
         self.tell()
@@ -83,6 +82,8 @@ class Silence:
         held, task.held = task.held, None
         for fiber in task.fibers:
             fiber.held = None
+        for listener in self.went_on:
+            listener(task, task.held_since_s)
         for function, argument in held or ():
             self.clock.after(0.0, function, argument)
         self.tell()

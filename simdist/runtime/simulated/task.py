@@ -84,6 +84,7 @@ class Task:
         running: steps of this incarnation that go on without a fiber.
         held: what waits until a paused task goes on: (function, argument), in order; None where it is not paused.
             Of one whose machine is gone: what will never happen.
+        held_since_s: when its last pause began.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
     """
 
@@ -105,6 +106,7 @@ class Task:
         self.plans: dict[Hashable, Any] = {}
         self.running: dict[Running, None] = {}
         self.held: list[Due] | None = None
+        self.held_since_s = 0.0
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

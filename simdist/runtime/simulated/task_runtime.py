@@ -77,14 +77,19 @@ class SimulatedTask:
             return True
         return False
 
-    def _ends_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
+    def _ends_late(self, function: Callable[[Argument], None], argument: Argument, processor: Processor) -> bool:
         """As `_is_late`, of work whose argument ends with (start, end): where a process was paused, it ends when that goes on."""
-        return self._is_late(self._end_now, (function, argument))
+        return self._is_late(self._end_now, (function, argument, processor))
 
-    def _end_now(self, what: tuple[Callable[[Any], None], Any]) -> None:
-        function, argument = what
+    def _end_now(self, what: tuple[Callable[[Any], None], Any, Processor]) -> None:
+        if self._is_late(self._end_now, what):
+            return
+        function, argument, processor = what
         *rest, start, end = argument
-        function((*rest, start, self.clock.now if end > start else end))
+        now = self.clock.now
+        function((*rest, start, now if end > start else end))
+        if end > start:
+            processor.late_s = now  # what waited behind it begins here
 
     def drop_call(self) -> None:
         """Cancel the call of a step that goes no further."""
@@ -168,10 +173,10 @@ class SimulatedTask:
         return self._outputs(op, inputs, batch, host, end)
 
     def _computed(self, what: tuple[RunKernel, Sequence[Bundle], StepBatch | None, Arrays, float, float]) -> None:
-        if self._ends_late(self._computed, what):
+        if self._ends_late(self._computed, what, self.processor):
             return
         op, inputs, batch, host, start, end = what
-        if end > self.processor.free_s or self.processor.late_s > start:
+        if self.processor.late_s > start:
             start = self.processor.began(start, end)
         self.note_computed(op, start, end)
         try:
@@ -240,7 +245,7 @@ class SimulatedTask:
         return self._push(op, operands)
 
     def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle], int, float, float]) -> None:
-        if self._ends_late(self._updated_here, what):
+        if self._ends_late(self._updated_here, what, self.task.processor):
             return
         op, operands, position, start, end = what
         part, where = op.parts[position], (self.task.name, self.task.steps, end)

@@ -84,6 +84,7 @@ class World:
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
+        self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
 

@@ -16,6 +16,7 @@ from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated import server_loop
 from simdist.runtime.simulated.calls import ServerCall
+from simdist.trace.records import NO_CAUSE
 from simdist.variables.state import Cell, Group, Layout
 from tests.runtime.simulated.machines import world
 
@@ -31,6 +32,7 @@ class Push:
         self.identity = ("worker:0", 0, sequence)
         self.client = scene.world.tasks["worker:0"]
         self.step = 3
+        self.began_after = NO_CAUSE
         self.open = True
         self.priced = scene.priced
         self.operands = [Bundle.of([np.float32(amount)])]
@@ -42,7 +44,7 @@ class Push:
         self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
         self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)
 
-    def confirm(self, part: ServerCall, applied_s: float) -> None:
+    def confirm(self, part: ServerCall, applied_s: float, applied: int) -> None:
         self.confirmed.append(applied_s)
 
     def fail(self, error: BaseException) -> None:
@@ -160,6 +162,44 @@ def test_a_paused_server_applies_what_came_when_it_goes_on(scene: Scene) -> None
     for function, argument in held:
         function(argument)
     assert scene.value == 1 and len(push.confirmed) == 1
+
+
+def put_off(moment_s: float, pauses: list[tuple[float, float]], is_start: bool) -> float:
+    """When something happens that would happen at a moment, if a device stands still meanwhile."""
+    for from_s, until_s in pauses:
+        if from_s < moment_s or (is_start and from_s == moment_s):
+            moment_s += until_s - from_s
+    return moment_s
+
+
+@pytest.mark.parametrize(
+    "pauses",
+    [
+        [(1.0, 1.5)],  # within the first update
+        [(1.0, 50.0)],  # longer than all of them
+        [(SECONDS, SECONDS + 0.25)],  # when the second one begins
+        [(0.0, 0.5)],
+        [(0.5, 0.75), (1.0, 2.5), (5.0, 9.0)],
+    ],
+)
+def test_updates_of_a_server_that_pauses_end_later_by_the_length_of_the_pause_and_never_overlap(
+    scene: Scene, pauses: list[tuple[float, float]]
+) -> None:
+    pushes = [Push(scene, 1, sequence).arrive() for sequence in range(3)]
+    for from_s, until_s in pauses:
+        scene.go(from_s - scene.world.now)
+        heal = scene.world.silence.pause(scene.task)
+        scene.go(until_s - scene.world.now)
+        heal()
+    late = Push(scene, 1, 3).arrive()  # waits behind those that are put off
+    scene.go(100.0)
+    planned = [(SECONDS * number, SECONDS * (number + 1)) for number in range(3)]
+    expected = [(put_off(start_s, pauses, is_start=True), put_off(end_s, pauses, is_start=False)) for start_s, end_s in planned]
+    begins_s = max(pauses[-1][1], expected[-1][1])
+    spans = [(span.start_s, span.end_s) for span in scene.world.trace.spans.where(category="apply")]
+    assert spans == [*expected, (begins_s, begins_s + SECONDS)]
+    assert [push.confirmed for push in [*pushes, late]] == [[end_s] for _, end_s in spans]
+    assert scene.value == 4
 
 
 def test_an_update_without_a_read_says_nothing_of_staleness(scene: Scene) -> None:
