@@ -178,7 +178,7 @@ class Balance:
                         advance(link, now)
                     link.level = level
             if level > link.ceiling:
-                self._find_ceiling(link)
+                self.find_ceiling(link)
 
     def _set_level(self, link: Link, level: float, now: float) -> None:
         """Change the level, and tell the links that keep books about it."""
@@ -194,7 +194,7 @@ class Balance:
                 follower.dirty = True
                 self.changed.append(follower)
 
-    def _find_ceiling(self, link: Link) -> None:
+    def find_ceiling(self, link: Link) -> None:
         """The level is above the ceiling: find the ceiling anew, and open the books of the links that it is too high for."""
         level, ceiling = link.level, inf
         for flow in link.flows:
@@ -250,7 +250,7 @@ class Balance:
             self._set_level(link, rate, now)
         for link in rates:
             if link.level > link.ceiling:
-                self._find_ceiling(link)
+                self.find_ceiling(link)
         for link in self.changed:
             link.dirty = False
 
@@ -259,7 +259,7 @@ def _level(link: Link) -> float:
     return link.level
 
 
-def _is_valid(entry: tuple[float, int, Flow], link: Link) -> bool:
+def _is_valid(entry: tuple[float, float, Flow], link: Link) -> bool:
     return entry[2].bottleneck is link and entry[2].ends_at == entry[0]
 
 

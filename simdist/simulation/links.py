@@ -51,7 +51,7 @@ class Flow:
 
     __slots__ = ("argument", "bottleneck", "done", "ends_at", "links", "num_bytes", "remaining", "sequence")
 
-    def __init__(self, links: tuple[Link, ...], num_bytes: float, done: Callable[..., object], argument: object, sequence: int) -> None:
+    def __init__(self, links: tuple[Link, ...], num_bytes: float, done: Callable[..., object], argument: object, sequence: float) -> None:
         self.links = links
         self.num_bytes = num_bytes
         self.remaining = num_bytes  # when it came to its bottleneck
@@ -76,7 +76,8 @@ class Link:
         bandwidth_bytes_per_s: its capacity; `SharedLinks.set_bandwidth` changes it.
 
     Attributes:
-        flows: all flows over it.
+        flows: all flows over it, but for those that have it for themselves; they are
+        quiet: flows that have all their links for themselves (quiet.py); None where there are none.
         bytes_carried: bytes of the flows over it that have ended.
     """
 
@@ -98,6 +99,7 @@ class Link:
         "name",
         "num_own",
         "queue",
+        "quiet",
         "room_for",
         "served",
         "updated_s",
@@ -108,13 +110,14 @@ class Link:
         self.name = name
         self.bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self.flows: dict[Flow, None] = {}
+        self.quiet: Any = None  # QuietFlows, of a file above
         self.bytes_carried = 0.0
         # The queue of its own flows.
         self.num_own = 0
         self.level = 0.0
         self.served = 0.0
         self.updated_s = 0.0  # when `served` had that value
-        self.queue: list[tuple[float, int, Flow]] = []  # (served at its end, sequence, flow); may hold flows that left
+        self.queue: list[tuple[float, float, Flow]] = []  # (served at its end, sequence, flow); may hold flows that left
         self.due_s = inf  # the next end
         self.wake_s = inf  # when the clock will ask for it; earlier than due_s where the end was put off
         # What it knows about its guests, and what others know about its own flows.

@@ -12,6 +12,8 @@ needs none of that and starts at once.
 A call that was asked for stays with the clock when the end is put off; it then asks for another. Only an end that comes
 nearer needs a new one.
 
+The flows of a transfer that finds all its links idle are in closed form until somebody else comes (`quiet.py`).
+
 Not simulated: packets, TCP's slow start and losses, protocol overhead. This file puts its own entries into the queue of
 SimPy's environment: an end needs an absolute time, and a settlement a later place within its moment than SimPy knows.
 """
@@ -22,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf, isfinite
-from typing import Protocol, TypeVar, overload
+from typing import TypeVar, overload
 
 from simpy.events import NORMAL
 
@@ -30,20 +32,12 @@ from simdist.errors import InvalidArgumentError
 from simdist.simulation.balance import Balance, next_end
 from simdist.simulation.kernel import Clock
 from simdist.simulation.links import RESTART_BYTES, Flow, Link, guest_leaves, make_room, restart
+from simdist.simulation.quiet import ClosedForm, Course, Load, QuietFlows
 
-__all__ = ["Flow", "Link", "SharedLinks"]
+__all__ = ["Course", "Flow", "Link", "QuietFlows", "SharedLinks"]
 
 # After everything else that happens in a moment.
 AT_LAST = NORMAL + 1
-
-
-class Load(Protocol):
-    """Bytes that are to travel, and the links of their route: one or more, each once."""
-
-    @property
-    def links(self) -> tuple[Link, ...]: ...
-    @property
-    def size_bytes(self) -> float: ...
 
 
 A = TypeVar("A")
@@ -52,6 +46,10 @@ L = TypeVar("L", bound=Load)
 
 class SharedLinks:
     """Max-min fair sharing of links among flows, in the virtual time of a clock.
+
+    Attributes:
+        epoch: how often a bandwidth has changed.
+        start_course: starts flows in closed form, if their links are idle (`ClosedForm.start`).
 
     Example:
         >>> clock = Clock()
@@ -73,6 +71,8 @@ class SharedLinks:
         self._changed = self._balance.changed
         self._new: list[Flow] = []
         self._settling = False
+        self.epoch = 0
+        self.start_course = ClosedForm(clock, self._sequence).start
 
     @property
     def refills(self) -> int:
@@ -100,6 +100,8 @@ class SharedLinks:
         flow = Flow(links, num_bytes, done, argument, next(self._sequence))
         alone = True
         for link in links:
+            if link.quiet is not None:
+                self._unfold(link.quiet)
             if link.flows or link.books:
                 alone = False
             link.flows[flow] = None
@@ -117,6 +119,8 @@ class SharedLinks:
         for links, num_bytes, done, argument in flows:
             flow = Flow(links, num_bytes, done, argument, next(self._sequence))
             for link in links:
+                if link.quiet is not None:
+                    self._unfold(link.quiet)
                 link.flows[flow] = None
             started.append(flow)
         if started:
@@ -131,6 +135,8 @@ class SharedLinks:
         for load in loads:
             flow = Flow(load.links, load.size_bytes, done, load, next(self._sequence))
             for link in load.links:
+                if link.quiet is not None:
+                    self._unfold(link.quiet)
                 link.flows[flow] = None
             started.append(flow)
         self._new += started
@@ -138,8 +144,67 @@ class SharedLinks:
             self._settle_soon()
         return started
 
-    def stop(self, flow: Flow) -> None:
+    def _unfold(self, quiet: QuietFlows) -> None:
+        """Let loads go on as ordinary flows, as if they had been such from the start."""
+        course, now = quiet.course, self.clock.now
+        stage, began_s, ends_s = quiet.present(now)
+        quiet.is_quiet = False
+        for link in course.links:
+            link.quiet = None
+        loads, bottleneck = course.loads, course.bottleneck
+        assert bottleneck is not None
+        gone = [number for *_, ending in course.stages[:stage] for number in ending]
+        for number in gone:
+            for link in loads[number].links:
+                link.bytes_carried += loads[number].size_bytes
+        size_bytes, more, rate, _ = course.stages[stage]
+        bottleneck.served = size_bytes - more
+        left = [number for number in range(len(loads)) if number not in gone]
+        for number in left:
+            load = loads[number]
+            flow = Flow(load.links, load.size_bytes, quiet.done, load, quiet.sequence + number / len(loads))
+            flow.remaining = load.size_bytes - bottleneck.served
+            quiet.flows.append(flow)
+            for link in load.links:
+                link.flows[flow] = None
+        if quiet.is_new and now == quiet.began_s:
+            # Whoever comes in the moment of their start is shared with from the beginning.
+            bottleneck.served = 0.0
+            self._new += quiet.flows
+            return
+        for flow in quiet.flows:
+            self._balance.enter(flow, bottleneck, began_s)
+        bottleneck.level = rate
+        if rate > bottleneck.ceiling:
+            self._balance.find_ceiling(bottleneck)
+        bottleneck.due_s = ends_s
+        self._call(bottleneck, ends_s)
+        for number in gone if quiet.all_done is not None else ():
+            quiet.done(loads[number])
+
+    def flows_of(self, started: list[Flow | QuietFlows]) -> list[Flow]:
+        """What was started, as ordinary flows from here on; those that have ended are left out."""
+        flows: list[Flow] = []
+        for one in started:
+            if isinstance(one, Flow):
+                flows.append(one)
+                continue
+            if one.is_quiet:
+                self._unfold(one)
+                if not self._settling:
+                    self._settle_soon()
+            flows += one.flows
+        return [flow for flow in flows if flow.done is not None]
+
+    def stop(self, flow: Flow | QuietFlows) -> None:
         """Drop a flow: its `done` is never called."""
+        if isinstance(flow, QuietFlows):
+            if flow.is_quiet:
+                flow.done = flow.all_done = _drop
+                self._unfold(flow)
+            for one in flow.flows:
+                self.stop(one)
+            return
         if flow.done is None:
             return
         flow.done = None
@@ -161,6 +226,9 @@ class SharedLinks:
             raise InvalidArgumentError(
                 f"{link.name} cannot have a bandwidth of {bandwidth_bytes_per_s} bytes/s. Give it a number >= 0; 0 cuts the link."
             )
+        if link.quiet is not None:
+            self._unfold(link.quiet)
+        self.epoch += 1
         link.bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self._balance.narrow(link)
         self._balance.mark(link)
@@ -177,7 +245,12 @@ class SharedLinks:
 
     def bytes_carried(self, link: Link) -> float:
         """All bytes that a link has carried up to this moment, those of flows on their way too."""
-        return link.bytes_carried + sum(flow.num_bytes - self.remaining_bytes(flow) for flow in link.flows)
+        carried = link.bytes_carried + sum(flow.num_bytes - self.remaining_bytes(flow) for flow in link.flows)
+        quiet: QuietFlows | None = link.quiet
+        if quiet is not None:
+            served = quiet.served(self.clock.now)
+            carried += sum(min(served, load.size_bytes) for load in quiet.course.loads if link in load.links)
+        return carried
 
     # -- one flow --------------------------------------------------------------------------------------------------
 
@@ -304,3 +377,7 @@ class SharedLinks:
                 link.wake_s = due
                 heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
         changed.clear()
+
+
+def _drop(_: object) -> None:
+    """What was stopped tells nobody that it has arrived."""

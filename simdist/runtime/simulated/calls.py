@@ -23,9 +23,10 @@ from typing import Any, Protocol
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
+from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.task import Incarnation, Task
-from simdist.runtime.simulated.transport import Leg, Transport
-from simdist.simulation.network import Flow
+from simdist.runtime.simulated.transport import Transport
+from simdist.simulation.network import Flow, QuietFlows
 
 __all__ = ["CALL_TIMEOUT_S", "Call", "ServerCall", "CallPlan", "Replied"]
 
@@ -75,6 +76,8 @@ class CallPlan:
 
     Attributes:
         kind: of the spans that show such calls.
+        legs: to the servers.
+        backs: from them, by the legs that they answer.
     """
 
     def __init__(self, parts: Sequence[ServerCall], count: int, elsewhere: int) -> None:
@@ -84,10 +87,11 @@ class CallPlan:
         self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
         self.kind = 0
         self.servers = [part.there.target for part in parts]
+        self.backs: dict[tuple[Leg, ...], Legs] = {}
         together: dict[tuple[float, float], list[Leg]] = {}
         for part in parts:
             together.setdefault((part.there.latency_s, part.back.latency_s), []).append(part.there)
-        self.legs = list(together.values())
+        self.legs = list(map(Legs, together.values()))
 
 
 class Call:
@@ -109,7 +113,7 @@ class Call:
         self.began_s = transport.clock.now
         self.cause = client.processor.last
         self.left = len(plan.parts)
-        self.flows: list[Flow] = []
+        self.flows: list[Flow | QuietFlows] = []
         self.open = True
         self.timed = False
         self.repeats = False
@@ -141,7 +145,8 @@ class Call:
             return
         there = next(part.there for part in self.plan.parts if part.there.target is task)
         if task.process.lost:
-            for flow in self.flows:
+            self.flows[:] = flows = self.transport.links.flows_of(self.flows)
+            for flow in flows:
                 if task in (flow.argument.source, flow.argument.target):
                     self.transport.links.stop(flow)
             self.silenced(there)
@@ -162,12 +167,12 @@ class Call:
         """An error comes from a server, or the reset of its connection; it may be lost as other messages."""
         back = part.back
         word = Leg(back.source, back.target, 0, (), back.latency_s, None, error, is_word=True, kind=kind)
-        self.transport.send([word], self, self._failed)
+        self.transport.send(Legs([word]), self, self._failed)
 
     def _failed(self, words: Sequence[Leg]) -> None:
         self.fail(words[0].content)
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+    def leaving(self, legs: Legs) -> Legs | None:
         return legs
 
     def repeated(self, leg: Leg) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
+from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.fabric import Route
-from simdist.simulation.network import Flow
+from simdist.simulation.network import Flow, QuietFlows
 
 __all__ = ["Copy"]
 
@@ -48,7 +49,7 @@ class Copy:
         self.processes = [task.process for task in ends]
         self.what = what
         self.ended = ended
-        self.flows: list[Flow] = []
+        self.flows: list[Flow | QuietFlows] = []
         self.open = True
         self.timed = False
         self.began_s = transport.clock.now
@@ -63,15 +64,15 @@ class Copy:
         if not self.open:
             return
         if leg.source.held is None:
-            self.transport.send([leg], self, self._arrived)
+            self.transport.send(Legs([leg]), self, self._arrived)
         else:
             leg.source.held.append((self._send, leg))
             self.silenced(leg)
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+    def leaving(self, legs: Legs) -> Legs | None:
         if any(process.lost for process in self.processes):
-            self.silenced(legs[0])
-        return legs if all(process.alive for process in self.processes) else ()
+            self.silenced(legs.all[0])
+        return legs if all(process.alive for process in self.processes) else None
 
     def repeated(self, leg: Leg) -> None:
         """It is over when the first has come."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
+from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Incarnation, Task
-from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.runtime.simulated.transport import Transport
 from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Pushing"]
@@ -49,15 +50,18 @@ class Pushing(Call):
         for legs in plan.legs:
             transport.send(legs, self, self._received)
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        going: list[Leg] = []
-        for leg in legs:
-            if leg.target.process.alive:
-                self.processes[leg] = leg.target.process
-                going.append(leg)
-            else:
+    def leaving(self, legs: Legs) -> Legs | None:
+        going = legs.only(self._leaves)
+        for leg in legs.all if going is not legs else ():
+            if leg not in self.processes:
                 self.refused(leg)
         return going
+
+    def _leaves(self, leg: Leg) -> bool:
+        process = leg.target.process
+        if process.alive:
+            self.processes[leg] = process
+        return process.alive
 
     def _received(self, leg: Leg) -> None:
         process = self.processes.get(leg)

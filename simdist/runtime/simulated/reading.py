@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
+from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.runtime.simulated.transport import Transport
 
 __all__ = ["Reading"]
 
@@ -48,15 +49,34 @@ class Reading(Call):
                     self.fail_later(part, error, "read_reply")
                 back.append(part.back)
         if back:
-            self.transport.send(back, self, self._arrived)
+            key, backs = tuple(back), self.plan.backs
+            going = backs.get(key) or backs.setdefault(key, Legs(back))
+            self.transport.send(going, self, self._arrived, self._all_arrived)
 
     def _asked_late(self, leg: Leg) -> None:
         if self.open:
             self._asked([leg])
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+    def leaving(self, legs: Legs) -> Legs | None:
         # A server that has crashed since it was asked has forgotten this call.
-        return [leg for leg in legs if self in leg.source.calls]
+        for leg in legs.all:
+            if self not in leg.source.calls:
+                return legs.only(lambda leg: self in leg.source.calls)
+        return legs
+
+    def lost(self, task: Task) -> None:
+        # The crash of a server whose bytes have come does not matter; those that are in closed form are asked first.
+        task.calls[self] = None
+        self.flows[:] = self.transport.links.flows_of(self.flows)
+        if task is self.client or task.calls.pop(self, self) is None:
+            super().lost(task)
+
+    def _all_arrived(self, legs: Sequence[Leg]) -> None:
+        for leg in legs:
+            leg.source.calls.pop(self, None)
+        self.left -= len(legs)
+        if self.left == 0:
+            self._found(None)
 
     def _arrived(self, leg: Leg) -> None:
         # From here on a crash of this server does not matter; before, it takes back what was on its way.

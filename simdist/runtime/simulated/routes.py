@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from simdist.runtime.simulated.legs import Content, Leg
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Arrived, Content, Leg, Transport
+from simdist.runtime.simulated.transport import Arrived, Transport
 from simdist.simulation.fabric import Fabric, Route
 
 __all__ = ["Routes"]

@@ -14,7 +14,7 @@ from simdist.hardware import Device, MemoryAccount
 from simdist.runtime.simulated.processor import Processor
 from simdist.simulation.fiber import Due
 from simdist.simulation.kernel import Fiber
-from simdist.simulation.network import Flow
+from simdist.simulation.network import Flow, QuietFlows
 from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Incarnation", "Sender", "Task"]
@@ -27,7 +27,7 @@ class Sender(Protocol):
         flows: its bytes that are on their way.
     """
 
-    flows: list[Flow]
+    flows: list[Flow | QuietFlows]
 
     def repeated(self, leg: Any) -> None:
         """This message may arrive more than once."""

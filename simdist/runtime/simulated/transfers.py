@@ -19,11 +19,12 @@ from functools import cached_property
 
 from simdist.collectives.base import Schedule
 from simdist.hardware import laptop_cpu
+from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.task import Task
-from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.fabric import Route
 from simdist.simulation.kernel import Clock
-from simdist.simulation.network import Flow, Link, SharedLinks
+from simdist.simulation.network import Flow, Link, QuietFlows, SharedLinks
 from simdist.trace import Trace
 
 __all__ = ["Transfers", "RoutedSchedule", "idle", "uncontended_seconds"]
@@ -60,6 +61,7 @@ class RoutedSchedule:
             self._leg(Hop(t.step, t.source, t.target), route(t.source, t.target), len(t.chunks) * size_bytes / schedule.num_chunks)
             for t in schedule.transfers
         ]
+        self.alone = {leg: Legs([leg]) for leg in self.legs}
         steps: list[dict[int, list[Leg]]] = [{} for _ in range(self.num_ranks)]
         for leg in self.legs:
             hop: Hop = leg.content
@@ -91,6 +93,7 @@ class RoutedSchedule:
         other.__dict__.pop("links", None)
         moved = {leg: replace(leg, source=NOBODY, target=NOBODY, links=tuple([copies[link] for link in leg.links])) for leg in self.legs}
         other.legs = list(moved.values())
+        other.alone = {leg: Legs([leg]) for leg in other.legs}
         other.steps = [[[moved[leg] for leg in legs] for legs in own] for own in self.steps]
         return other
 
@@ -120,7 +123,7 @@ class Transfers:
         self.position = [-1] * routed.num_ranks  # in the rank's list of steps; -1 before it begins
         self.left = [0] * routed.num_ranks  # transfers of its present step that have not ended
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
-        self.flows: list[Flow] = []
+        self.flows: list[Flow | QuietFlows] = []
         self.open = True
         self.twice: set[Leg] = set()  # of which more than one copy may come
         self.came: set[Leg] = set()  # those of them that have come
@@ -142,7 +145,7 @@ class Transfers:
             self.transport.links.stop(flow)
         self.flows.clear()
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
+    def leaving(self, legs: Legs) -> Legs:
         return legs
 
     @property
@@ -181,7 +184,7 @@ class Transfers:
         for leg in legs:
             if leg in self.entered:
                 self.entered.remove(leg)
-                self.transport.send((leg,), self, self._arrived)
+                self.transport.send(self.routed.alone[leg], self, self._arrived)
             else:
                 self.entered.add(leg)
 
@@ -230,6 +233,6 @@ def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
 def idle(links: Sequence[Link]) -> bool:
     """Whether nothing travels over these links now."""
     for link in links:  # noqa: SIM110 - asked at each collective, where a generator would cost several times as much
-        if link.flows or link.books:
+        if link.quiet is not None or link.flows or link.books:
             return False
     return True

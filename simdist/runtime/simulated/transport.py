@@ -1,6 +1,6 @@
 """The transport: every message from one task to another takes the latency of its route, and its bytes the time of the links.
 
-A *leg* has a source, a target and bytes; it is computed once. A *message* is a leg of a *sender* (a call, a letter, a copy,
+A *leg* (`legs.py`) has a source, a target and bytes; it is computed once. A *message* is a leg of a *sender* (a call, a letter, a copy,
 the transfers of a collective), which has an identity: the client, its incarnation and a sequence number. Messages with equal latencies
 are sent together and share their events.
 
@@ -11,53 +11,19 @@ Not simulated: the cost of serialising, message headers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from simdist.runtime.simulated.disturbances import AS_EVER, Disturbances
+from simdist.runtime.simulated.legs import Content, Leg, Legs
 from simdist.runtime.simulated.task import Sender as Carrier
 from simdist.runtime.simulated.task import Task
 from simdist.simulation.kernel import Clock
-from simdist.simulation.network import Flow, Link, SharedLinks
+from simdist.simulation.network import Flow, QuietFlows, SharedLinks
 from simdist.trace import Trace
 
-__all__ = ["Arrived", "Content", "Leg", "Sender", "Transport"]
-
-Content: TypeAlias = Any
-"""What a message is about: its sender and its receiver know."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Leg:
-    """One direction of a message.
-
-    Attributes:
-        source, target: the tasks.
-        size_bytes: 0 for words.
-        links: that the bytes travel over; none within a host.
-        latency_s: until the word, or the first byte, is there.
-        counted: the trace's total that counts the bytes; None where the sender counts them.
-        content: what the message is about, for its sender.
-        is_word: whether it is a message without bytes.
-        kind: of the message, as `simdist.faults.messages` names it.
-        travels: whether it has bytes that go over links.
-    """
-
-    source: Task
-    target: Task
-    size_bytes: float
-    links: tuple[Link, ...]
-    latency_s: float
-    counted: tuple[str, str] | None = None
-    content: Content = None
-    is_word: bool = False
-    kind: str = ""
-    travels: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "travels", bool(self.links) and self.size_bytes > 0)
+__all__ = ["Arrived", "Sender", "Transport"]
 
 
 class Sender(Protocol):
@@ -67,15 +33,15 @@ class Sender(Protocol):
         flows: its bytes that are on their way.
     """
 
-    flows: list[Flow]
+    flows: list[Flow | QuietFlows]
 
     @property
     def open(self) -> bool:
         """Whether its messages still have an effect."""
         ...
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        """The latency is over; returns those of these legs whose bytes still travel."""
+    def leaving(self, legs: Legs) -> Legs | None:
+        """The latency is over; returns those of these legs whose bytes still travel, None if none does."""
         ...
 
     def silenced(self, leg: Leg) -> None:
@@ -124,35 +90,39 @@ class Transport:
 
     # -- sending --------------------------------------------------------------------------------------------------
 
-    def send(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
+    def send(self, legs: Legs, sender: Sender, arrived: Arrived, all_arrived: Arrived | None = None) -> None:
         """Send messages.
 
         Args:
-            legs: all with the same latency, and all with bytes or none.
+            legs: of the messages.
             sender: whose they are.
             arrived: is called with all legs together where they are words, otherwise with each leg when its bytes have come.
+            all_arrived: may be called in place of it with all legs, when the bytes of the last have come; `arrived` starts nothing
+                then (default None: it is not).
         """
+        going: Legs | None = legs
         if self.blocked:
-            legs = self._passing(legs, sender, self.passes)
-        if self.disturbances.pairs:
-            legs = [leg for leg in legs if not self._is_disturbed(leg, sender, arrived)]
-        if legs:
-            self.clock.after(legs[0].latency_s, self._latency_over, (legs, sender, arrived))
+            going = self._passing(legs, sender, self.passes)
+        if going is not None and self.disturbances.pairs:
+            going = going.only(lambda leg: not self._is_disturbed(leg, sender, arrived))
+        if going is not None:
+            self.clock.after(going.latency_s, self._latency_over, (going, sender, arrived, all_arrived))
 
-    def _latency_over(self, messages: tuple[Sequence[Leg], Sender, Arrived]) -> None:
-        legs, sender, arrived = messages
+    def _latency_over(self, messages: tuple[Legs, Sender, Arrived, Arrived | None]) -> None:
+        legs, sender, arrived, all_arrived = messages
         if not sender.open:
             return
+        going: Legs | None = legs
         if self.cut_s:
-            legs = self._passing(legs, sender, self.arrives)
-        if legs:
-            self._arrive(legs, sender, arrived)
+            going = self._passing(legs, sender, self.arrives)
+        if going is not None:
+            self._arrive(going, sender, arrived, all_arrived)
 
-    def _arrive(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
-        if legs[0].is_word:
-            arrived(legs)
-        else:
-            self._let_flow(sender.leaving(legs), sender, arrived)
+    def _arrive(self, legs: Legs, sender: Sender, arrived: Arrived, all_arrived: Arrived | None = None) -> None:
+        if legs.is_word:
+            arrived(legs.all)
+        elif (leaving := sender.leaving(legs)) is not None:
+            self._let_flow(leaving, sender, arrived, all_arrived)
 
     def _is_disturbed(self, leg: Leg, sender: Sender, arrived: Arrived) -> bool:
         """Whether a fault decides about a message: then its copies that are not lost are on their way by themselves."""
@@ -174,7 +144,7 @@ class Transport:
         if not sender.open:
             return
         if self.arrives(leg, late_s):
-            self._arrive([leg], sender, arrived)
+            self._arrive(Legs([leg]), sender, arrived)
         else:
             sender.silenced(leg)
 
@@ -184,23 +154,24 @@ class Transport:
             return ()
         return self.disturbances.fates(leg.source.name, leg.target.name, leg.kind, leg.latency_s)
 
-    def _let_flow(self, legs: Sequence[Leg], sender: Sender, arrived: Arrived) -> None:
-        totals, travels = self.trace.totals, True
-        for leg in legs:
-            if leg.counted is not None:
-                totals[leg.counted] = totals.get(leg.counted, 0) + leg.size_bytes
-            travels = travels and leg.travels
-        here = [] if travels else [leg for leg in legs if not leg.travels]
-        if not travels:
-            legs = [leg for leg in legs if leg.travels]
+    def _let_flow(self, legs: Legs, sender: Sender, arrived: Arrived, all_arrived: Arrived | None) -> None:
+        totals = self.trace.totals
+        for counted, num_bytes in legs.counted:
+            totals[counted] = totals.get(counted, 0) + num_bytes
+        going: Legs | None = legs
         if self.disturbances.narrow:
-            legs = [leg for leg in legs if not self._is_narrow(leg, sender, arrived)]
-        if len(legs) == 1:
-            (leg,) = legs
-            sender.flows.append(self.links.start(leg.links, leg.size_bytes, arrived, leg))
-        elif legs:
-            sender.flows += self.links.start_loads(legs, arrived)
-        for leg in here:
+            going = legs.only(lambda leg: not (leg.travels and self._is_narrow(leg, sender, arrived)))
+        if going is not None and going.travelling:
+            together = all_arrived if not going.here and going is legs else None
+            quiet = self.links.start_course(going.course(self.links), arrived, together)
+            if quiet is not None:
+                sender.flows.append(quiet)
+            elif len(going.travelling) == 1:
+                (leg,) = going.travelling
+                sender.flows.append(self.links.start(leg.links, leg.size_bytes, arrived, leg))
+            else:
+                sender.flows += self.links.start_loads(going.travelling, arrived)
+        for leg in legs.here:
             arrived(leg)
 
     def _is_narrow(self, leg: Leg, sender: Sender, arrived: Arrived) -> bool:
@@ -227,18 +198,21 @@ class Transport:
         senders: dict[Carrier | Sender, None] = dict.fromkeys([*source.calls, *target.calls, *self.collectives])
         found: list[tuple[Carrier | Sender, int, Flow]] = []
         for sender in senders:
-            for device, flow in enumerate(sender.flows):
+            flows = self.links.flows_of(sender.flows)
+            sender.flows[:] = flows
+            for device, flow in enumerate(flows):
                 leg: Leg = flow.argument
                 if flow.done is not None and leg.source is source and leg.target is target:
                     found.append((sender, device, flow))
         return found
 
-    def _passing(self, legs: Sequence[Leg], sender: Sender, gets_on: Callable[[Leg], bool]) -> Sequence[Leg]:
-        """The messages that no fault stops; the sender of the others is notified."""
-        lost = [leg for leg in legs if not gets_on(leg)]
-        for leg in lost:
-            sender.silenced(leg)
-        return [leg for leg in legs if leg not in lost]
+    def _passing(self, legs: Legs, sender: Sender, gets_on: Callable[[Leg], bool]) -> Legs | None:
+        """The messages that no fault stops, None if it stops all; the sender of the others is notified."""
+        passing = legs.only(gets_on)
+        for leg in legs.all if passing is not legs else ():
+            if passing is None or leg not in passing.all:
+                sender.silenced(leg)
+        return passing
 
     def post(self, leg: Leg, arrived: Arrived, content: Content = None, unheard: Arrived | None = None, is_awaited: bool = True) -> None:
         """Send a word; `arrived(content)` is called once, when it has come, unless one of the two has died on the way.

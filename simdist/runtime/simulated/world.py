@@ -24,6 +24,7 @@ from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disturbances import Disturbances
+from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
@@ -31,7 +32,7 @@ from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.silence import Listener, Silence
 from simdist.runtime.simulated.task import Incarnation, Task
-from simdist.runtime.simulated.transport import Leg, Transport
+from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import Returned
 from simdist.simulation.fabric import Fabric

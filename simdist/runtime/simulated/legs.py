@@ -1,0 +1,82 @@
+"""Legs: one direction of a message, computed once for all messages that go the same way; and legs that travel together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from simdist.runtime.simulated.task import Task
+from simdist.simulation.network import Course, Link, SharedLinks
+
+__all__ = ["Content", "Leg", "Legs"]
+
+Content: TypeAlias = Any
+"""What a message is about: its sender and its receiver know."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Leg:
+    """One direction of a message.
+
+    Attributes:
+        source, target: the tasks.
+        size_bytes: 0 for words.
+        links: that the bytes travel over; none within a host.
+        latency_s: until the word, or the first byte, is there.
+        counted: the trace's total that counts the bytes; None where the sender counts them.
+        content: what the message is about, for its sender.
+        is_word: whether it is a message without bytes.
+        kind: of the message, as `simdist.faults.messages` names it.
+        travels: whether it has bytes that go over links.
+    """
+
+    source: Task
+    target: Task
+    size_bytes: float
+    links: tuple[Link, ...]
+    latency_s: float
+    counted: tuple[str, str] | None = None
+    content: Content = None
+    is_word: bool = False
+    kind: str = ""
+    travels: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "travels", bool(self.links) and self.size_bytes > 0)
+
+
+class Legs:
+    """Legs with equal latencies, all with bytes or all words, that are sent together and share their events.
+
+    Attributes:
+        all: the legs.
+        latency_s: of each.
+        is_word: whether they are words.
+        counted: totals of the trace with the bytes that they count.
+        travelling: those whose bytes go over links.
+        here: those whose bytes are there when the latency is over.
+    """
+
+    __slots__ = ("_course", "all", "counted", "here", "is_word", "latency_s", "travelling")
+
+    def __init__(self, legs: Sequence[Leg]) -> None:
+        self.all = tuple(legs)
+        self.latency_s = self.all[0].latency_s
+        self.is_word = self.all[0].is_word
+        self.counted = [(leg.counted, leg.size_bytes) for leg in self.all if leg.counted is not None]
+        self.travelling = tuple([leg for leg in self.all if leg.travels])
+        self.here = tuple([leg for leg in self.all if not leg.travels])
+        self._course: Course | None = None
+
+    def only(self, keeps: Callable[[Leg], bool]) -> Legs | None:
+        """Those legs that are kept; None if none is."""
+        kept = [leg for leg in self.all if keeps(leg)]
+        return self if len(kept) == len(self.all) else Legs(kept) if kept else None
+
+    def course(self, links: SharedLinks) -> Course:
+        """How their bytes travel over idle links."""
+        course = self._course
+        if course is None or course.epoch != links.epoch:
+            course = self._course = Course(self.travelling, links.epoch)
+        return course
