@@ -1,7 +1,8 @@
 """Small wrong changes of a source text, by its syntax tree: what `mutants.py` tries on the tests.
 
 A mutation replaces the text of one expression or statement, and leaves the rest as it is. Left alone is what does nothing or is nothing but
-text: docstrings, messages, imports, types, decorators, bodies of protocols, assertions and ``__repr__``.
+text: docstrings, messages, imports, types, decorators, bodies of protocols, ``__repr__``, and assertions (``strict=True`` is one). A
+statement that makes an attribute in ``__init__`` is not dropped: any use of it would fail.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def mutations(source: str) -> list[Mutation]:
         starts.append(starts[-1] + len(line))
     whole = source.encode()
     found: list[Mutation] = []
-    for node, replacement in _replacements(ast.parse(source)):
+    for node, replacement in _replacements(ast.parse(source), False):
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         before = whole[start:end].decode()
@@ -70,18 +71,25 @@ def _short(text: str) -> str:
 # -- what is mutated -----------------------------------------------------------------------------------------------------
 
 
-def _replacements(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Each place below a node that can be mutated, and what is put there."""
+def _replacements(node: ast.AST, makes: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Each place below a node that can be mutated, and what is put there.
+
+    Args:
+        node: the tree.
+        makes: whether it stands in ``__init__``.
+    """
     if _is_left_alone(node):
         return
-    if isinstance(node, ast.stmt):
+    if isinstance(node, ast.stmt) and not (makes and isinstance(node, ast.Assign | ast.AnnAssign)):
         yield from ((node, text) for text in _of_statement(node))
     if isinstance(node, ast.expr):
         yield from ((node, f"({ast.unparse(changed)})") for changed in _of_expression(node))
     for test in _conditions(node):
         yield test, f"(not ({ast.unparse(test)}))"
+    if isinstance(node, ast.FunctionDef):
+        makes = node.name == "__init__"
     for child in _children(node):
-        yield from _replacements(child)
+        yield from _replacements(child, makes)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
@@ -110,7 +118,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield from body
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield from [target, value]
-        case ast.keyword(arg="repr"):
+        case ast.keyword(arg="repr" | "strict"):
             return
         case _:
             yield from ast.iter_child_nodes(node)

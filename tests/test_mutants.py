@@ -93,6 +93,8 @@ def test_each_kind_of_mutation_changes_its_place_alone(source: str, expected: se
         "class A:\n    def a(self):\n        raise NotImplementedError",
         "assert a < 1",
         "x = f'{a + 1}'",
+        "class A:\n    def __init__(self):\n        self.a: int = a\n        self.b = b",
+        "x = zip(a, *b, strict=True)",
         "x = a",
         "if TYPE_CHECKING:\n    x = 1",
     ],
