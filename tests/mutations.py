@@ -104,7 +104,8 @@ def _is_left_alone(node: ast.AST) -> bool:
             return any(ast.unparse(base).startswith("Protocol") for base in bases)
         case ast.Raise():
             return "NotImplementedError" in ast.unparse(node)
-    return False
+        case _:
+            return False
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
@@ -130,7 +131,8 @@ def _conditions(node: ast.AST) -> list[ast.expr]:
             return [] if isinstance(test, ast.Constant) else [test]
         case ast.comprehension(ifs=tests):
             return tests
-    return []
+        case _:
+            return []
 
 
 def _of_statement(node: ast.stmt) -> Iterator[str]:

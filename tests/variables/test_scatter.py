@@ -11,8 +11,8 @@ import pytest
 import simdist as sd
 from simdist.errors import InvalidArgumentError
 
-BEFORE = np.float32([[1, 2], [3, 4], [5, 6]])
-ROWS, VALUES = [2, 0], np.float32([[4, 8], [2, 0.5]])
+BEFORE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+ROWS, VALUES = [2, 0], np.array([[4, 8], [2, 0.5]], np.float32)
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "scatter_add": np.add,
     "scatter_sub": np.subtract,
@@ -69,7 +69,7 @@ def test_rows_that_are_not_there_are_refused(rows: list[int]) -> None:
 
 def test_rows_are_whole_numbers_and_a_scalar_has_none() -> None:
     with pytest.raises(InvalidArgumentError, match="whole numbers of rows; got float32"):
-        sd.Variable(BEFORE).scatter_update(np.float32([0]), VALUES[:1])
+        sd.Variable(BEFORE).scatter_update(np.zeros(1, np.float32), VALUES[:1])
     with pytest.raises(InvalidArgumentError, match="no rows to scatter to"):
         sd.Variable(1.0).scatter_update([0], [1.0])
 
