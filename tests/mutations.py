@@ -2,7 +2,7 @@
 
 A mutation replaces the text of one expression or statement, and leaves the rest as it is. Left alone is what does nothing or is nothing but
 text: docstrings, messages, imports, types, decorators, bodies of protocols, ``__repr__``, and assertions (``strict=True`` is one). A
-statement that makes an attribute in ``__init__`` is not dropped: any use of it would fail.
+statement that makes an attribute in ``__init__`` is not dropped, as any use of it would fail, and no `NotImplementedError`.
 """
 
 from __future__ import annotations
