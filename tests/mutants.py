@@ -138,8 +138,8 @@ def _judged(copy: Path, paths: Sequence[str], limit_s: float | None) -> Verdict:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES)),
     ) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:

@@ -13,18 +13,15 @@ from dataclasses import dataclass
 
 __all__ = ["Mutation", "mutations"]
 
-SWAPPED: dict[type[ast.cmpop], ast.cmpop] = {
-    ast.Lt: ast.LtE(),
-    ast.LtE: ast.Lt(),
-    ast.Gt: ast.GtE(),
-    ast.GtE: ast.Gt(),
-    ast.Eq: ast.NotEq(),
-    ast.NotEq: ast.Eq(),
-    ast.Is: ast.IsNot(),
-    ast.IsNot: ast.Is(),
-    ast.In: ast.NotIn(),
-    ast.NotIn: ast.In(),
-}
+
+def _comparison(text: str) -> ast.cmpop:
+    comparison = ast.parse(f"a {text} b", mode="eval").body
+    assert isinstance(comparison, ast.Compare)
+    return comparison.ops[0]
+
+
+PAIRS = [("<", "<="), (">", ">="), ("==", "!="), ("is", "is not"), ("in", "not in")]
+SWAPPED = {type(_comparison(one)): _comparison(other) for pair in PAIRS for one, other in (pair, pair[::-1])}
 COUNTERPARTS: dict[type[ast.operator], ast.operator] = {
     ast.Add: ast.Sub(),
     ast.Sub: ast.Add(),
