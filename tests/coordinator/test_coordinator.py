@@ -248,3 +248,25 @@ def test_a_remote_value_says_how_its_closure_stands_without_waiting() -> None:
         coordinator.join()
     assert (good.state, bad.state) == ("ready", "failed")
     assert repr(good).endswith("ready)")
+
+
+def test_a_worker_that_others_know_to_be_down_is_given_nothing_by_a_new_coordinator() -> None:
+    cluster, first = coordinated()
+    assert first.schedule(lambda: 1).fetch() == 1
+    cluster.faults.crash("worker:0", at=cluster.now + 1.0)
+    sd.sleep(10.0, cluster)
+    second = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    assert list(second.queue.idle) == ["worker:1"]
+    began_s = cluster.now
+    ends_s = [second.schedule(lambda: sd.sleep(1.0) or cluster.now) for _ in range(2)]
+    assert [value.fetch() - began_s for value in ends_s] == [pytest.approx(1.0, abs=0.1), pytest.approx(2.0, abs=0.1)]
+
+
+def test_done_raises_the_error_of_a_closure_once() -> None:
+    cluster, coordinator = coordinated()
+    coordinator.schedule(exits(ValueError("a closure's own error")))
+    assert coordinator.done() is False
+    sd.sleep(1.0, cluster)
+    with pytest.raises(ValueError, match="own error"):
+        coordinator.done()
+    assert coordinator.done() is True

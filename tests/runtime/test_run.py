@@ -173,8 +173,9 @@ def test_a_main_that_exits_with_status_0_has_succeeded(status: int | None) -> No
 
 def test_a_main_that_exits_with_another_status_has_failed_and_may_start_again() -> None:
     run = sd.Cluster({"worker": 1}).launch(lambda: sys.exit(3))
-    with pytest.raises(sd.errors.AbortedError, match=r"sys.exit\(3\)"):
+    with pytest.raises(sd.errors.AbortedError, match=r"sys.exit\(3\)") as caught:
         run.join()
+    assert isinstance(caught.value.__cause__, SystemExit)
     tries: list[int] = []
     run = sd.Cluster({"worker": 1}).launch(lambda: tries.append(1) or (len(tries) < 3 and sys.exit(3)), restart="always")
     run.join()

@@ -39,6 +39,21 @@ def test_updates_of_an_optax_transformation_are_counted(make: Callable[[], Any],
     assert optimizer.iterations == 3
 
 
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda: sd.MirroredStrategy(2), servers], ids=["device", "replicas", "shards"])
+def test_a_schedule_of_keras_is_followed_from_step_to_step(make: Callable[[], Any]) -> None:
+    strategy = make()
+    halved = keras.optimizers.schedules.ExponentialDecay(1.0, decay_steps=1, decay_rate=0.5)
+    with strategy.scope():
+        v = sd.Variable(np.zeros(4, np.float32))
+        optimizer = sd.Optimizer(keras.optimizers.SGD(halved))
+    gradient = jnp.ones(4) / strategy.num_replicas_in_sync
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(gradient, v)])))
+    coordinator = sd.ClusterCoordinator(strategy) if isinstance(strategy, sd.ParameterServerStrategy) else None
+    for _ in range(3):
+        step() if coordinator is None else coordinator.schedule(step).fetch()
+    np.testing.assert_allclose(v.numpy(), -(1.0 + 0.5 + 0.25) * np.ones(4))
+
+
 def test_a_step_that_asks_for_the_count_of_an_optax_transformation_gets_that_of_the_moment() -> None:
     strategy = sd.OneDeviceStrategy()
     with strategy.scope():

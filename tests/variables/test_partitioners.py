@@ -112,6 +112,12 @@ def test_answer_that_cuts_the_wrong_axis_says_which_one_may_be() -> None:
         checked_partitions([1, 2], (4, 4))
 
 
+@pytest.mark.parametrize("answer", [[0, 1], [-1, 1], [1, 0]])
+def test_answer_with_no_shard_along_an_axis_raises(answer: list[int]) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be 1 or more"):
+        checked_partitions(answer, (4, 4))
+
+
 def test_answer_along_another_axis_is_fine_where_asked() -> None:
     assert checked_partitions(np.array([1, 2]), (4, 4), axis=1) == 2
 

@@ -141,6 +141,18 @@ def test_a_step_that_fails_stops_there_and_the_worker_goes_on(engine: Engine, dr
     assert (float(before.numpy()), float(after.numpy())) == (2, 1)
 
 
+def test_each_check_of_a_value_is_an_observation_on_the_lane_of_its_task(engine: Engine, driver: Driver) -> None:
+    def step(x: Any) -> None:
+        sd.check_numerics(x, "the argument")
+
+    driver.call("worker:0", step, np.float32(1), repeat=2).wait()
+    failed = driver.call("worker:1", step, np.float32("nan"))
+    with pytest.raises(InvalidArgumentError, match="the argument"):
+        failed.wait()
+    observed = [(one.lane, one.name) for one in engine.trace.instants if one.category == "observe"]
+    assert observed == [("worker:0", "the argument")] * 2 + [("worker:1", "the argument")]
+
+
 @pytest.mark.parametrize("where", ["bind", "link"])
 def test_an_error_of_code_of_users_is_the_error_of_its_handle(where: str, engine: Engine, driver: Driver, monkeypatch: Any) -> None:
     def fails(*args: Any) -> Any:

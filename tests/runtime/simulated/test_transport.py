@@ -107,6 +107,22 @@ def test_a_message_over_a_pair_that_is_blocked_is_lost_and_its_sender_knows(
     assert came == legs[1:]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "lost"), [("worker:0", "ps:0", True), ("ps:0", "worker:0", False), ("worker:0", "chief:0", False)]
+)
+def test_bytes_that_flow_are_lost_where_their_direction_is_cut_and_nowhere_else(
+    source: str, target: str, lost: bool, there: Any, sender: Sender
+) -> None:
+    legs = parcels(there, 1000.0, "ps:0", "ps:1")
+    there.tasks["worker:0"].calls[sender] = None
+    send(there, sender, legs)
+    there.clock.sleep(2 * LATENCY_S)  # half a second of the two in which the bytes flow
+    there.silence.cut(there.tasks[source], there.tasks[target])()
+    assert sender.lost == legs[:lost]  # at once, and for good, however short the cut is
+    there.clock.sleep(5.0)
+    assert [leg for _, leg in sender.came] == legs[lost:]
+
+
 def test_a_blocked_pair_blocks_one_direction(there: Any, sender: Sender) -> None:
     there.transport.blocked.add(("ps:0", "worker:0"))
     send(there, sender, words(there, "ps:0"))

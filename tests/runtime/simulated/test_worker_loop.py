@@ -129,6 +129,22 @@ def test_an_answer_that_comes_after_a_step_was_dropped_has_no_effect(scene: Scen
     assert scene.value("ps:0") == 1
 
 
+@pytest.mark.parametrize("believed_down", [True, False])
+def test_a_worker_that_was_only_silent_drops_its_closures_if_it_was_believed_to_be_down(believed_down: bool, scene: Scene) -> None:
+    changes: list[str] = []
+    scene.engine.subscribe(["worker:0"], lambda decision: changes.append(decision.kind))
+    scene.call("ps:0", repeat=3)
+    scene.engine.sleep(LATENCY_S * 1.5)
+    go_on = scene.world.silence.pause(scene.worker)
+    scene.engine.sleep(20.0 if believed_down else 1.0)
+    go_on()
+    scene.engine.sleep(20.0)
+    assert changes == (["up", "down", "up"] if believed_down else ["up"])
+    assert (scene.value("ps:0"), len(scene.told)) == ((0, 0) if believed_down else (3, 1))
+    scene.call("ps:0").wait()  # what the chief sends after it has heard of the worker is wanted
+    assert scene.worker.incarnation == 0
+
+
 @pytest.mark.parametrize("lost", [("chief:0", "worker:0"), ("worker:0", "chief:0")])
 def test_a_closure_or_reply_that_is_lost_ends_by_its_time_out_once(lost: tuple[str, str], scene: Scene) -> None:
     scene.world.transport.blocked.add(lost)

@@ -1,0 +1,80 @@
+"""Changes of rows: each does what numpy does to these rows, wherever the variable lies, and refuses rows that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import InvalidArgumentError
+
+BEFORE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+ROWS, VALUES = [2, 0], np.array([[4, 8], [2, 0.5]], np.float32)
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "scatter_add": np.add,
+    "scatter_sub": np.subtract,
+    "scatter_update": lambda row, value: value,
+    "scatter_max": np.maximum,
+    "scatter_min": np.minimum,
+    "scatter_mul": np.multiply,
+    "scatter_div": np.divide,
+}
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "device": sd.OneDeviceStrategy,
+    "copies": lambda: sd.MirroredStrategy(2),
+    "shards": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2)),
+}
+
+
+@pytest.mark.parametrize("make", STRATEGIES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_rows_is_that_of_numpy(change: str, make: str) -> None:
+    with STRATEGIES[make]().scope():
+        v = sd.Variable(BEFORE)
+    getattr(v, change)(ROWS, VALUES)
+    expected = BEFORE.copy()
+    expected[ROWS] = CHANGES[change](BEFORE[ROWS], VALUES)
+    np.testing.assert_allclose(v.numpy(), expected)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_of_values_that_each_replica_has_for_itself_are_not_changed_and_the_change_is_named(change: str) -> None:
+    with sd.MirroredStrategy(2).scope():
+        v = sd.Variable(BEFORE, synchronization=sd.VariableSynchronization.ON_READ)
+    with pytest.raises(NotImplementedError, match=f"^{change} on .*ON_READ"):
+        getattr(v, change)(ROWS, VALUES)
+
+
+@pytest.mark.parametrize("change", sorted(set(CHANGES) - {"scatter_add", "scatter_sub"}))
+@pytest.mark.parametrize("aggregation", [sd.VariableAggregation.SUM, sd.VariableAggregation.MEAN])
+def test_a_change_that_replicas_cannot_add_up_is_refused_in_a_replica_and_named(aggregation: Any, change: str) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable(BEFORE, aggregation=aggregation)
+    with pytest.raises(NotImplementedError, match=f"^{change} on .*{aggregation.name}"):
+        strategy.run(lambda: getattr(v, change)(ROWS, VALUES))
+    getattr(v, change)(ROWS, VALUES)
+    assert v.numpy()[1].tolist() == BEFORE[1].tolist()
+
+
+@pytest.mark.parametrize("rows", [[3], [-1], [0, 3]])
+def test_rows_that_are_not_there_are_refused(rows: list[int]) -> None:
+    v = sd.Variable(BEFORE)
+    with pytest.raises(InvalidArgumentError, match="must be from 0 to 2"):
+        v.scatter_add(rows, np.ones((len(rows), 2), np.float32))
+
+
+def test_rows_are_whole_numbers_and_a_scalar_has_none() -> None:
+    with pytest.raises(InvalidArgumentError, match="whole numbers of rows; got float32"):
+        sd.Variable(BEFORE).scatter_update(np.zeros(1, np.float32), VALUES[:1])
+    with pytest.raises(InvalidArgumentError, match="no rows to scatter to"):
+        sd.Variable(1.0).scatter_update([0], [1.0])
+
+
+def test_no_rows_change_nothing() -> None:
+    v = sd.Variable(BEFORE)
+    v.scatter_add(np.zeros(0, int), np.zeros((0, 2), np.float32))
+    assert v.numpy().tolist() == BEFORE.tolist()
