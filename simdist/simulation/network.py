@@ -32,7 +32,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.simulation.balance import Balance, next_end
 from simdist.simulation.kernel import Clock
 from simdist.simulation.links import RESTART_BYTES, Flow, Link, guest_leaves, make_room, restart
-from simdist.simulation.quiet import ClosedForm, Course, Load, QuietFlows
+from simdist.simulation.quiet import ClosedForm, Course, Load, QuietFlows, let_go
 
 __all__ = ["Course", "Flow", "Link", "QuietFlows", "SharedLinks"]
 
@@ -171,16 +171,18 @@ class SharedLinks:
             # Whoever comes in the moment of their start is shared with from the beginning.
             bottleneck.served = 0.0
             self._new += quiet.flows
-            return
-        for flow in quiet.flows:
-            self._balance.enter(flow, bottleneck, began_s)
-        bottleneck.level = rate
-        if rate > bottleneck.ceiling:
-            self._balance.find_ceiling(bottleneck)
-        bottleneck.due_s = ends_s
-        self._call(bottleneck, ends_s)
-        for number in gone if quiet.all_done is not None else ():
-            quiet.done(loads[number])
+        else:
+            for flow in quiet.flows:
+                self._balance.enter(flow, bottleneck, began_s)
+            bottleneck.level = rate
+            if rate > bottleneck.ceiling:
+                self._balance.find_ceiling(bottleneck)
+            bottleneck.due_s = ends_s
+            self._call(bottleneck, ends_s)
+        done, is_told_at_once = quiet.done, quiet.all_done is None
+        quiet.done = quiet.all_done = let_go
+        for number in () if is_told_at_once else gone:
+            done(loads[number])
 
     def flows_of(self, started: list[Flow | QuietFlows]) -> list[Flow]:
         """What was started, as ordinary flows from here on; those that have ended are left out."""
@@ -199,8 +201,8 @@ class SharedLinks:
     def stop(self, flow: Flow | QuietFlows) -> None:
         """Drop a flow: its `done` is never called."""
         if isinstance(flow, QuietFlows):
+            flow.done = flow.all_done = let_go
             if flow.is_quiet:
-                flow.done = flow.all_done = _drop
                 self._unfold(flow)
             for one in flow.flows:
                 self.stop(one)
@@ -378,6 +380,3 @@ class SharedLinks:
                 heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
         changed.clear()
 
-
-def _drop(_: object) -> None:
-    """What was stopped tells nobody that it has arrived."""

@@ -20,7 +20,7 @@ from simpy.events import NORMAL
 from simdist.simulation.kernel import Clock
 from simdist.simulation.links import Flow, Link
 
-__all__ = ["ClosedForm", "Course", "Load", "QuietFlows"]
+__all__ = ["ClosedForm", "Course", "Load", "QuietFlows", "let_go"]
 
 
 class Load(Protocol):
@@ -143,6 +143,10 @@ class QuietFlows:
         return size_bytes - more + rate * (now - began_s)
 
 
+def let_go(_: object) -> None:
+    """What has ended, or was stopped, tells nobody that it has arrived."""
+
+
 class ClosedForm:
     """Starts and ends flows that have their links for themselves.
 
@@ -185,9 +189,11 @@ class ClosedForm:
 
     def _end_all(self, quiet: QuietFlows) -> None:
         """All loads have arrived."""
-        if quiet.is_quiet and quiet.all_done is not None:
+        all_done = quiet.all_done
+        if quiet.is_quiet and all_done is not None:
             _close(quiet)
-            quiet.all_done(quiet.course.loads)
+            quiet.done = quiet.all_done = let_go
+            all_done(quiet.course.loads)
 
     def _end_stage(self, quiet: QuietFlows) -> None:
         """Some of the loads have arrived."""
@@ -204,8 +210,11 @@ class ClosedForm:
             quiet.due_s += more / rate
             heappush(self._events, (quiet.due_s, NORMAL, next(self._event_numbers), self._end_stage, quiet))
         for number in ending:
-            if quiet.done is done:  # nobody has stopped them meanwhile
+            if quiet.done is done:  # nobody has stopped the rest meanwhile
                 done(course.loads[number])
+        if not quiet.is_quiet:
+            # Who has started them keeps them: without this the two would wait for Python's collector.
+            quiet.done = let_go
 
 
 def _close(quiet: QuietFlows) -> None:
