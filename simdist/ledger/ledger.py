@@ -29,6 +29,7 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
 from simdist.ledger.entry import Branch, Entry, Site, Where
+from simdist.ledger.lanes import Lane, Lanes, lane_kernel
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
@@ -176,12 +177,29 @@ class Ledger:
 
     def _take_up(self, bundle: Bundle) -> None:
         """Give a bundle that exists already a register which no pending entry uses."""
+        if isinstance(bundle, Lane) and self._cut_out(bundle):
+            return
         file = self._file(bundle.avals)
         register = file.new() if self.entries or self.pending.flight or not file.free else file.free.pop()
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
         bundle.register = register
         bundle.file = file  # last: who finds a file finds a register
+
+    def _cut_out(self, lane: Lane) -> bool:
+        """Whether a lane, of whose stack an entry needs it alone, has a register now; its numbers may be there already."""
+        lane.settle()
+        if lane.whole is not None:
+            if lane.whole.file is None:
+                self._take_up(lane.whole)
+            lane.whole.made_by = -1
+            lane.register = lane.whole.register  # which the lane keeps alive, as it keeps the bundle
+            return True
+        if lane.file is None and lane.arrays is None and lane.stack is not None:
+            kernel = lane_kernel(lane.stack.avals)
+            site = self.site(kernel, [lane.stack.avals], [lane.avals])
+            lane.take(self.call(site, [lane.stack], None, (np.array(lane.number, np.int32),), "a lane")[0])
+        return lane.file is not None
 
     def _branch(self, site: Site, table: ColumnTable | None, batch: StepBatch | None) -> int:
         fed = site.fed
@@ -197,6 +215,10 @@ class Ledger:
         site.branches[table] = self._branch_numbers[key]
         return site.branches[table]
 
+    def lanes(self, count: int) -> Lanes:
+        """Collects the equal calls of so many replicas, to note them as one."""
+        return Lanes(self, count)
+
     # -- computing ------------------------------------------------------------------------------------------------
 
     def arrays(self, bundle: Bundle) -> Arrays:
@@ -205,6 +227,8 @@ class Ledger:
         Raises:
             FailedPreconditionError: the cluster computes no numbers.
         """
+        if isinstance(bundle, Lane):
+            self._read_lane(bundle)
         if bundle.arrays is None:
             if self.numerics == "off":
                 raise FailedPreconditionError(
@@ -216,6 +240,13 @@ class Ledger:
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
+    def _read_lane(self, lane: Lane) -> None:
+        lane.settle()
+        if lane.whole is not None:
+            lane.arrays = self.arrays(lane.whole)
+        elif lane.arrays is None and lane.file is None and lane.stack is not None:
+            lane.arrays = tuple([np.array(np.asarray(leaf)[lane.number]) for leaf in self.arrays(lane.stack)])
+
     def parts(self, bundle: Bundle) -> Arrays:
         """The arrays of a bundle, to put them together anew; where no numbers are computed, what stands in for them."""
         if self.numerics == "off" and bundle.arrays is None:
@@ -224,7 +255,7 @@ class Ledger:
 
     def compute(self, bundles: Iterable[Bundle]) -> None:
         """Compute several bundles in one go: much less work than one after the other, where they need the same entries."""
-        pending = [bundle for bundle in bundles if bundle.arrays is None]
+        pending = [bundle for bundle in map(_source, bundles) if bundle.arrays is None]
         if pending and self.numerics != "off":
             self._compute_for([bundle.register for bundle in pending])
             for bundle in pending:
@@ -294,3 +325,13 @@ class Ledger:
             yield
         finally:
             self._computing = False
+
+
+def _source(bundle: Bundle) -> Bundle:
+    """The bundle to be computed for one that is asked for: for a lane its stack, unless it has a register of its own."""
+    if not isinstance(bundle, Lane):
+        return bundle
+    bundle.settle()
+    if bundle.whole is not None:
+        return bundle.whole
+    return bundle if bundle.stack is None or bundle.file is not None or bundle.arrays is not None else bundle.stack

@@ -62,6 +62,26 @@ class Combinations:
             known = self._known[key] = _combination(collective, schedule, given, scale)
         return known
 
+    def of_stack(self, collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+        """The combination of an all-reduce whose operands are the lanes of one stack of this type."""
+        key = (collective.kind, id(schedule), "stack", stack, scale)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _sum_of_stack(collective, schedule, stack, scale)
+        return known
+
+
+def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+    ranks = stack[0].shape[0]
+
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        assert schedule is not None
+        sums = added(schedule, [[array[rank] for array in arrays] for rank in range(ranks)])
+        return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+
+    kernel = kernel_of(f"{collective.kind} {collective.label}".strip(), run, stack)
+    return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+
 
 def _combination(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
     ranks, count = len(given), len(given[0])
