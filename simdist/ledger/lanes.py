@@ -31,6 +31,10 @@ from simdist.program.values import Aval, Bundle, BundleType, stacked_type
 __all__ = ["Lane", "Lanes", "lane_kernel", "stack_of"]
 
 
+ON_THEIR_OWN = ("off", "vmap", "shard_map")
+"""Where each call is noted by itself: those of "vmap" and "shard_map" find equal calls themselves."""
+
+
 class LaneLedger(Protocol):
     """What lanes need of the ledger."""
 
@@ -90,7 +94,7 @@ class Lanes:
         self, lane: int, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None = None, host: Arrays = (), where: Where = None
     ) -> Sequence[Bundle]:
         """A replica's call of a kernel; as `Ledger.call`."""
-        if self.count == 1 or self.ledger.numerics == "off":
+        if self.count == 1 or self.ledger.numerics in ON_THEIR_OWN:
             return self.ledger.call(site, inputs, batch, host, where)
         made = self._made[lane]
         number = made[site] = made.get(site, -1) + 1

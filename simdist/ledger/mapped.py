@@ -2,7 +2,8 @@
 
 A loop over the lanes (``lax.map``) is compiled once, whatever their number. XLA computes nearly all kernels in a loop with the
 bits of a single call; some (convolutions) not, but then it does so where the calls stand one after the other with barriers
-between them. Which of the two it is, or neither, is tried for each kernel with random inputs, once in a process.
+between them. Which of the two it is, or neither, is tried for each kernel with random inputs, once in a process. A kernel that calls
+back into Python, or whose loops depend on its numbers, is not tried and not mapped.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.caches import shared
+from simdist.program.jaxprs import primitives_in
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import Aval, BundleType, stacked_type
 
@@ -55,6 +57,8 @@ def mapped_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form
 
 def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
     """The loop or the calls one after the other, whichever keeps the bits."""
+    if not _can_be_tried(kernel):
+        return None
     with jax.ensure_compile_time_eval():
         samples = _samples(kernel, reads, forms, lanes)
         single = [kernel(*sample) for sample in samples]
@@ -65,6 +69,12 @@ def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...],
             if all(np.asarray(a).tobytes() == b.tobytes() for a, b in zip(made(*given), expected, strict=True)):
                 return made
     return None
+
+
+def _can_be_tried(kernel: Kernel) -> bool:
+    """Whether random inputs can do no harm: no code of users is called, and no loop runs for as long as its numbers say."""
+    names = set(primitives_in(kernel.closed.jaxpr))
+    return not kernel.closed.effects and "while" not in names and not any("callback" in name or "debug" in name for name in names)
 
 
 def _kernel(kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, run: Run) -> Kernel:

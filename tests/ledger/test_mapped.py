@@ -92,3 +92,23 @@ def test_convolution_is_mapped_with_the_bits_of_single_calls() -> None:
     (found,) = made(w, x)
     for lane in range(3):
         assert np.asarray(kernel(w, x[lane])[0]).tobytes() == np.asarray(found)[lane].tobytes()
+
+
+def calling_back(x: Any) -> Any:
+    return jax.pure_callback(lambda y: np.asarray(y) + np.float32(1), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def printing(x: Any) -> Any:
+    jax.debug.print("{x}", x=x[0])
+    return x * 2
+
+
+def looping(x: Any) -> Any:
+    return jax.lax.while_loop(lambda y: jnp.sum(y) > 1e-3, lambda y: y * 0.5, x)
+
+
+@pytest.mark.parametrize("function", [calling_back, printing, looping])
+def test_kernel_that_random_inputs_could_harm_is_not_tried(function: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = kernel_of(f"harm {function.__name__}", lambda a, k: (function(a) * k,), [VECTOR, VECTOR])
+    assert mapped_kernel(kernel, [(VECTOR,)], (Form.SHARED,), 3) is None
+    assert capsys.readouterr().out == ""
