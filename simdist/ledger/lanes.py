@@ -2,13 +2,13 @@
 
 The replicas of a synchronous step call the same kernels, each on its own rows. Such calls are collected until all
 replicas have made them; then the ledger notes *one* entry, whose kernel runs the calls one after the other and gives their
-results as a stack: one array [lanes, ...] for each result. What a replica gets is a *lane* of that stack. Whoever reads
-lanes in order (a sum over the replicas, the next call of all of them) takes the stack as it is; a lane that somebody reads
+results as a stack: one array [lanes, ...] for each result. What a replica gets is a *lane* of that stack. What reads all
+lanes in order (a sum over the replicas, the next call of all of them) takes the stack as it is; a lane that is read
 by itself is cut out.
 
 Numbers: class E1. XLA may give a kernel other bits in a loop than on its own. So a kernel is tried before it is mapped
-(mapped.py), and one whose bits differ is called for each lane by itself. Calls that turn out not to be equal, or that
-somebody reads before all have come, are noted one by one: the bits are the same.
+(mapped.py), and one whose bits differ is called for each lane by itself. Calls that turn out not to be equal, or
+that are read before all have come, are noted one by one: the bits are the same.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Lanes:
     def __init__(self, ledger: LaneLedger, count: int) -> None:
         self.ledger = ledger
         self.count = count
-        self._made: list[dict[Site, int]] = [{} for _ in range(count)]
+        self._counts: list[dict[Site, int]] = [{} for _ in range(count)]
         self._calls: dict[tuple[Site, int], _EqualCalls] = {}
 
     def call(
@@ -96,13 +96,13 @@ class Lanes:
         """A replica's call of a kernel; as `Ledger.call`."""
         if self.count == 1 or self.ledger.numerics in ON_THEIR_OWN:
             return self.ledger.call(site, inputs, batch, host, where)
-        made = self._made[lane]
-        number = made[site] = made.get(site, -1) + 1
+        counts = self._counts[lane]
+        number = counts[site] = counts.get(site, -1) + 1
         calls = self._calls.get((site, number))
         if calls is None:
             calls = self._calls[site, number] = _EqualCalls(self.ledger, site, self.count)
         outputs = calls.add(lane, list(inputs), batch, host, where)
-        if calls.is_noted and len(calls.made) == self.count:
+        if calls.is_noted and len(calls.contributions) == self.count:
             del self._calls[site, number]
         return outputs
 
@@ -123,23 +123,23 @@ class _EqualCalls:
         self.ledger = ledger
         self.site = site
         self.count = count
-        self.made: dict[int, Call] = {}
+        self.contributions: dict[int, Call] = {}
         self.lanes: dict[int, list[Lane]] = {}
         self.is_noted = False
 
     def add(self, number: int, inputs: list[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> Sequence[Bundle]:
         """One replica has come. Returns what it gets."""
-        self.made[number] = call = (inputs, batch, host, where)
+        self.contributions[number] = call = (inputs, batch, host, where)
         if self.is_noted:
             return self.ledger.call(self.site, *call)
         outputs = self.lanes[number] = [Lane(avals, self, number) for avals in self.site.writes]
-        if len(self.made) == self.count:
+        if len(self.contributions) == self.count:
             self._note()
         return outputs
 
     def _note(self) -> None:
         """All have come."""
-        calls = [self.made[number] for number in range(self.count)]
+        calls = [self.contributions[number] for number in range(self.count)]
         forms = [_form([call[0][position] for call in calls]) for position in range(len(self.site.reads))]
         if not self.site.fed and all(form is Form.SHARED for form in forms):
             self._share(self.ledger.call(self.site, *calls[0]))
@@ -174,15 +174,15 @@ class _EqualCalls:
         if self.is_noted:
             return
         self.is_noted = True
-        for number in sorted(self.made):
-            outputs = self.ledger.call(self.site, *self.made[number])
+        for number in sorted(self.contributions):
+            outputs = self.ledger.call(self.site, *self.contributions[number])
             for lane, output in zip(self.lanes[number], outputs, strict=True):
                 lane.take(output)
                 lane.calls = None
         self._forget()
 
     def _forget(self) -> None:
-        self.made = dict.fromkeys(self.made, ([], None, (), None))
+        self.contributions = dict.fromkeys(self.contributions, ([], None, (), None))
         self.lanes.clear()
 
 

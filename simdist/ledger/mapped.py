@@ -106,8 +106,8 @@ def _run_lanes(
     stacks.update(enumerate(left, start=position))
     order = sorted(stacks)
 
-    def lane(own: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-        given = {**shared_inputs, **dict(zip(order, own, strict=True))}
+    def lane(given_to_it: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+        given = {**shared_inputs, **dict(zip(order, given_to_it, strict=True))}
         arguments = jax.lax.optimization_barrier([given[number] for number in range(len(kernel.in_avals))])
         return tuple(jax.lax.optimization_barrier(tuple(kernel.function(*arguments))))
 
