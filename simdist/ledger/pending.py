@@ -25,9 +25,9 @@ from operator import call
 import jax
 
 from simdist.ledger.entry import Entry
+from simdist.ledger.lanes import Numbers
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
-from simdist.program.arrays import Arrays
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]
@@ -39,7 +39,7 @@ class Flight:
 
     entries: list[Entry]
     stacks: Sequence[tuple[jax.Array, ...]]
-    before: list[tuple[RegisterFile, tuple[jax.Array, ...] | None, dict[int, Arrays]]]
+    before: list[tuple[RegisterFile, tuple[jax.Array, ...] | None, dict[int, Numbers]]]
 
 
 class Pending:
@@ -110,14 +110,15 @@ class Pending:
         self.flight = None
         return []
 
-    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Arrays | None]]) -> None:
+    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Numbers | None]]) -> None:
         """Take out those of the first entries that are done.
 
         Args:
             done: for each of them; closed under "needs".
             results: for each that is done, its results, bundle by bundle; None where they are not needed any more.
         """
-        first, rest, copies = separate(self.entries[: len(done)], done, self._rename)
+        entries = self.entries[: len(done)]
+        first, rest, copies = (entries, [], []) if all(done) else separate(entries, done, self._rename)
         self._copy(copies)
         loose = [dict(file.loose) for file in self.files]
         for (_, _, _, writes, _, _), parts in zip(first, results, strict=True):
