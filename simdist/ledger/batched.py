@@ -24,6 +24,7 @@ from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
 from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
+from simdist.ledger.registers import RegisterFile
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 from simdist.program.step_iterator import ColumnTable
@@ -68,7 +69,11 @@ class Batches:
                     stretch.put(indices, made)
                 stretch.forget(level)
         finally:
-            pending.put_loose(stretch.done, stretch.results(self.thinned))
+            if all(stretch.done):
+                unheld = pending.unheld_after(len(entries))
+                pending.put_registers(self._thinned(stretch.registers(), unheld, pending.files), unheld, len(entries))
+            else:
+                pending.put_loose(stretch.done, stretch.results())
 
     def _call(self, branch: Branch, given: tuple[list[Column], list[Arrays]]) -> Sequence[Holder]:
         """For each bundle that the kernel writes, what holds the numbers of all entries.
@@ -117,19 +122,36 @@ class Batches:
 
     def _fed(self, arrays: list[Array], lanes: int) -> Array:
         """One array [lanes, ...] of what the host passes."""
-        if not all([isinstance(array, np.ndarray) for array in arrays]):
+        if set(map(type, arrays)) != {np.ndarray}:
             return self.stacked(Column([(array,) for array in arrays], [0] * len(arrays)), lanes)[0]
         arrays += arrays[-1:] * (lanes - len(arrays))
         shape = (lanes, *arrays[0].shape)
         return np.concatenate(arrays).reshape(shape) if len(shape) > 1 else np.array(arrays)
 
-    def thinned(self, stack: LaneStack, lanes: Sequence[int]) -> Sequence[Numbers]:
-        """Lanes of a stack of which most are not needed any more: without the others, which would stay alive with them."""
+    def _thinned(self, made: dict[int, Numbers], unheld: set[int], files: Sequence[RegisterFile]) -> dict[int, Numbers]:
+        """The numbers of registers, with those of others that have to move: out of stacks most of whose lanes are not needed any more."""
+        made = {register: numbers for register, numbers in made.items() if register not in unheld}
+        found: dict[int, tuple[LaneStack, list[int], list[int]]] = {}  # a stack, and the registers and lanes of it that are needed
+        before = [item for file in files for item in file.loose.items() if item[0] not in made and item[0] not in unheld]
+        for register, numbers in chain(before, made.items()):
+            if isinstance(numbers, Lane):
+                stack = numbers.stack
+                if id(stack) not in found:
+                    found[id(stack)] = (stack, [], [])
+                _, registers, lanes = found[id(stack)]
+                registers.append(register)
+                lanes.append(numbers.index)
+        for stack, registers, lanes in found.values():
+            if 2 * len(lanes) <= len(stack):
+                made.update(zip(registers, self._taken_out(stack, lanes), strict=True))
+        return made
+
+    def _taken_out(self, stack: LaneStack, lanes: list[int]) -> Sequence[Numbers]:
+        """Lanes without the others of their stack, which would stay alive with them."""
         if self.on_host or len(lanes) == 1:
             return self.cut(stack.leaves, lanes)
-        size = self.lanes(len(lanes))
-        rows = np.array([*lanes, *[lanes[-1]] * (size - len(lanes))], np.int32)
-        smaller = LaneStack(self.gathered(stack.leaves, rows), self)
+        rows = [*lanes, *lanes[-1:] * (self.lanes(len(lanes)) - len(lanes))]
+        smaller = LaneStack(self.gathered(stack.leaves, np.array(rows, np.int32)), self)
         return [Lane(smaller, lane) for lane in range(len(lanes))]
 
     def stacked(self, column: Column, lanes: int) -> Sequence[Array]:

@@ -18,7 +18,19 @@ import numpy as np
 
 from simdist.program.arrays import Array, Arrays, HostArray
 
-__all__ = ["Column", "Holder", "Lane", "LaneStack", "Numbers", "cut_apart", "gathered", "put_together", "rows_of"]
+__all__ = [
+    "Column",
+    "Holder",
+    "Lane",
+    "LaneStack",
+    "Numbers",
+    "cut_apart",
+    "gathered",
+    "on_host_alone",
+    "put_together",
+    "put_together_on_device",
+    "rows_of",
+]
 
 # Lanes that one compiled call puts together or cuts apart on an accelerator: few sizes are compiled, and few calls are made.
 BLOCK = 16
@@ -87,7 +99,7 @@ class Column(NamedTuple):
     def one_stack(self) -> LaneStack | None:
         """The stack in which all are, if there is one."""
         first = self.holders[0]
-        return first if isinstance(first, LaneStack) and all([holder is first for holder in self.holders]) else None
+        return first if isinstance(first, LaneStack) and self.holders.count(first) == len(self.holders) else None
 
     def apart(self) -> list[Arrays]:
         """All by themselves; those that are in one stack are cut out of it together."""
@@ -126,6 +138,11 @@ gathered = jax.jit(rows_of)
 """The same in one call."""
 
 
+def on_host_alone(rows: Sequence[Arrays]) -> bool:
+    """Whether all arrays are the host's."""
+    return {type(array) for row in rows for array in row} <= {np.ndarray}
+
+
 def put_together(rows: Sequence[Arrays], on_host: bool) -> Sequence[Array]:
     """One array [rows, ...] for each leaf.
 
@@ -133,8 +150,13 @@ def put_together(rows: Sequence[Arrays], on_host: bool) -> Sequence[Array]:
         rows: at least one; a power of two of them where they lie on an accelerator, so that few sizes are compiled.
         on_host: whether the host's memory is the device's too.
     """
-    if on_host or all(isinstance(array, np.ndarray) for row in rows for array in row):
+    if on_host or on_host_alone(rows):
         return [np.stack([np.asarray(array) for array in column]) for column in zip(*rows, strict=True)]
+    return put_together_on_device(rows)
+
+
+def put_together_on_device(rows: Sequence[Arrays]) -> list[jax.Array]:
+    """The same from arrays that lie on one accelerator, and there."""
     blocks = [_stack_block(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)]
     return blocks[0] if len(blocks) == 1 else _joined_blocks(blocks)
 

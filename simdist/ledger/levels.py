@@ -8,7 +8,7 @@ There are thousands of entries, so what is known of them stands in flat lists: l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from simdist.ledger.entry import Entry
@@ -29,7 +29,8 @@ class Stretch:
     def __init__(self, entries: Sequence[Entry], files: Sequence[RegisterFile]) -> None:
         self.done = [False] * len(entries)
         self.levels: list[dict[int, list[int]]] = []
-        # Entry i reads the versions that stand in _reads from place _reads_from[i] on, and makes _num_writes[i] from version _writes_from[i] on.
+        # Entry i reads the versions that stand in _reads from position _reads_from[i] on, and makes _num_writes[i] of them, the first of
+        # which is _writes_from[i].
         self._reads: list[int] = []
         self._reads_from: list[int] = []
         self._writes_from: list[int] = []
@@ -37,28 +38,29 @@ class Stretch:
         self._registers: list[int] = []
         self._made_at: list[int] = []  # the level that makes a version; -1 for what was there before
         self._last_read: list[int] = []  # the last level that reads it
-        present: dict[int, int] = {}
+        self._present: dict[int, int] = {}  # the last version of each register
         for index, (_, code, read, written, _, _) in enumerate(entries):
-            level = self._note(read, written, present)
+            level = self._note(read, written)
             if level == len(self.levels):
                 self.levels.append({})
             calls = self.levels[level]
-            if code not in calls:
-                calls[code] = []
-            calls[code].append(index)
+            if code in calls:
+                calls[code].append(index)
+            else:
+                calls[code] = [index]
         # The numbers of a version are in its holder, in this lane.
         self._holders: list[Holder | None] = [None] * len(self._registers)
         self._lanes = [0] * len(self._registers)
         self._load(files)
         self._unread_after: list[list[int]] = [[] for _ in self.levels]
-        last = set(present.values())
+        last = set(self._present.values())
         for version, level in enumerate(map(max, self._last_read, self._made_at)):
             if version not in last:
                 self._unread_after[level].append(version)
 
-    def _note(self, read: Sequence[int], written: Sequence[int], present: dict[int, int]) -> int:
+    def _note(self, read: Sequence[int], written: Sequence[int]) -> int:
         """Number the versions that an entry reads and makes; its level."""
-        registers, made_at, last_read, reads = self._registers, self._made_at, self._last_read, self._reads
+        registers, made_at, last_read, reads, present = self._registers, self._made_at, self._last_read, self._reads, self._present
         level, start = 0, len(reads)
         for register in read:
             version = present.get(register)
@@ -70,17 +72,19 @@ class Stretch:
             elif made_at[version] >= level:
                 level = made_at[version] + 1
             reads.append(version)
-        for position in range(start, len(reads)):
-            if last_read[reads[position]] < level:
-                last_read[reads[position]] = level
+        for version in reads[start:]:
+            if last_read[version] < level:
+                last_read[version] = level
         self._reads_from.append(start)
-        self._writes_from.append(len(registers))
+        version = len(registers)
+        self._writes_from.append(version)
         self._num_writes.append(len(written))
         for register in written:
-            present[register] = len(registers)
-            registers.append(register)
+            present[register] = version
+            version += 1
             made_at.append(level)
             last_read.append(-1)
+        registers.extend(written)
         return level
 
     def _load(self, files: Sequence[RegisterFile]) -> None:
@@ -115,27 +119,16 @@ class Stretch:
         for version in self._unread_after[level]:
             holders[version] = None
 
-    def results(self, thinned: Callable[[LaneStack, Sequence[int]], Sequence[Numbers]]) -> list[list[Numbers | None]]:
-        """For each entry that is done, its results, as far as they are needed.
+    def registers(self) -> dict[int, Numbers]:
+        """When all entries are done: the numbers of all registers that they write."""
+        return {self._registers[version]: self._numbers(version) or () for version in self._present.values() if self._made_at[version] >= 0}
 
-        Args:
-            thinned: takes some lanes out of a stack of which most are not needed.
-        """
-        found: dict[int, Numbers] = {}
-        left: dict[int, tuple[LaneStack, list[int]]] = {}
+    def results(self) -> list[list[Numbers | None]]:
+        """For each entry that is done, its results, as far as they are needed."""
         done = [index for index, is_done in enumerate(self.done) if is_done]
-        written = [range(self._writes_from[index], self._writes_from[index] + self._num_writes[index]) for index in done]
-        for versions in written:
-            for version in versions:
-                holder = self._holders[version]
-                if isinstance(holder, LaneStack):
-                    if id(holder) not in left:
-                        left[id(holder)] = (holder, [])
-                    left[id(holder)][1].append(version)
-                elif holder is not None:
-                    found[version] = holder
-        for stack, versions in left.values():
-            lanes = [self._lanes[version] for version in versions]
-            few = 2 * len(lanes) <= len(stack)
-            found.update(zip(versions, thinned(stack, lanes) if few else [Lane(stack, lane) for lane in lanes], strict=True))
-        return [[found.get(version) for version in versions] for versions in written]
+        pairs = [(self._writes_from[index], self._num_writes[index]) for index in done]
+        return [[self._numbers(version) for version in range(first, first + count)] for first, count in pairs]
+
+    def _numbers(self, version: int) -> Numbers | None:
+        holder = self._holders[version]
+        return Lane(holder, self._lanes[version]) if isinstance(holder, LaneStack) else holder

@@ -17,9 +17,10 @@ What may live in this file: the order of entries. Not: how they are computed (pl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import call
 
 import jax
@@ -110,6 +111,26 @@ class Pending:
         self.flight = None
         return []
 
+    def put_registers(self, numbers: Mapping[int, Numbers], unheld: Collection[int], count: int) -> None:
+        """Take out the first entries, all of which are done.
+
+        Args:
+            numbers: of the registers that they write, as far as they are needed, and of others whose numbers shall be held otherwise.
+            unheld: registers that hold nothing from now on.
+            count: how many entries.
+        """
+        loose = [dict(file.loose) for file in self.files]
+        for register, found in numbers.items():
+            loose[register >> INDEX_BITS][register] = found
+        for register in unheld:
+            loose[register >> INDEX_BITS].pop(register, None)
+        changes = [change for file, arrays in zip(self.files, loose, strict=True) for change in file.replaced(file.stack, arrays)]
+        self._take_out(count, [], count, changes)
+
+    def unheld_after(self, count: int) -> set[int]:
+        """Registers whose numbers are not needed after the first entries; none while others wait, which might read any."""
+        return set(chain.from_iterable(file.free for file in self.files)) if count == len(self.entries) else set()
+
     def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Numbers | None]]) -> None:
         """Take out those of the first entries that are done.
 
@@ -117,8 +138,7 @@ class Pending:
             done: for each of them; closed under "needs".
             results: for each that is done, its results, bundle by bundle; None where they are not needed any more.
         """
-        entries = self.entries[: len(done)]
-        first, rest, copies = (entries, [], []) if all(done) else separate(entries, done, self._rename)
+        first, rest, copies = separate(self.entries[: len(done)], done, self._rename)
         self._copy(copies)
         loose = [dict(file.loose) for file in self.files]
         for (_, _, _, writes, _, _), parts in zip(first, results, strict=True):

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.batched import BatchedFunction, Batches, LaneFunction
-from simdist.ledger.lanes import put_together, rows_of
+from simdist.ledger.lanes import on_host_alone, put_together_on_device, rows_of
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 
@@ -119,14 +119,14 @@ class ShardedBatches(Batches):
 
     def together(self, rows: Sequence[Arrays]) -> Sequence[Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
-        if self.on_host:
+        if self.on_host or on_host_alone(rows):
             return super().together(rows)
         each = len(rows) // len(self.devices)
         sent = jax.device_put(list(rows), [self.devices[lane // each] for lane in range(len(rows))])
-        shards = [put_together(sent[start : start + each], False) for start in range(0, len(rows), each)]
+        shards = [put_together_on_device(sent[start : start + each]) for start in range(0, len(rows), each)]
         return [self._joined(list(leaves)) for leaves in zip(*shards, strict=True)]
 
-    def _joined(self, shards: list[Array]) -> jax.Array:
+    def _joined(self, shards: list[jax.Array]) -> jax.Array:
         first = shards[0].shape
         return jax.make_array_from_single_device_arrays((first[0] * len(shards), *first[1:]), self.sharding, shards)
 
