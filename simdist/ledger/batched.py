@@ -128,12 +128,12 @@ class Batches:
         shape = (lanes, *arrays[0].shape)
         return np.concatenate(arrays).reshape(shape) if len(shape) > 1 else np.array(arrays)
 
-    def _thinned(self, made: dict[int, Numbers], unheld: set[int], files: Sequence[RegisterFile]) -> dict[int, Numbers]:
+    def _thinned(self, written: dict[int, Numbers], unheld: set[int], files: Sequence[RegisterFile]) -> dict[int, Numbers]:
         """The numbers of registers, with those of others that have to move: out of stacks most of whose lanes are not needed any more."""
-        made = {register: numbers for register, numbers in made.items() if register not in unheld}
+        written = {register: numbers for register, numbers in written.items() if register not in unheld}
         found: dict[int, tuple[LaneStack, list[int], list[int]]] = {}  # a stack, and the registers and lanes of it that are needed
-        before = [item for file in files for item in file.loose.items() if item[0] not in made and item[0] not in unheld]
-        for register, numbers in chain(before, made.items()):
+        before = [item for file in files for item in file.loose.items() if item[0] not in written and item[0] not in unheld]
+        for register, numbers in chain(before, written.items()):
             if isinstance(numbers, Lane):
                 stack = numbers.stack
                 if id(stack) not in found:
@@ -143,8 +143,8 @@ class Batches:
                 lanes.append(numbers.index)
         for stack, registers, lanes in found.values():
             if 2 * len(lanes) <= len(stack):
-                made.update(zip(registers, self._taken_out(stack, lanes), strict=True))
-        return made
+                written.update(zip(registers, self._taken_out(stack, lanes), strict=True))
+        return written
 
     def _taken_out(self, stack: LaneStack, lanes: list[int]) -> Sequence[Numbers]:
         """Lanes without the others of their stack, which would stay alive with them."""

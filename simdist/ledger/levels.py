@@ -101,10 +101,10 @@ class Stretch:
         # All have a holder: what entries of this level read was made by those before.
         return Column(cast("list[Holder]", [holders[version] for version in versions]), [lanes[version] for version in versions])
 
-    def put(self, indices: Sequence[int], made: Sequence[Holder]) -> None:
+    def put(self, indices: Sequence[int], results: Sequence[Holder]) -> None:
         """Keep the results of entries: for each bundle that they write, what holds it, entry after entry."""
         holders, lanes, writes_from = self._holders, self._lanes, self._writes_from
-        for position, holder in enumerate(made):
+        for position, holder in enumerate(results):
             for lane, index in enumerate(indices):
                 version = writes_from[index] + position
                 holders[version] = holder
