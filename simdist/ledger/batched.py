@@ -4,7 +4,7 @@ An entry belongs to the first level at which all its inputs are known. The entri
 computed by one ``vmap`` of it, each in a *lane*. For accelerators, where a thousand small kernels should be a few large ones; on a CPU
 replay is faster, because stacking copies. `sharded.py` spreads the lanes over several devices.
 
-What an entry costs here is a few microseconds of Python and no call of JAX: the results stay together (lanes.py), the next call takes
+What an entry costs here is a few microseconds of Python and no call of JAX: the results stay together (stack_lanes.py), the next call takes
 them as they are, and rows of a table are gathered from its columns, which lie on the device.
 
 Numbers: class E2. A batched kernel may add in another order, so this plan is chosen by name only (``numerics="vmap"``), never
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.ledger.entry import Branch, Entry
-from simdist.ledger.lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
+from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
 from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import RegisterFile

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from simdist.ledger.entry import Entry
-from simdist.ledger.lanes import Column, Holder, Lane, LaneStack, Numbers
+from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 
 __all__ = ["Stretch"]

@@ -26,7 +26,7 @@ from operator import call
 import jax
 
 from simdist.ledger.entry import Entry
-from simdist.ledger.lanes import Numbers
+from simdist.ledger.stack_lanes import Numbers
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
 from simdist.program.values import Bundle

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.ledger.lanes import Lane, Numbers
+from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
 from simdist.program.values import BundleType
 

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.batched import BatchedFunction, Batches, LaneFunction
-from simdist.ledger.lanes import on_host_alone, put_together_on_device, rows_of
+from simdist.ledger.stack_lanes import on_host_alone, put_together_on_device, rows_of
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 

@@ -18,7 +18,7 @@ import optax
 import simdist as sd
 from simdist import keras
 from simdist.errors import InvalidArgumentError
-from simdist.ledger.lanes import LaneStack
+from simdist.ledger.stack_lanes import LaneStack
 from simdist.ledger.sharded import ShardedBatches
 
 STEPS = 20

@@ -13,7 +13,7 @@ import pytest
 import simdist as sd
 from simdist.ledger import batched, lanes
 from simdist.ledger.batched import Batches
-from simdist.ledger.lanes import Column, LaneStack, cut_apart, put_together
+from simdist.ledger.stack_lanes import Column, LaneStack, cut_apart, put_together
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
