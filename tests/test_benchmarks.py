@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
+import jax
 import numpy as np
 import pytest
 
@@ -69,6 +70,17 @@ def test_benchmark_of_training_prints_its_table(name: str, lines: int, load: Any
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) == lines
     assert all(number > 0 for number in numbers_of_last_line(shown))
+
+
+@pytest.mark.slow
+def test_benchmark_of_accelerators_has_a_line_for_each_plan_and_says_what_the_goal_is_for(
+    load: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load("accelerator").main(["--quick"])
+    first, _, *plans, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{len(jax.local_devices())} x ") and "8 workers" in first
+    assert [line.split()[0] for line in plans[:3]] == ["bare", "numerics='loop'", "numerics='vmap'"]
+    assert ("for accelerators" in last) == (jax.default_backend() == "cpu")
 
 
 def test_every_benchmark_is_tried_here() -> None:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
 from simdist.program.values import BundleType
 
@@ -48,7 +49,7 @@ class RegisterFile:
         self.unread = unread
         self.free: list[int] = []
         self.size = 0
-        self.loose: dict[int, Arrays] = {}
+        self.loose: dict[int, Numbers] = {}
         self.stack: tuple[jax.Array, ...] | None = None
 
     def new(self) -> int:
@@ -56,9 +57,16 @@ class RegisterFile:
         self.size += 1
         return (self.number << INDEX_BITS) + self.size - 1
 
+    def held(self, register: int) -> Numbers:
+        """The numbers of a register; those that are in a stack of lanes stay there."""
+        found = self.loose.get(register)
+        return self.get(register) if found is None else found
+
     def get(self, register: int) -> Arrays:
-        """The numbers of a register."""
+        """The numbers of a register, by themselves."""
         arrays = self.loose.get(register)
+        if isinstance(arrays, Lane):
+            arrays = self.loose[register] = arrays.cut()
         if arrays is None:
             assert self.stack is not None
             # A copy: a view would forbid the machine to write in place, a slice would keep the whole stack alive.
@@ -83,10 +91,10 @@ class RegisterFile:
             old = self.stack[position]
             leaf[: old.shape[0]] = old
         for register, arrays in self.loose.items():
-            leaf[index_of(register)] = arrays[position]
+            leaf[index_of(register)] = (arrays.cut() if isinstance(arrays, Lane) else arrays)[position]
         return jnp.asarray(leaf)
 
-    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, Arrays]) -> list[Callable[[], None]]:
+    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, Numbers]) -> list[Callable[[], None]]:
         """What is to be called, so that these are the numbers."""
         return [partial(setattr, self, "stack", stack), partial(setattr, self, "loose", loose)]
 
