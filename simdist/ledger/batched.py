@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.ledger.entry import Branch, Entry
-from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
 from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import RegisterFile
+from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 from simdist.program.step_iterator import ColumnTable

@@ -29,10 +29,10 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
 from simdist.ledger.entry import Branch, Entry, Site, Where
-from simdist.ledger.lanes import Lane, Lanes, lane_kernel
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel
 from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.ledger.slicing import needed_for, without_dead
 from simdist.program.arrays import Array, Arrays
@@ -177,7 +177,7 @@ class Ledger:
 
     def _take_up(self, bundle: Bundle) -> None:
         """Give a bundle that exists already a register which no pending entry uses."""
-        if isinstance(bundle, Lane) and self._cut_out(bundle):
+        if isinstance(bundle, ReplicaLane) and self._cut_out(bundle):
             return
         file = self._file(bundle.avals)
         register = file.new() if self.entries or self.pending.flight or not file.free else file.free.pop()
@@ -186,7 +186,7 @@ class Ledger:
         bundle.register = register
         bundle.file = file  # last: who finds a file finds a register
 
-    def _cut_out(self, lane: Lane) -> bool:
+    def _cut_out(self, lane: ReplicaLane) -> bool:
         """Whether a lane, of whose stack an entry needs it alone, has a register now; its numbers may be there already."""
         lane.settle()
         if lane.whole is not None:
@@ -215,9 +215,9 @@ class Ledger:
         site.branches[table] = self._branch_numbers[key]
         return site.branches[table]
 
-    def lanes(self, count: int) -> Lanes:
+    def lanes(self, count: int) -> ReplicaLanes:
         """Collects the equal calls of so many replicas, to note them as one."""
-        return Lanes(self, count)
+        return ReplicaLanes(self, count)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Ledger:
         Raises:
             FailedPreconditionError: the cluster computes no numbers.
         """
-        if isinstance(bundle, Lane):
+        if isinstance(bundle, ReplicaLane):
             self._read_lane(bundle)
         if bundle.arrays is None:
             if self.numerics == "off":
@@ -240,7 +240,7 @@ class Ledger:
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
-    def _read_lane(self, lane: Lane) -> None:
+    def _read_lane(self, lane: ReplicaLane) -> None:
         lane.settle()
         if lane.whole is not None:
             lane.arrays = self.arrays(lane.whole)
@@ -329,7 +329,7 @@ class Ledger:
 
 def _source(bundle: Bundle) -> Bundle:
     """The bundle to be computed for one that is asked for: for a lane its stack, unless it has a register of its own."""
-    if not isinstance(bundle, Lane):
+    if not isinstance(bundle, ReplicaLane):
         return bundle
     bundle.settle()
     if bundle.whole is not None:

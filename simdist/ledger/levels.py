@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from simdist.ledger.entry import Entry
-from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers
 
 __all__ = ["Stretch"]
 

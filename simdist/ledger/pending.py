@@ -26,9 +26,9 @@ from operator import call
 import jax
 
 from simdist.ledger.entry import Entry
-from simdist.ledger.stack_lanes import Numbers
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
+from simdist.ledger.stack_lanes import Numbers
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]

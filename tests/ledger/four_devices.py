@@ -18,8 +18,8 @@ import optax
 import simdist as sd
 from simdist import keras
 from simdist.errors import InvalidArgumentError
-from simdist.ledger.stack_lanes import LaneStack
 from simdist.ledger.sharded import ShardedBatches
+from simdist.ledger.stack_lanes import LaneStack
 
 STEPS = 20
 ROWS, BATCH = 35, 16  # the last batch of each pass has 3 rows: not every replica gets one

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.ledger import batched, lanes
+from simdist.ledger import batched, stack_lanes
 from simdist.ledger.batched import Batches
-from simdist.ledger.stack_lanes import Column, LaneStack, cut_apart, put_together
 from simdist.ledger.ledger import Ledger
+from simdist.ledger.stack_lanes import Column, LaneStack, cut_apart, put_together
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -132,7 +132,7 @@ def test_small_stack_is_fetched_once_and_a_large_one_lane_by_lane(monkeypatch: p
     assert calls == []
     workers.step()
     workers.ledger.flush()
-    monkeypatch.setattr(lanes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stack_lanes, "SMALL_BYTES", 0)
     workers.check()
     assert len(calls) == WORKERS
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from simdist.collectives.base import Schedule
 from simdist.ledger.entry import Site, Where
-from simdist.ledger.lanes import stack_of
+from simdist.ledger.replica_lanes import stack_of
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations

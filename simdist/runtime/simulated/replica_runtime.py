@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import SimdistError, UnavailableError
-from simdist.ledger.lanes import Lanes
+from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.arrays import Array, Arrays
 from simdist.program.step_iterator import StepBatch, StepIterator, TimedIterator
 from simdist.program.values import Bundle
@@ -52,7 +52,7 @@ class SimulatedReplica(SimulatedTask):
         versions: StepVersions,
         collective_group: CollectiveGroup | None,
         leads: bool = True,
-        lanes: Lanes | None = None,
+        lanes: ReplicaLanes | None = None,
         lane: int = 0,
     ) -> None:
         task = world.tasks[member.task]

@@ -1,4 +1,4 @@
-"""Lanes: the equal calls of the replicas of a step as one entry.
+"""Lanes of replicas: the equal calls of the replicas of a step as one entry.
 
 The replicas of a synchronous step call the same kernels, each on its own rows. Such calls are collected until all
 replicas have made them; then the ledger notes *one* entry, whose kernel runs the calls one after the other and gives their
@@ -28,7 +28,7 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, Bundle, BundleType, stacked_type
 
-__all__ = ["Lane", "Lanes", "lane_kernel", "stack_of"]
+__all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "stack_of"]
 
 
 ON_THEIR_OWN = ("off", "vmap", "shard_map")
@@ -46,7 +46,7 @@ class LaneLedger(Protocol):
     ) -> Sequence[Bundle]: ...
 
 
-class Lane(Bundle):
+class ReplicaLane(Bundle):
     """What one replica gets of a call that all have made.
 
     Attributes:
@@ -76,7 +76,7 @@ class Lane(Bundle):
         bundle.file = None
 
 
-class Lanes:
+class ReplicaLanes:
     """The calls of the replicas of one step.
 
     Args:
@@ -124,7 +124,7 @@ class _EqualCalls:
         self.site = site
         self.count = count
         self.contributions: dict[int, Call] = {}
-        self.lanes: dict[int, list[Lane]] = {}
+        self.lanes: dict[int, list[ReplicaLane]] = {}
         self.is_noted = False
 
     def add(self, number: int, inputs: list[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> Sequence[Bundle]:
@@ -132,7 +132,7 @@ class _EqualCalls:
         self.contributions[number] = call = (inputs, batch, host, where)
         if self.is_noted:
             return self.ledger.call(self.site, *call)
-        outputs = self.lanes[number] = [Lane(avals, self, number) for avals in self.site.writes]
+        outputs = self.lanes[number] = [ReplicaLane(avals, self, number) for avals in self.site.writes]
         if len(self.contributions) == self.count:
             self._note()
         return outputs
@@ -189,11 +189,11 @@ class _EqualCalls:
 def stack_of(bundles: Sequence[Bundle]) -> Bundle | None:
     """The stack whose lanes these are, all of them in order; None where there is none."""
     first = bundles[0]
-    if not isinstance(first, Lane) or first.stack is None or first.stack.avals[0].shape[:1] != (len(bundles),):
+    if not isinstance(first, ReplicaLane) or first.stack is None or first.stack.avals[0].shape[:1] != (len(bundles),):
         return None
     stack = first.stack
     for number, bundle in enumerate(bundles):
-        if not isinstance(bundle, Lane) or bundle.stack is not stack or bundle.number != number:
+        if not isinstance(bundle, ReplicaLane) or bundle.stack is not stack or bundle.number != number:
             return None
     return stack
 
@@ -211,7 +211,7 @@ def lane_kernel(stack: BundleType) -> Kernel:
 
 def _form(bundles: Sequence[Bundle]) -> Form:
     """How the lanes read one input: all the same bundle, a stack, or each its own."""
-    wholes = [bundle.whole or bundle if isinstance(bundle, Lane) else bundle for bundle in bundles]
+    wholes = [bundle.whole or bundle if isinstance(bundle, ReplicaLane) else bundle for bundle in bundles]
     if all(bundle is wholes[0] for bundle in wholes):
         return Form.SHARED
     return Form.STACKED if stack_of(bundles) is not None else Form.SEPARATE

@@ -1,4 +1,4 @@
-"""Lanes: equal calls of replicas are one entry, and whoever looks at what, in whatever order, sees the numbers of single calls."""
+"""Lanes of replicas: equal calls of replicas are one entry, and whoever looks at what, in whatever order, sees the numbers of single calls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simdist.ledger.lanes import Lane, stack_of
 from simdist.ledger.ledger import Ledger
+from simdist.ledger.replica_lanes import ReplicaLane, stack_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -98,7 +98,7 @@ def test_calls_of_different_shapes_of_batches_are_not_put_together() -> None:
     (first,) = lanes.call(0, site, [a], None, (fed,))
     lanes.call(1, other, [a, a])
     lanes.close()
-    assert isinstance(first, Lane)
+    assert isinstance(first, ReplicaLane)
     np.testing.assert_array_equal(ledger.arrays(first)[0], twice((a.arrays or ())[0], fed))
     assert first.stack is None
 
