@@ -1,4 +1,4 @@
-"""Lanes of replicas: equal calls of replicas are one entry, and whoever looks at what, in whatever order, sees the numbers of single calls."""
+"""Lanes of replicas: equal calls are one entry, and whatever is read, in whatever order, has the numbers of single calls."""
 
 from __future__ import annotations
 
