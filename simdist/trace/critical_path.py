@@ -136,7 +136,7 @@ class _Walk:
         self.trace = trace
         self.lane, self.start_s, self.end_s = spans.lane, spans.start, spans.end
         # Read one by one, and the path may be short beside the log: views that give Python's numbers, not lists of all.
-        self.starts_s, self.ends_s, self.before = map(memoryview, (self.start_s, self.end_s, self._rows_before()))
+        self.starts_s, self.ends_s, self.before = self.start_s.data, self.end_s.data, self._rows_before().data
 
     def parts(self) -> list[Part]:
         """What is on the path, the last first."""
