@@ -177,3 +177,11 @@ def test_summary_of_a_run_equals_the_plain_one() -> None:
     trace = trained(workers=3)
     assert_equal_to_the_plain_one(trace)
     assert len(trace.summary()["failures"]) == 1 and len(trace.summary()["staleness"]["histogram"]) > 1
+
+
+def test_closure_that_is_run_again_at_the_moment_of_the_restart_counts() -> None:
+    trace = Trace()
+    for number, (category, time_s) in enumerate([("crash", 1.0), ("restart", 2.0), ("retry", 2.0), ("retry", 2.5)]):
+        trace.instant("worker:0", category, f"instant {number}", time_s)
+    assert trace.summary()["failures"][0]["retried_closures"] == 1
+    assert_equal_to_the_plain_one(trace)
