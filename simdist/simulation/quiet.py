@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappush
+from math import inf
 from typing import Any
 
 from simpy.events import NORMAL
@@ -34,7 +35,7 @@ class QuietFlows:
         began_s: when the present stage began; with `all_done`, the first.
         stage: the present one; with `all_done`, the first.
         untold: loads that end at this moment and whose receivers do not know yet, the first one last.
-        due_s: when the next event is.
+        due_s: when the next event is; infinite when it stands for nothing any more.
         sequence: of the first flow.
         is_new: whether other events of the moment of their start may start flows on their links.
         is_quiet: whether nobody has come to their links, and they have not ended.
@@ -126,6 +127,7 @@ class ClosedForm(Settlement):
         """All loads have arrived."""
         all_done = quiet.all_done
         if not quiet.is_quiet or all_done is None:
+            self._complete_rest(quiet)
             return
         _close(quiet)
         settling, self._settling = self._settling, True
@@ -139,6 +141,7 @@ class ClosedForm(Settlement):
     def _end_stage(self, quiet: QuietFlows) -> None:
         """Some of the loads have arrived."""
         if not quiet.is_quiet:
+            self._complete_rest(quiet)
             return
         seconds = quiet.course.seconds
         quiet.untold = quiet.course.ending[quiet.stage][::-1]
@@ -156,6 +159,12 @@ class ClosedForm(Settlement):
             self._settling = settling
             if not settling and (self._changed or self._new):
                 self._settle_soon()
+
+    def _complete_rest(self, quiet: QuietFlows) -> None:
+        """Somebody has come: their link may wait for this call."""
+        bottleneck = quiet.course.bottleneck
+        if bottleneck is not None and quiet.due_s == self.clock.now:
+            self._complete(bottleneck)
 
     def _tell(self, quiet: QuietFlows) -> None:
         loads, untold, done = quiet.course.loads, quiet.untold, quiet.done
@@ -193,6 +202,7 @@ class ClosedForm(Settlement):
         if quiet.is_new and stage == 0 and now == began_s:
             # Whoever comes in the moment of their start is shared with from the beginning.
             self._new = sorted(self._new + quiet.flows)
+            quiet.due_s = inf
         else:
             if late:
                 for flow in quiet.flows:
@@ -202,7 +212,11 @@ class ClosedForm(Settlement):
                 self._restore(quiet.flows, bottleneck, began_s)
             bottleneck.served = course.served[stage]
             bottleneck.due_s = ends_s = now if late else ends_s
-            self._call(bottleneck, ends_s)
+            if ends_s == quiet.due_s and not late:  # that call comes in place of the one that the link would have asked for
+                bottleneck.wake_s = ends_s
+            else:
+                quiet.due_s = inf
+                self._call(bottleneck, ends_s)
         done, is_told_at_once = quiet.done, quiet.all_done is None
         quiet.untold = []
         quiet.done = quiet.all_done = let_go
