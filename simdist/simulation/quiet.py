@@ -65,12 +65,16 @@ class QuietFlows:
         self.due_s = now
 
     def present(self, now: float) -> tuple[int, float, float]:
-        """The stage at a moment, its beginning and its end in seconds; an end that has no event of its own is over when it is due."""
+        """The stage at a moment, its beginning and its end in seconds.
+
+        An end that has no event of its own comes after all else that happens in its moment: what was planned before a message
+        was sent, such as a fault, would come before its end.
+        """
         stage, began_s, seconds = self.stage, self.began_s, self.course.seconds
         if stage == len(seconds):
             return stage, began_s, began_s
         ends_s = began_s + seconds[stage]
-        while self.all_done is not None and ends_s <= now and stage + 1 < len(seconds):
+        while self.all_done is not None and ends_s < now and stage + 1 < len(seconds):
             stage, began_s = stage + 1, ends_s
             ends_s = began_s + seconds[stage]
         return stage, began_s, ends_s
