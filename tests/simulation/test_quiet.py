@@ -84,6 +84,15 @@ def test_links_have_carried_the_same_to_the_last_bit_when_all_has_come(program: 
     assert [link.bytes_carried for link in quiet.links] == [link.bytes_carried for link in ordinary.links]
 
 
+def test_bytes_that_are_no_whole_numbers_are_added_up_one_by_one() -> None:
+    for seed in range(10):
+        draw = random.Random(seed)
+        transfers = tuple(Transfer(tuple(((number, 3), draw.random()) for number in range(3)), draw.random() < 0.5) for _ in range(2))
+        quiet, ordinary = both(Program((9.0, 9.0, 9.0, 1.0), transfers, ((0.0, "start", 0), (9.0, "start", 1))))
+        assert quiet.num_quiet == 2
+        assert [link.bytes_carried for link in quiet.links] == [link.bytes_carried for link in ordinary.links]
+
+
 def tangled(seed: int) -> Program:
     """Routes over any links in any order, where several may limit alike."""
     draw = random.Random(seed)
@@ -118,6 +127,11 @@ def test_flows_whose_queue_counts_from_zero_again_end_alike(monkeypatch: pytest.
     for module in (course, settlement):
         monkeypatch.setattr(module, "RESTART_BYTES", 90.0)
     loads = tuple(((number, 5), size) for number, size in enumerate([100 / 3, 100.1, 250.7, 250.7, 333.3]))
+    for seed in range(20):  # with sizes that are no whole numbers, what is counted from zero is rounded otherwise
+        draw = random.Random(seed)
+        random_loads = tuple(((number, 5), 500.0 * draw.random()) for number in range(5))
+        quiet, ordinary = both(Program((200.0,) * 5 + (100.0,), (Transfer(random_loads),), ((0.0, "start", 0),)))
+        assert (quiet.ends, quiet.num_quiet) == (ordinary.ends, 1)
     for come_s in (None, 0.5, 2.7182, 4.0, 8.0):
         happenings = [(0.0, "start", 0), *([(come_s, "start", 1), (come_s + 0.1, "carried")] if come_s is not None else [])]
         for is_whole in (False, True):
@@ -233,6 +247,17 @@ def test_loads_of_a_whole_that_have_ended_are_told_when_somebody_comes() -> None
     assert told == [(3.5, 0)]
     clock.sleep(10.0)
     assert [number for _, number in told] == [0, 1, 2]
+
+
+def test_nobody_is_told_of_loads_that_had_ended_when_a_whole_is_stopped() -> None:
+    clock = Clock()
+    shared, port, told = SharedLinks(clock), Link("in", 100.0), list[Any]()
+    quiet = shared.start_course(Course([Part((port,), 100.0), Part((port,), 300.0)], 0), told.append, told.append)
+    assert quiet is not None
+    clock.sleep(2.5)
+    shared.stop(quiet)
+    clock.sleep(10.0)
+    assert (told, port.bytes_carried, len(port.flows), port.quiet) == ([], 250.0, 0, None)
 
 
 class Part:
