@@ -5,7 +5,7 @@ without taking from one that has less. Contention at a parameter server's port t
 
 Between two changes all rates are constant, so flows need no events of their own on the way (`settlement.py`). A flow that
 has all its links for itself starts at once. The flows of a transfer that finds all its links idle can be in closed form
-until somebody else comes (`quiet.py`).
+until another one comes (`quiet.py`).
 
 Not simulated: packets, TCP's slow start and losses, protocol overhead.
 """

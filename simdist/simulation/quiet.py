@@ -1,13 +1,13 @@
 """Flows that have all their links for themselves, in closed form.
 
-Most transfers meet nobody: when they start, all their links are idle, and the moments at which they end are known at
+Most transfers are alone: when they start, all their links are idle, and the moments at which they end are known at
 once (`course.py`). So one event stands for each end, or one for all of them, and no link keeps a queue. When somebody
 else comes to one of the links, the rest goes on as ordinary flows.
 
 Invariants:
 
-- The ends are those that ordinary flows would have had, to the last bit, also when somebody comes.
-- `link.quiet` is set from the start to the last end, or until somebody comes, on all links of a course and on no other.
+- The ends are those that ordinary flows would have had, to the last bit, also when another transfer comes.
+- `link.quiet` is set from the start to the last end, or until another transfer comes, on all links of a course and on no other.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class QuietFlows:
         due_s: when the next event is; infinite when it stands for nothing any more.
         sequence: of the first flow.
         is_new: whether other events of the moment of their start may start flows on their links.
-        is_quiet: whether nobody has come to their links, and they have not ended.
-        flows: what they have become when somebody came.
+        is_quiet: whether no other transfer has come to their links, and they have not ended.
+        flows: what they have become when another transfer came.
     """
 
     __slots__ = ("all_done", "began_s", "course", "done", "due_s", "flows", "is_new", "is_quiet", "sequence", "stage", "untold")
@@ -108,7 +108,7 @@ class ClosedForm(Settlement):
             course: of the loads.
             done: is called with each load when it has arrived.
             all_done: where given, one event stands for all ends, and this is called with all loads. `done` is called only where
-                somebody comes to a link before: for those that had ended then, and for the others at their ends; it must start nothing
+                another transfer comes to a link before: for those that had ended then, and for the others at their ends; it must start nothing
                 (default None).
 
         Returns:
