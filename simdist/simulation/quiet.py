@@ -1,8 +1,8 @@
 """Flows that have all their links for themselves, in closed form.
 
 Most transfers are alone: when they start, all their links are idle, and the moments at which they end are known at
-once (`course.py`). So one event stands for each end, or one for all of them, and no link keeps a queue. When somebody
-else comes to one of the links, the rest goes on as ordinary flows.
+once (`course.py`). So one event stands for each end, or one for all of them, and no link keeps a queue. When another
+transfer comes to one of the links, the rest goes on as ordinary flows.
 
 Invariants:
 
@@ -165,7 +165,7 @@ class ClosedForm(Settlement):
                 self._settle_soon()
 
     def _complete_rest(self, quiet: QuietFlows) -> None:
-        """Somebody has come: their link may wait for this call."""
+        """Another transfer has come: their link may wait for this call."""
         bottleneck = quiet.course.bottleneck
         if bottleneck is not None and quiet.due_s == self.clock.now:
             self._complete(bottleneck)
