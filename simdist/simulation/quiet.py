@@ -108,8 +108,8 @@ class ClosedForm(Settlement):
             course: of the loads.
             done: is called with each load when it has arrived.
             all_done: where given, one event stands for all ends, and this is called with all loads. `done` is called only where
-                another transfer comes to a link before: for those that had ended then, and for the others at their ends; it must start nothing
-                (default None).
+                another transfer comes to a link before: for those that had ended then, and for the others at their ends; it must
+                start nothing (default None).
 
         Returns:
             The flows; None where they cannot be in closed form: then nothing was started.
