@@ -195,18 +195,23 @@ def combined_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax
     if ranks == 1 or sum(sizes) == 0:
         return [stack[0] for stack in stacks]
     flat = [stack.reshape(ranks, -1) for stack in stacks]
-    rows = flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1)
     edges = boundaries(sum(sizes), schedule.num_chunks)
     groups = additions(schedule)
-    sums = [_tree_sum(group, [_cut_out(zip(group.chunks, leaf, strict=True), rows, edges) for leaf in group.leaves]) for group in groups]
+    sums = [_tree_sum(group, [_cut_out(zip(group.chunks, leaf, strict=True), flat, edges) for leaf in group.leaves]) for group in groups]
     total = sums[0] if len(groups) == 1 else _in_order(groups, sums, edges)
     starts = boundaries_of(sizes)
     return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
 
 
-def _cut_out(parts: Iterable[tuple[int, int]], rows: jax.Array, edges: list[int]) -> jax.Array:
-    """Chunks of several ranks, one after the other: (chunk, rank) in order, of the ranks' data (r, n)."""
-    arrays = [rows[rank, start:stop] for rank, start, stop in _pieces(parts, edges)]
+def _cut_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+    """Chunks of several ranks, one after the other: (chunk, rank) in order, of stacks (r, n) that lie end to end."""
+    arrays: list[jax.Array] = []
+    for rank, start, stop in _pieces(parts, edges):
+        for stack in flat:
+            first, last = max(start, 0), min(stop, stack.shape[1])
+            if first < last:
+                arrays.append(stack[rank, first:last])
+            start, stop = start - stack.shape[1], stop - stack.shape[1]
     return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
 
 
