@@ -103,7 +103,7 @@ class MemberDecision:
     task: str
     incarnation: int
     reason: str = ""
-    cause: int = field(default=-1, compare=False)
+    cause: int = field(default=-1, compare=False, repr=False)
 
 
 class Membership:

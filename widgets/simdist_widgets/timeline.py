@@ -40,8 +40,8 @@ class Timeline(BaseWidget):
 
     Example:
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
-        >>> trace.instant("worker:0", "crash", "crash of worker:0", 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.instant("worker:0", "crash", "crash of worker:0", 0.5)
         >>> Timeline(trace)
         Timeline(1 lane, 1 span, 1 crash, 0.500000 virtual seconds)
     """

@@ -34,7 +34,7 @@ def encode(trace: Trace) -> tuple[dict[str, Any], bytes]:
 
     Example:
         >>> trace = Trace()
-        >>> trace.span("worker:0", "compute", "step", 0.0, 0.5)
+        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 0.5)
         >>> header, data = encode(trace)
         >>> header["lanes"], header["columns"]["span_start"]["length"]
         (['worker:0'], 1)

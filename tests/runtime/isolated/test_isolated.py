@@ -228,8 +228,8 @@ def test_who_names_a_group_that_was_joined_with_others_means_its_part() -> None:
     engine: Any = cluster.engine
     assert [list(map(float, arrays)) for arrays in engine.read([*olds, pair])] == [[1], [10], [100], [10, 1]]
     scalar = cells[0].aval
-    engine.assign(olds[0], kernel_of("late", lambda a, b: [a + b], [scalar] * 2), np.float32(5), "late")
-    engine.assign(pair, kernel_of("later", lambda a, b, c: [a + c, b], [scalar] * 3), np.float32(7), "later")
+    engine.assign([olds[0]], kernel_of("late", lambda a, b: [a + b], [scalar] * 2), np.float32(5), "late")
+    engine.assign([pair], kernel_of("later", lambda a, b, c: [a + c, b], [scalar] * 3), np.float32(7), "later")
     assert list(map(float, made)) == [6.0, 17.0, 100.0]
 
 
