@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
@@ -196,3 +198,27 @@ def test_registers_are_used_again() -> None:
         story.step("mix", len(story.pairs) - 1, 0)
         del story.pairs[-2]
     assert story.ledger.files[PAIR].size <= 5
+
+
+def test_steps_that_are_over_hold_no_rows_whether_or_not_the_collector_comes_by() -> None:
+    gc.disable()
+    try:
+        with sd.Cluster({"worker": 2, "ps": 1}) as cluster:
+            strategy = sd.ParameterServerStrategy(cluster)
+            with strategy.scope():
+                v = sd.Variable(np.zeros(2), name="v")
+
+            @sd.function
+            def step() -> None:
+                v.assign_add(v.value + 1.0)
+
+            coordinator = sd.ClusterCoordinator(strategy)
+            for _ in range(60):
+                coordinator.schedule(step)
+            coordinator.join()
+            v.numpy()
+            (file,) = cluster.world.ledger.files.values()
+            held = file.size - len(file.free)
+    finally:
+        gc.enable()
+    assert held <= 2
