@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import jax
@@ -91,9 +92,9 @@ class Layout:
             chosen = [entries[row] for row in rows.tolist()]
             site = self.branches[code].site
             if site.reads:
-                reads[: len(site.reads), rows] = (np.array([entry[2] for entry in chosen]) & INDEX_MASK).T
+                reads[: len(site.reads), rows] = _indices([entry[2] for entry in chosen])
             if site.writes:
-                writes[np.array(self.slot_numbers[code])[:, None], rows] = (np.array([entry[3] for entry in chosen]) & INDEX_MASK).T
+                writes[np.array(self.slot_numbers[code])[:, None], rows] = _indices([entry[3] for entry in chosen])
             for position, column in enumerate(self.feed_numbers[code]):
                 feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
         return codes, reads, writes, tuple(feeds)
@@ -159,6 +160,12 @@ class Layout:
         writing = jnp.asarray([not set(slots).isdisjoint(numbers) for numbers in self.slot_numbers] + [False])
         wanted = jax.lax.dynamic_index_in_dim(writing, code.astype(np.uint32), keepdims=False)
         return jax.lax.cond(wanted, put, lambda stack: stack, stack)
+
+
+def _indices(registers: Sequence[Sequence[int]]) -> HostArray:
+    """The rows [n, entries] of the n registers of each entry. Half the time of an array of lists."""
+    flat = np.fromiter(chain.from_iterable(registers), np.int64, len(registers) * len(registers[0]))
+    return (flat & INDEX_MASK).reshape(len(registers), -1).T
 
 
 def _cell(table: jax.Array, row: int, column: jax.Array) -> jax.Array:

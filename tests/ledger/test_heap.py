@@ -58,7 +58,8 @@ def test_row_gives_back_the_bits_of_arrays_of_any_types(avals: BundleType, seed:
         assert bits(packing.get(row)) == bits(arrays)
         assert row[packing.words :].tolist() == [7] * SPARE  # nobody else's words
         heap = jnp.asarray(np.stack([np.zeros_like(row), row]).view(WORD))
-        compiled, read = jax.jit(lambda a, heap: (packing.packed(a, packing.words + SPARE), packing.read(heap, np.uint32(1))))(arrays, heap)
+        both: Any = jax.jit(lambda given, heap, row: (packing.packed(given, packing.words + SPARE), packing.read(heap, row)))
+        compiled, read = both(arrays, heap, np.uint32(1))
         assert compiled.dtype == WORD
         assert np.asarray(compiled).view(np.uint32)[: packing.words].tolist() == row[: packing.words].tolist()
         assert bits(read) == bits(arrays)
@@ -70,7 +71,7 @@ def test_every_pattern_of_bits_of_a_type_comes_back(dtype: str) -> None:
     aval = Aval((1 << 12,), dtype)
     arrays = (any_bits(aval, rng),)
     packing = Packing((aval,))
-    through = jax.jit(lambda given: packing.read(packing.packed(given, packing.words)[None], jnp.uint32(0)))(arrays)
+    through: Any = jax.jit(lambda given: packing.read(packing.packed(given, packing.words)[None], jnp.uint32(0)))(arrays)
     assert bits(through) == bits(arrays)
 
 
