@@ -37,7 +37,7 @@ LEAST_ROWS = 4
 LEAST_BYTES = 1 << 14
 
 
-class _Place(NamedTuple):
+class _Extent(NamedTuple):
     """Where an array lies in its row, in words."""
 
     start: int
@@ -55,41 +55,43 @@ class Packing:
     """
 
     def __init__(self, avals: BundleType) -> None:
-        self.places: list[_Place] = []
+        self.extents: list[_Extent] = []
         self.words = 0
         for aval in avals:
-            place = _place(aval, self.words)
-            self.places.append(place)
-            self.words += place.words
+            extent = _extent(aval, self.words)
+            self.extents.append(extent)
+            self.words += extent.words
 
     # -- in a compiled computation --------------------------------------------------------------------------------
 
     def packed(self, arrays: Sequence[jax.Array], words: int) -> jax.Array:
         """A row [words] with these arrays; words at its end that they do not fill are zero."""
-        parts = [_words_of(array, place) for array, place in zip(arrays, self.places, strict=True)]
+        parts = [_words_of(array, extent) for array, extent in zip(arrays, self.extents, strict=True)]
         if words > self.words or not parts:
             parts.append(jnp.zeros(words - self.words, WORD))
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
     def read(self, heap: jax.Array, row: jax.Array) -> list[jax.Array]:
         """The arrays of a row of a heap [rows, words]."""
-        return [_array_of(jax.lax.dynamic_slice(heap, (row, np.uint32(place.start)), (1, place.words)), place) for place in self.places]
+        return [
+            _array_of(jax.lax.dynamic_slice(heap, (row, np.uint32(extent.start)), (1, extent.words)), extent) for extent in self.extents
+        ]
 
     # -- on the host ----------------------------------------------------------------------------------------------
 
     def put(self, row: HostArray, arrays: Arrays) -> None:
         """Write arrays into a row [words] of the host."""
-        for array, place in zip(arrays, self.places, strict=True):
-            carried = np.ascontiguousarray(np.asarray(array).astype(place.carrier, copy=False))
-            row[place.start :].view(np.uint8)[: carried.nbytes] = carried.reshape(-1).view(np.uint8)
+        for array, extent in zip(arrays, self.extents, strict=True):
+            carried = np.ascontiguousarray(np.asarray(array).astype(extent.carrier, copy=False))
+            row[extent.start :].view(np.uint8)[: carried.nbytes] = carried.reshape(-1).view(np.uint8)
 
     def get(self, row: HostArray) -> Arrays:
         """Copies of the arrays of a row [words] of the host."""
         found: list[Array] = []
-        for place in self.places:
-            size = math.prod(place.shape) * place.carrier.itemsize
-            carried = row[place.start :].view(np.uint8)[:size].copy().view(place.carrier)
-            found.append(carried.reshape(place.shape).astype(place.dtype, copy=False))
+        for extent in self.extents:
+            size = math.prod(extent.shape) * extent.carrier.itemsize
+            carried = row[extent.start :].view(np.uint8)[:size].copy().view(extent.carrier)
+            found.append(carried.reshape(extent.shape).astype(extent.dtype, copy=False))
         return tuple(found)
 
 
@@ -167,42 +169,42 @@ class Heaps:
         return self._of_class[number]
 
 
-def _place(aval: Aval, start: int) -> _Place:
+def _extent(aval: Aval, start: int) -> _Extent:
     dtype = jax.dtypes.canonicalize_dtype(jnp.dtype(aval.dtype))
     carrier = jnp.dtype(CARRIERS.get(dtype.name, dtype))
     size = math.prod(aval.shape) * carrier.itemsize
-    return _Place(start, -(-size // WORD.itemsize), aval.shape, dtype, carrier)
+    return _Extent(start, -(-size // WORD.itemsize), aval.shape, dtype, carrier)
 
 
-def _words_of(array: jax.Array, place: _Place) -> jax.Array:
+def _words_of(array: jax.Array, extent: _Extent) -> jax.Array:
     flat = array.reshape(-1)
-    if place.dtype != place.carrier:
-        flat = flat.astype(place.carrier)
-    if place.carrier.kind == "c":
+    if extent.dtype != extent.carrier:
+        flat = flat.astype(extent.carrier)
+    if extent.carrier.kind == "c":
         flat = jnp.stack([flat.real, flat.imag], axis=1).reshape(-1)
     size = flat.dtype.itemsize
     if size < WORD.itemsize:
         # As whole numbers: XLA moves short floating-point numbers by way of longer ones, which changes what a NaN carries.
         each = WORD.itemsize // size
         whole = jax.lax.bitcast_convert_type(flat, np.dtype(f"u{size}"))
-        flat = jnp.pad(whole, (0, place.words * each - flat.size)).reshape(-1, each)
+        flat = jnp.pad(whole, (0, extent.words * each - flat.size)).reshape(-1, each)
     return flat if flat.dtype == WORD else jax.lax.bitcast_convert_type(flat, WORD).reshape(-1)
 
 
-def _array_of(words: jax.Array, place: _Place) -> jax.Array:
-    carrier, count = place.carrier, math.prod(place.shape)
+def _array_of(words: jax.Array, extent: _Extent) -> jax.Array:
+    carrier, count = extent.carrier, math.prod(extent.shape)
     flat, size = words.reshape(-1), carrier.itemsize
     if size < WORD.itemsize:
         whole = jax.lax.bitcast_convert_type(flat, np.dtype(f"u{size}")).reshape(-1)[:count]
         flat = jax.lax.bitcast_convert_type(whole, carrier)
     elif carrier.kind == "c":
-        parts = _array_of(words, place._replace(shape=(2 * count,), dtype=_PART[size], carrier=_PART[size]))
+        parts = _array_of(words, extent._replace(shape=(2 * count,), dtype=_PART[size], carrier=_PART[size]))
         flat = jax.lax.complex(parts[0::2], parts[1::2])
     elif size > WORD.itemsize:
         flat = jax.lax.bitcast_convert_type(flat.reshape(-1, size // WORD.itemsize), carrier)
     elif carrier != WORD:
         flat = jax.lax.bitcast_convert_type(flat, carrier)
-    return (flat if place.dtype == carrier else flat.astype(place.dtype)).reshape(place.shape)
+    return (flat if extent.dtype == carrier else flat.astype(extent.dtype)).reshape(extent.shape)
 
 
 # What a complex number of so many bytes is made of.

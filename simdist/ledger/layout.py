@@ -67,18 +67,18 @@ class Layout:
 
     def _slots(self) -> tuple[list[tuple[int, int]], list[list[int]]]:
         """The slots, and which of them each branch writes: the widest bundle of a heap into its first slot, and so on."""
-        places: list[list[tuple[int, int]]] = []
+        keys: list[list[tuple[int, int]]] = []
         widths: dict[tuple[int, int], int] = {}
         for branch in self.branches:
             words = [self.packings[avals].words for avals in branch.site.writes]
             heaps, seen = [self.heap_of[avals] for avals in branch.site.writes], Counter[int]()
-            places.append([(heap, 0) for heap in heaps])
+            keys.append([(heap, 0) for heap in heaps])
             for n in sorted(range(len(words)), key=lambda n: -words[n]):
-                places[-1][n] = place = (heaps[n], seen[heaps[n]])
+                keys[-1][n] = key = (heaps[n], seen[heaps[n]])
                 seen[heaps[n]] += 1
-                widths[place] = max(widths.get(place, 0), words[n])
+                widths[key] = max(widths.get(key, 0), words[n])
         order = list(widths)
-        return [(heap, widths[heap, n]) for heap, n in order], [[order.index(place) for place in each] for each in places]
+        return [(heap, widths[heap, n]) for heap, n in order], [[order.index(key) for key in each] for each in keys]
 
     def encode(self, entries: Sequence[Entry]) -> Instructions:
         """The instructions of one chunk."""
@@ -105,22 +105,22 @@ class Layout:
         """The loop over the entries of a chunk."""
         codes, _, writes, _ = instructions
 
-        # Places are unsigned: of a signed one, JAX asks each time whether it counts from the end.
+        # Indices are unsigned: of a signed one, JAX asks each time whether it counts from the end.
         def step(number: jax.Array, stacks: Stacks) -> Stacks:
-            place = number.astype(np.uint32)
-            code = jax.lax.dynamic_index_in_dim(codes, place, keepdims=False)
-            runs = [self._run(number, place, stacks, table, instructions) for number, table in enumerate(tables)]
-            rows = jax.lax.switch(code, [*runs, lambda: self._nothing(place)])
-            return [self._written(heap, stack, rows, code, writes, place) for heap, stack in enumerate(stacks)]
+            index = number.astype(np.uint32)
+            code = jax.lax.dynamic_index_in_dim(codes, index, keepdims=False)
+            runs = [self._run(number, index, stacks, table, instructions) for number, table in enumerate(tables)]
+            rows = jax.lax.switch(code, [*runs, lambda: self._nothing(index)])
+            return [self._written(heap, stack, rows, code, writes, index) for heap, stack in enumerate(stacks)]
 
         return jax.lax.fori_loop(0, self.chunk, step, list(stacks))
 
-    def _nothing(self, place: jax.Array) -> list[jax.Array]:
+    def _nothing(self, index: jax.Array) -> list[jax.Array]:
         # Not zeros: a constant would be made outside of the branch, and copied in it.
-        return [jnp.broadcast_to(place.astype(WORD), words) for _, words in self.slots]
+        return [jnp.broadcast_to(index.astype(WORD), words) for _, words in self.slots]
 
     def _run(
-        self, number: int, place: jax.Array, stacks: Stacks, table: tuple[jax.Array, ...], instructions: Traced
+        self, number: int, index: jax.Array, stacks: Stacks, table: tuple[jax.Array, ...], instructions: Traced
     ) -> Callable[[], list[jax.Array]]:
         branch = self.branches[number]
         _, reads, _, feeds = instructions
@@ -128,8 +128,8 @@ class Layout:
         def run() -> list[jax.Array]:
             arrays: list[jax.Array] = []
             for position, avals in enumerate(branch.site.reads):
-                arrays.extend(self.packings[avals].read(stacks[self.heap_of[avals]], _cell(reads, position, place)))
-            fed = [jax.lax.dynamic_index_in_dim(feeds[column], place, keepdims=False) for column in self.feed_numbers[number]]
+                arrays.extend(self.packings[avals].read(stacks[self.heap_of[avals]], _cell(reads, position, index)))
+            fed = [jax.lax.dynamic_index_in_dim(feeds[column], index, keepdims=False) for column in self.feed_numbers[number]]
             if branch.table is not None:
                 # Not jnp.take: what it does with rows out of range is fused into the kernel, and changes its last bits.
                 arrays.extend(column[fed[0]] for column in table)
@@ -137,7 +137,7 @@ class Layout:
             # The barriers keep XLA from fusing across the kernel's border, which would change its last bits.
             arrays, fed = jax.lax.optimization_barrier((arrays, fed))
             outputs = jax.lax.optimization_barrier(branch.site.kernel.function(*arrays, *fed))
-            rows = self._nothing(place)
+            rows = self._nothing(index)
             for slot, avals, part in zip(self.slot_numbers[number], branch.site.writes, branch.site.split(tuple(outputs)), strict=True):
                 rows[slot] = self.packings[avals].packed(part, self.slots[slot][1])
             return rows
@@ -145,14 +145,14 @@ class Layout:
         return run
 
     def _written(
-        self, heap: int, stack: jax.Array, rows: Sequence[jax.Array], code: jax.Array, writes: jax.Array, place: jax.Array
+        self, heap: int, stack: jax.Array, rows: Sequence[jax.Array], code: jax.Array, writes: jax.Array, index: jax.Array
     ) -> jax.Array:
         """The numbers of a heap after an entry."""
         slots = [slot for slot, (number, _) in enumerate(self.slots) if number == heap]
 
         def put(stack: jax.Array) -> jax.Array:
             for slot in slots:
-                stack = jax.lax.dynamic_update_slice(stack, rows[slot][None], (_cell(writes, slot, place), np.uint32(0)))
+                stack = jax.lax.dynamic_update_slice(stack, rows[slot][None], (_cell(writes, slot, index), np.uint32(0)))
             return stack
 
         if all(self.slots[slot][1] < WIDE_WORDS for slot in slots):

@@ -379,3 +379,4 @@ class SharedLinks:
                 link.wake_s = due
                 heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
         changed.clear()
+
