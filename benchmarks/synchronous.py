@@ -3,8 +3,9 @@
 The bare loop calls one jitted gradient for each replica's part, adds them up, and updates once: the same numbers without a
 cluster. Compile time is measured apart, because every replica is traced into one program.
 
-Where TensorFlow is, two more columns have its MirroredStrategy on as many logical CPU devices, in a process of its own: its
-custom loop, the fastest it has here, and Keras' fit, which is what this side runs. Their ratios say how many times as long they take.
+There are two forms of it: a loop of the user's own, with variables and an optimizer, and Keras' fit. Where TensorFlow is, two more
+columns have its MirroredStrategy on as many logical CPU devices, in a process of its own: its custom loop, the fastest it has
+here, and Keras' fit. Their ratios say how many times as long they take as a loop and a fit here.
 
 Run: ``python -m simdist bench synchronous``, or this file with ``--quick``, ``--tf-python PYTHON`` and ``--tf-64`` (minutes).
 """
@@ -31,8 +32,47 @@ def data(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.random((rows, WIDTHS[0])).astype(np.float32), rng.integers(0, WIDTHS[-1], rows).astype(np.int32)
 
 
+def custom_loop(replicas: int, steps: int) -> float:
+    """Seconds a step of a loop of the user's own, with variables and an optimizer, and without Keras."""
+    x, y = data(replicas * BATCH * 4)
+    rng = np.random.default_rng(1)
+    strategy = sd.MirroredStrategy(devices=replicas)
+    with strategy.scope():
+        variables = [sd.Variable(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in ((784, 128), (128,), (128, 10), (10,))]
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.05))
+    dataset = sd.Dataset.from_tensor_slices((x, y)).repeat().batch(replicas * BATCH)
+    batches = iter(strategy.distribute_dataset(dataset))
+
+    @sd.function
+    def train_step(inputs: Any) -> Any:
+        def step_fn(inputs: Any) -> Any:
+            features, labels = inputs
+
+            def loss() -> Any:
+                w0, b0, w1, b1 = (variable.value for variable in variables)
+                logits = jax.nn.relu(features @ w0 + b0) @ w1 + b1
+                each = -jax.numpy.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
+                return sd.compute_average_loss(each)
+
+            value, gradients = sd.value_and_grad(loss, variables)()
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return value
+
+        return strategy.run(step_fn, args=(inputs,))
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            train_step(next(batches))
+        variables[0].numpy()
+        return time.perf_counter() - began
+
+    run(3)
+    return min(run(steps) for _ in range(3)) / steps
+
+
 def simulated(replicas: int, steps: int) -> tuple[float, float]:
-    """Seconds a step, and seconds until the first step was done."""
+    """Seconds a step of Keras' fit, and seconds until the first step was done."""
     x, y = data(replicas * BATCH * 4)
     with sd.MirroredStrategy(devices=replicas).scope():
         model = keras.Sequential(
@@ -83,10 +123,11 @@ def bare(replicas: int, steps: int) -> float:
     return min(run(steps) for _ in range(3)) / steps
 
 
-def tensorflow_columns(python: str, replicas: int, steps: int, ours_s: float) -> str:
+def tensorflow_columns(python: str, replicas: int, steps: int, ours_s: tuple[float, float]) -> str:
     """Milliseconds a step of TensorFlow's loop and of its fit, each with its ratio to ours."""
     theirs = tensorflow_side(python, "mirrored_tf.py", "speed", replicas, steps)
-    columns = [(theirs[kind] * 1e3, theirs[kind] / ours_s) if theirs[kind] else None for kind in ("loop_s", "fit_s")]
+    pairs = zip(("loop_s", "fit_s"), ours_s, strict=True)
+    columns = [(theirs[kind] * 1e3, theirs[kind] / own_s) if theirs[kind] else None for kind, own_s in pairs]
     return "".join(f" {f'{column[0]:.2f}':>8} {column[1]:>6.1f}" if column else f" {'-':>8} {'-':>6}" for column in columns)
 
 
@@ -98,14 +139,15 @@ def main(arguments: list[str] | None = None) -> None:
     add_option(parser)
     options = parser.parse_args(arguments)
     with_tensorflow = not options.quick and has_tensorflow(options.tf_python)
-    head = f"{'784-128-10, batch 32 a replica, ms a step':<44} {'simdist':>9} {'bare loop':>10} {'ratio':>6} {'first step':>11}"
+    head = f"{'784-128-10, batch 32 a replica, ms a step':<44} {'loop':>8} {'fit':>8} {'bare loop':>10} {'ratios':>13} {'first fit':>10}"
     print(head + (f" {'TF loop':>8} {'ratio':>6} {'TF fit':>8} {'ratio':>6}" if with_tensorflow else ""))
     for replicas in (2,) if options.quick else (1, 2, 4, 8, 16, 64):
         steps = 3 if options.quick else max(20, 160 // replicas)
-        (ours_s, first_s), loop_s = simulated(replicas, steps), bare(replicas, steps)
-        line = f"{f'{replicas} replicas':<44} {ours_s * 1e3:>9.2f} {loop_s * 1e3:>10.2f} {ours_s / loop_s:>6.2f} {first_s:>10.1f}s"
+        (fit_s, first_s), ours_s, bare_s = simulated(replicas, steps), custom_loop(replicas, steps), bare(replicas, steps)
+        line = f"{f'{replicas} replicas':<44} {ours_s * 1e3:>8.2f} {fit_s * 1e3:>8.2f} {bare_s * 1e3:>10.2f}"
+        line += f" {ours_s / bare_s:>6.2f} {fit_s / bare_s:>6.2f} {first_s:>9.1f}s"
         if with_tensorflow and (replicas < 64 or options.tf_64):
-            line += tensorflow_columns(options.tf_python, replicas, steps, ours_s)
+            line += tensorflow_columns(options.tf_python, replicas, steps, (ours_s, fit_s))
         print(line, flush=True)
     if not (with_tensorflow or options.quick):
         print(MISSING)

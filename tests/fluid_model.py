@@ -159,7 +159,7 @@ def assert_like_the_fluid_model(simulation: Simulation) -> None:
 def broken_invariants(shared: SharedLinks, links: list[Link]) -> list[str]:
     """What the docstrings promise between two settlements, and does not hold."""
     numbers = {link: i for i, link in enumerate(links)}
-    flows = {flow.sequence: flow for link in links for flow in link.flows}
+    flows = dict(enumerate(sorted({flow for link in links for flow in link.flows})))
     routes = {number: ([numbers[link] for link in flow.links], 0.0) for number, flow in flows.items()}
     by_number = [routes.get(number, ([], 0.0)) for number in range(max(routes, default=0) + 1)]
     rates = fair_rates(dict.fromkeys(routes, 1.0), by_number, [link.bandwidth_bytes_per_s for link in links])

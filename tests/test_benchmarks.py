@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
+import jax
 import numpy as np
 import pytest
 
@@ -63,12 +64,23 @@ def test_benchmark_of_memory_keeps_no_cluster(load: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "lines"), [("synchronous", 2), ("async_workers", 4)])
+@pytest.mark.parametrize(("name", "lines"), [("synchronous", 2), ("async_workers", 4), ("growth", 2)])
 def test_benchmark_of_training_prints_its_table(name: str, lines: int, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     load(name).main(["--quick"])
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) == lines
     assert all(number > 0 for number in numbers_of_last_line(shown))
+
+
+@pytest.mark.slow
+def test_benchmark_of_accelerators_has_a_line_for_each_plan_and_says_what_the_goal_is_for(
+    load: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load("accelerator").main(["--quick"])
+    first, _, *plans, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{len(jax.local_devices())} x ") and "8 workers" in first
+    assert [line.split()[0] for line in plans[:3]] == ["bare", "numerics='loop'", "numerics='vmap'"]
+    assert ("for accelerators" in last) == (jax.default_backend() == "cpu")
 
 
 def test_every_benchmark_is_tried_here() -> None:

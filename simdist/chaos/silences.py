@@ -68,10 +68,13 @@ class Silences:
         self.stills: list[Still] = []
         self.cuts: list[Cut] = []
         self.lost_hosts: dict[str, float] = {}  # when first
+        self._went_on: set[tuple[str, float]] = set()  # tasks whose pause has ended, and when
         for instant in trace.instants:
             task, from_s, until_s = instant.lane, instant.time_s, instant.facts.get("until", inf)
             if instant.category == "pause":
                 self._pause(task, from_s, min([until_s, *(down.from_s for down in processes.of(task) if down.from_s >= from_s)]), processes)
+            elif instant.category == "heal" and instant.facts.get("kind") == "pause":
+                self._went_on.add((task, from_s))
             elif instant.category == "partition" and instant.facts["lost"] != "received":
                 self.cuts += [Cut(task, peer, from_s, until_s) for peer in str(instant.facts["peer"]).split(", ")]
             elif instant.category in ("drop", "delay") and instant.facts.get("way") == "sent":
@@ -85,6 +88,8 @@ class Silences:
         if until_s <= from_s or not processes.is_up(task, from_s):
             return
         before = next((still for still in self.stills if still.task == task and still.until_s >= from_s), None)
+        if before is not None and before.until_s == from_s and (task, from_s) in self._went_on:
+            before = None  # the task went on, if only for a moment
         if before is not None and not processes.died_between(task, before.from_s, from_s):
             self.stills.remove(before)
             from_s, until_s = before.from_s, max(before.until_s, until_s)

@@ -28,7 +28,7 @@ from simdist.collectives.base import Schedule
 from simdist.collectives.order import ChunkGroup, additions, steps_of
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["boundaries", "combined", "combined_packs", "run_schedule", "run_steps"]
+__all__ = ["boundaries", "combined", "combined_packs", "combined_stacks", "run_schedule", "run_steps"]
 
 
 def boundaries(size: int, num_chunks: int) -> list[int]:
@@ -173,6 +173,48 @@ def combined_packs(schedule: Schedule, packs: Sequence[Sequence[jax.Array]]) -> 
     return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
 
 
+def combined_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Array]:
+    """As `combined_packs`, for data that lie in stacks already.
+
+    Args:
+        schedule: of an all-reduce, reduce or reduce-scatter.
+        stacks: arrays (r, p...) of one dtype, of all r ranks each.
+
+    Returns:
+        The sums (p...), array by array; the bits are those of `combined_packs`.
+
+    Example:
+        >>> from simdist.collectives.ring import RING
+        >>> stacks = [jnp.float32([[1, 2, 3], [1, 2, 3]]), jnp.float32([[[4]], [[4]]])]
+        >>> [total.tolist() for total in combined_stacks(RING.schedule(2), stacks)]
+        [[2.0, 4.0, 6.0], [[8.0]]]
+    """
+    shapes = [stack.shape[1:] for stack in stacks]
+    sizes = [math.prod(shape) for shape in shapes]
+    ranks = schedule.num_ranks
+    if ranks == 1 or sum(sizes) == 0:
+        return [stack[0] for stack in stacks]
+    flat = [stack.reshape(ranks, -1) for stack in stacks]
+    edges = boundaries(sum(sizes), schedule.num_chunks)
+    groups = additions(schedule)
+    sums = [_tree_sum(group, [_cut_out(zip(group.chunks, leaf, strict=True), flat, edges) for leaf in group.leaves]) for group in groups]
+    total = sums[0] if len(groups) == 1 else _in_order(groups, sums, edges)
+    starts = boundaries_of(sizes)
+    return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
+
+
+def _cut_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges: list[int]) -> jax.Array:
+    """Chunks of several ranks, one after the other: (chunk, rank) in order, of stacks (r, n) that lie end to end."""
+    arrays: list[jax.Array] = []
+    for rank, start, stop in _pieces(parts, edges):
+        for stack in flat:
+            first, last = max(start, 0), min(stop, stack.shape[1])
+            if first < last:
+                arrays.append(stack[rank, first:last])
+            start, stop = start - stack.shape[1], stop - stack.shape[1]
+    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
+
+
 def boundaries_of(sizes: Sequence[int]) -> list[int]:
     """Where each of several arrays begins, end to end.
 
@@ -200,14 +242,19 @@ def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[Sequence[jax.Arra
         flat: the arrays of each rank.
         edges: where the chunks begin and end.
     """
+    arrays = [part for rank, start, stop in _pieces(parts, edges) for part in _slices(flat[rank], start, stop)]
+    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
+
+
+def _pieces(parts: Iterable[tuple[int, int]], edges: list[int]) -> list[list[int]]:
+    """(chunk, rank) in order as (rank, start, stop): chunks that lie next to each other in one rank's data are one piece."""
     pieces: list[list[int]] = []
     for chunk, rank in parts:
         if pieces and pieces[-1][0] == rank and pieces[-1][2] == edges[chunk]:
             pieces[-1][2] = edges[chunk + 1]
         else:
             pieces.append([rank, edges[chunk], edges[chunk + 1]])
-    arrays = [part for rank, start, stop in pieces for part in _slices(flat[rank], start, stop)]
-    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
+    return pieces
 
 
 def _slices(arrays: Sequence[jax.Array], start: int, stop: int) -> Iterator[jax.Array]:

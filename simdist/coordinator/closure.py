@@ -106,5 +106,5 @@ class Closure:
         return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf
 
     def _input_context(self, worker: Worker) -> InputContext:
-        workers = self.strategy.workers
-        return InputContext(len(workers), workers.index(worker.name), self.strategy.num_replicas_in_sync)
+        numbers = self.strategy.worker_numbers
+        return InputContext(len(numbers), numbers[worker.name], self.strategy.num_replicas_in_sync)

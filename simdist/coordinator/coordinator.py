@@ -204,7 +204,7 @@ class ClusterCoordinator:
     # -- facts and decisions --------------------------------------------------------------------------------------
 
     def _membership_changed(self, seen: MemberDecision) -> None:
-        if not self._process.alive or seen.task not in self.strategy.workers:
+        if not self._process.alive or seen.task not in self.strategy.worker_numbers:
             return
         match seen.kind:
             case MemberChange.UP:

@@ -72,6 +72,8 @@ class MappedTable(Table):
             return super().take(rows)
         if rows.ndim == 0:
             return self.leaves_of(int(rows))
+        if rows.ndim > 1:
+            return tuple([leaf.reshape(*rows.shape, *leaf.shape[1:]) for leaf in self.take(rows.reshape(-1))])
         if not rows.size:
             specs = self.leaf_specs()
             return tuple(np.empty((0, *shape), name) for shape, name in specs)

@@ -104,7 +104,7 @@ class Table:
         return tuple(column[index] for column in self._columns)
 
     def take(self, rows: Array) -> Leaves:
-        """The leaves at `rows`: shape [b, ...] for row numbers of shape [b], [...] for a scalar row number."""
+        """The leaves at `rows`: shape [*rows.shape, ...]."""
         if rows.ndim == 0:
             return tuple(np.asarray(column[int(rows)]) for column in self._columns)
         return tuple([column.take(rows, 0) for column in self._columns])

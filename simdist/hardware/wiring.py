@@ -37,10 +37,10 @@ def hosts_of(network: Network, tasks: Sequence[str]) -> dict[str, str]:
 
     A torus has as many nodes as its shape says: where the notebook's chief, the first task, is one too many, it runs on the first node.
     """
-    hosts = tasks
+    hosts = {task: task for task in tasks}
     if isinstance(network.topology, Torus) and math.prod(network.topology.shape) == len(tasks) - 1:
-        hosts = tasks[1:]
-    return {task: task if task in hosts else hosts[0] for task in tasks}
+        hosts[tasks[0]] = tasks[1]
+    return hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class Wiring:
     def __init__(self, network: Network, hosts: Sequence[str], devices: Mapping[str, Sequence[str]] | None = None) -> None:
         self.network = network
         self.hosts = tuple(hosts)
+        self._numbers = {name: number for number, name in enumerate(self.hosts)}
         self._endpoints: dict[str, _Endpoint] = {}
         self.links = {link.name: link for link in network.topology.links(self.hosts, network.bandwidth, network.latency)}
         ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
@@ -99,9 +100,9 @@ class Wiring:
         Raises:
             InvalidArgumentError: the host is unknown, or the name is taken or does not begin with the host's.
         """
-        if host not in self.hosts:
+        if host not in self._numbers:
             raise unknown("host", host, self.hosts)
-        new = [link for _, link in self._inside(self.hosts.index(host), [device]) if link.name not in self.links]
+        new = [link for _, link in self._inside(self._numbers[host], [device]) if link.name not in self.links]
         self.links.update({link.name: link for link in new})
         return new
 
@@ -147,7 +148,7 @@ class Wiring:
     def _of_known_hosts(self, devices: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, Sequence[str]]]:
         """The devices in the order of the hosts, whatever the order of the mapping."""
         for host in devices:
-            if host not in self.hosts:
+            if host not in self._numbers:
                 raise unknown("host", host, self.hosts)
         return [(number, devices[name]) for number, name in enumerate(self.hosts) if devices.get(name)]
 

@@ -1,9 +1,11 @@
 """The plan `vmap`: entries that do not depend on each other, as one batched call.
 
 An entry belongs to the first level at which all its inputs are known. The entries of one level that call the same kernel are
-stacked, each a *lane*, computed by one ``vmap`` of it, and cut apart again. For accelerators, where a thousand small kernels
-should be a few large ones; on a CPU replay is faster, because stacking copies. `sharded.py` spreads the lanes over several
-devices.
+computed by one ``vmap`` of it, each in a *lane*. For accelerators, where a thousand small kernels should be a few large ones; on a CPU
+replay is faster, because stacking copies. `sharded.py` spreads the lanes over several devices.
+
+What an entry costs here is a few microseconds of Python and no call of JAX: the results stay together (stack_lanes.py), the next call takes
+them as they are, and rows of a table are gathered from its columns, which lie on the device.
 
 Numbers: class E2. A batched kernel may add in another order, so this plan is chosen by name only (``numerics="vmap"``), never
 by a stopwatch. Batch sizes are filled up to powers of two, so that few sizes are compiled.
@@ -11,29 +13,40 @@ by a stopwatch. Batch sizes are filled up to powers of two, so that few sizes ar
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, compress
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
-from simdist.ledger.registers import INDEX_BITS, RegisterFile
-from simdist.program.arrays import Array, Arrays
+from simdist.ledger.registers import RegisterFile
+from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
+from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
+from simdist.program.step_iterator import ColumnTable
 
-__all__ = ["LaneFunction", "Batches"]
+__all__ = ["Batches", "BatchedFunction", "LaneFunction"]
 
-LaneFunction = Callable[..., Sequence[jax.Array]]
-Version = tuple[int, int]  # a register, and how often it had been written before
+LaneFunction = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Sequence[jax.Array]]
+"""A kernel, from the columns of a table and what else goes into one lane."""
+BatchedFunction = Callable[[Sequence[Array], Sequence[Array]], Sequence[jax.Array]]
+"""The same for all lanes: the columns of the table as they are, of all else an array [lanes, ...]."""
+
+# Tables with more bytes than this stay on the host, and only the rows of a batch are sent to the device.
+TABLE_BYTES = 1 << 30
 
 
 class Batches:
     """Computes entries level by level, and keeps the batched kernels."""
 
     def __init__(self) -> None:
-        self._batched: dict[Kernel, LaneFunction] = {}
+        self.on_host = jax.default_backend() == "cpu"
+        self._batched: dict[tuple[Kernel, int], BatchedFunction] = {}
+        self._tables: dict[ColumnTable, tuple[jax.Array, ...]] = {}
 
     def run(self, entries: Sequence[Entry], branches: Sequence[Branch], pending: Pending, noted: Sequence[BaseException] = ()) -> None:
         """Compute entries; the results are loose in the files.
@@ -44,26 +57,125 @@ class Batches:
             pending: the queue, which those that are done leave, also where an error ends this early.
             noted: asks for a stop at the end of a call, as soon as there is something in it.
         """
-        lanes = _Lanes(entries, branches, pending.files)
+        stretch = Stretch(entries, pending.files)
         try:
-            for code, indices in lanes.calls():
-                if noted:
-                    break
-                results = self._call(branches[code].site.kernel, [lanes.arguments(index) for index in indices])
-                for index, result in zip(indices, results, strict=True):
-                    lanes.put(index, result)
+            for level, calls in enumerate(stretch.levels):
+                for code, indices in calls.items():
+                    if noted:
+                        return
+                    branch = branches[code]
+                    read = [stretch.read(indices, position) for position in range(len(branch.site.reads))]
+                    made = self._call(branch, (read, [entries[index][4] for index in indices]))
+                    stretch.put(indices, made)
+                stretch.forget(level)
         finally:
-            pending.put_loose(lanes.done, lanes.results())
+            if all(stretch.done):
+                unheld = pending.unheld_after(len(entries))
+                pending.put_registers(self._thinned(stretch.registers(), unheld, pending.files), unheld, len(entries))
+            else:
+                pending.put_loose(stretch.done, stretch.results())
 
-    def _call(self, kernel: Kernel, arguments: list[list[Array]]) -> list[Arrays]:
-        if len(arguments) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
-            return [self.single(kernel, arguments[0])] * len(arguments)
-        batched = self._batched.get(kernel)
+    def _call(self, branch: Branch, given: tuple[list[Column], list[Arrays]]) -> Sequence[Holder]:
+        """For each bundle that the kernel writes, what holds the numbers of all entries.
+
+        Args:
+            branch: what they all are.
+            given: for each bundle that it reads, the numbers of all entries; for each entry, what it was fed.
+        """
+        kernel, (read, fed) = branch.site.kernel, given
+        if len(fed) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
+            first = Column([column.holders[0] for column in read], [column.lanes[0] for column in read])
+            return branch.site.split(self.single(kernel, [*chain.from_iterable(first.apart()), *branch.arguments(fed[0])]))
+        columns = self._columns(branch)
+        key = (kernel, len(kernel.in_avals) - len(branch.site.fed) if columns else 0)
+        batched = self._batched.get(key)
         if batched is None:
-            batched = self._batched[kernel] = self.batched(jax.vmap(_of_used(kernel)))
-        filled = [*arguments, *[arguments[-1]] * (self.lanes(len(arguments)) - len(arguments))]
-        columns = [column for column, used in zip(zip(*filled, strict=True), kernel.used, strict=True) if used]
-        return self.cut(batched(*self.stacked(columns)), len(arguments))
+            batched = self._batched[key] = self.batched(_lane_function(*key))
+        results = batched(columns, self._inputs(branch, read, fed, bool(columns)))
+        return [LaneStack(part, self) for part in branch.site.split(tuple(results))]
+
+    def _inputs(self, branch: Branch, read: list[Column], fed: list[Arrays], by_row: bool) -> list[Array]:
+        """Of all that the kernel uses one array [lanes, ...]; the numbers of its rows stand for the columns of a table."""
+        used, lanes, inputs, start = branch.site.kernel.used, self.lanes(len(fed)), list[Array](), 0
+        for column, avals in zip(read, branch.site.reads, strict=True):
+            wanted = used[start : start + len(avals)]
+            if any(wanted):
+                inputs += compress(self.stacked(column, lanes), wanted)
+            start += len(avals)
+        wanted = used[start:]
+        if by_row and branch.table is not None:
+            wanted = (True, *wanted[len(branch.table.columns) :])
+        else:
+            fed = [tuple(branch.arguments(given)) for given in fed]
+        for position in compress(range(len(wanted)), wanted):
+            inputs.append(self._fed([given[position] for given in fed], lanes))
+        return inputs
+
+    def _columns(self, branch: Branch) -> tuple[jax.Array, ...]:
+        """The columns of the table on the device; none where there is no table, or it has to stay on the host."""
+        table = branch.table
+        if table is None or table.pending or sum(column.nbytes for column in table.columns) > TABLE_BYTES:
+            return ()
+        if table not in self._tables:
+            self._tables[table] = self.table(table.columns)
+        return self._tables[table]
+
+    def _fed(self, arrays: list[Array], lanes: int) -> Array:
+        """One array [lanes, ...] of what the host passes."""
+        if set(map(type, arrays)) != {np.ndarray}:
+            return self.stacked(Column([(array,) for array in arrays], [0] * len(arrays)), lanes)[0]
+        arrays += arrays[-1:] * (lanes - len(arrays))
+        shape = (lanes, *arrays[0].shape)
+        return np.concatenate(arrays).reshape(shape) if len(shape) > 1 else np.array(arrays)
+
+    def _thinned(self, written: dict[int, Numbers], unheld: set[int], files: Sequence[RegisterFile]) -> dict[int, Numbers]:
+        """The numbers of registers, with those of others that have to move: out of stacks most of whose lanes are not needed any more."""
+        written = {register: numbers for register, numbers in written.items() if register not in unheld}
+        found: dict[int, tuple[LaneStack, list[int], list[int]]] = {}  # a stack, and the registers and lanes of it that are needed
+        before = [item for file in files for item in file.loose.items() if item[0] not in written and item[0] not in unheld]
+        for register, numbers in chain(before, written.items()):
+            if isinstance(numbers, Lane):
+                stack = numbers.stack
+                if id(stack) not in found:
+                    found[id(stack)] = (stack, [], [])
+                _, registers, lanes = found[id(stack)]
+                registers.append(register)
+                lanes.append(numbers.index)
+        for stack, registers, lanes in found.values():
+            if 2 * len(lanes) <= len(stack):
+                written.update(zip(registers, self._taken_out(stack, lanes), strict=True))
+        return written
+
+    def _taken_out(self, stack: LaneStack, lanes: list[int]) -> Sequence[Numbers]:
+        """Lanes without the others of their stack, which would stay alive with them."""
+        if self.on_host or len(lanes) == 1:
+            return self.cut(stack.leaves, lanes)
+        rows = [*lanes, *lanes[-1:] * (self.lanes(len(lanes)) - len(lanes))]
+        smaller = LaneStack(self.gathered(stack.leaves, np.array(rows, np.int32)), self)
+        return [Lane(smaller, lane) for lane in range(len(lanes))]
+
+    def stacked(self, column: Column, lanes: int) -> Sequence[Array]:
+        """For each leaf of a bundle one array [lanes, ...]: that of the last call where it fits, else gathered in one call.
+
+        Args:
+            column: the bundle in each lane.
+            lanes: how many there shall be; the last one is repeated.
+        """
+        stack, missing = column.one_stack(), lanes - len(column.lanes)
+        if stack is not None:
+            if len(stack) == lanes and column.lanes == list(range(len(column.lanes))):
+                return stack.leaves
+            return self.gathered(stack.leaves, np.array([*column.lanes, *column.lanes[-1:] * missing], np.int32))
+        loose = column.apart()
+        different = {tuple(map(id, one)): one for one in loose}
+        if len(different) == len(loose):
+            return self.together([*loose, *loose[-1:] * missing])
+        # What many lanes share (variables, as a rule) is stacked once.
+        numbers = {key: number for number, key in enumerate(different)}
+        rows = [numbers[tuple(map(id, one))] for one in loose]
+        pool = list(different.values())
+        pool += pool[-1:] * ((1 << (len(pool) - 1).bit_length()) - len(pool))
+        return self.gathered(self.pooled(pool), np.array([*rows, *rows[-1:] * missing], np.int32))
 
     # -- where the lanes lie: on the device that JAX uses by itself -----------------------------------------------
 
@@ -75,99 +187,47 @@ class Batches:
         """How many lanes are computed for so many entries."""
         return 1 << (count - 1).bit_length()
 
-    def batched(self, function: LaneFunction) -> LaneFunction:
-        """A function of arrays whose first axis is the lane, compiled."""
-        return jax.jit(function, compiler_options=compiler_options())
+    def batched(self, function: LaneFunction) -> BatchedFunction:
+        """A function of the columns of a table and of arrays whose first axis is the lane, compiled."""
+        return jax.jit(jax.vmap(function, in_axes=(None, 0)), compiler_options=compiler_options())
 
-    def stacked(self, columns: list[Arrays]) -> list[jax.Array]:
-        """For each input of the kernel one array [lanes, ...], from those of the lanes."""
-        return [jnp.stack(column) for column in columns]
+    def table(self, columns: Arrays) -> tuple[jax.Array, ...]:
+        """The columns of a table on the device."""
+        return tuple(jnp.asarray(column) for column in columns)
 
-    def cut(self, results: Sequence[jax.Array], count: int) -> list[Arrays]:
-        """The results of the first lanes, each by itself, from arrays [lanes, ...]."""
-        return [tuple(result[lane] for result in results) for lane in range(count)]
+    def together(self, rows: Sequence[Arrays]) -> Sequence[Array]:
+        """One array [lanes, ...] for each leaf, from the bundle of each lane."""
+        return put_together(rows, self.on_host)
+
+    def pooled(self, rows: Sequence[Arrays]) -> Sequence[Array]:
+        """The same from bundles of which lanes will be made."""
+        return put_together(rows, self.on_host)
+
+    def gathered(self, stack: Sequence[Array], rows: HostArray) -> Sequence[jax.Array]:
+        """Some rows of each leaf of a stack, for as many lanes."""
+        return gathered(stack, rows)
+
+    def cut(self, stack: Sequence[jax.Array], lanes: Sequence[int]) -> list[Arrays]:
+        """Lanes of a stack by themselves."""
+        return cut_apart(stack, lanes, self.on_host)
 
 
-def _of_used(kernel: Kernel) -> LaneFunction:
-    """The kernel as a function of those inputs that it uses: an optimizer's state, say, need not be stacked for a gradient."""
+def _lane_function(kernel: Kernel, first: int) -> LaneFunction:
+    """The kernel as a function of those inputs that it uses: an optimizer's state, say, need not be stacked for a gradient.
 
-    def run(*arrays: jax.Array) -> Sequence[jax.Array]:
-        given = iter(arrays)
-        pairs = zip(kernel.used, kernel.in_avals, strict=True)
-        return kernel.function(*[next(given) if used else jnp.zeros(aval.shape, aval.dtype) for used, aval in pairs])
-
-    return run
-
-
-class _Lanes:
-    """The entries of a stretch, what they read and write, and the results that are known.
-
-    Attributes:
-        done: for each entry, whether its results are known.
+    Args:
+        kernel: what is called.
+        first: the position of the first input that is a row of a table, if there is one.
     """
 
-    def __init__(self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile]) -> None:
-        self.entries = entries
-        self.branches = branches
-        self.files = files
-        self.done = [False] * len(entries)
-        self._reads, self._writes, self._levels = _arranged(entries)
-        self._left = _readers(self._reads, self._writes)
-        self._values: dict[Version, Arrays] = {}
+    def run(columns: Sequence[jax.Array], lane: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        given, arrays = iter(lane), list[jax.Array]()
+        for position, (used, aval) in enumerate(zip(kernel.used, kernel.in_avals, strict=True)):
+            if columns and position == first:
+                rows = next(given)
+                arrays += [column[rows] for column in columns]
+            if not first <= position < first + len(columns):
+                arrays.append(next(given) if used else jnp.zeros(aval.shape, aval.dtype))
+        return kernel.function(*arrays)
 
-    def calls(self) -> Iterator[tuple[int, list[int]]]:
-        """(branch, indices of its entries) of each batched call, level by level."""
-        for level in self._levels:
-            yield from level.items()
-
-    def arguments(self, index: int) -> list[Array]:
-        """What an entry's kernel is called with."""
-        read = [array for version in self._reads[index] for array in self._value(version)]
-        return [*read, *self.branches[self.entries[index][1]].arguments(self.entries[index][4])]
-
-    def put(self, index: int, results: Arrays) -> None:
-        """Keep the results of an entry, and forget those that are not read again."""
-        writes = self._writes[index]
-        self._values.update(zip(writes, self.branches[self.entries[index][1]].site.split(results), strict=True))
-        # From here on it is not computed again, so what it has read may go.
-        self.done[index] = True
-        self._left.subtract(self._reads[index])
-        for version in (*self._reads[index], *writes):
-            if not self._left[version]:
-                self._values.pop(version, None)
-
-    def results(self) -> list[list[Arrays | None]]:
-        """For each entry that is done, its results, as far as they are needed."""
-        return [list(map(self._values.get, writes)) for writes, done in zip(self._writes, self.done, strict=True) if done]
-
-    def _value(self, version: Version) -> Arrays:
-        found = self._values.get(version)
-        return found if found is not None else self.files[version[0] >> INDEX_BITS].get(version[0])
-
-
-def _arranged(entries: Sequence[Entry]) -> tuple[list[list[Version]], list[list[Version]], list[dict[int, list[int]]]]:
-    """What each entry reads and writes, with registers distinguished by their writers; and the levels: indices by branch."""
-    count: dict[int, int] = {}
-    level_of: dict[Version, int] = {}
-    reads: list[list[Version]] = []
-    writes: list[list[Version]] = []
-    levels: list[dict[int, list[int]]] = []
-    for index, (_, code, read, written, _, _) in enumerate(entries):
-        reads.append([(register, count.get(register, 0)) for register in read])
-        level = max((level_of.get(version, -1) for version in reads[-1]), default=-1) + 1
-        made: list[Version] = []
-        for register in written:
-            count[register] = count.get(register, 0) + 1
-            made.append((register, count[register]))
-            level_of[made[-1]] = level
-        writes.append(made)
-        while len(levels) <= level:
-            levels.append({})
-        levels[level].setdefault(code, []).append(index)
-    return reads, writes, levels
-
-
-def _readers(reads: list[list[Version]], writes: list[list[Version]]) -> Counter[Version]:
-    """How often each version is still to be read; the last one of a register once more, by a read afterwards."""
-    last = {register: (register, count) for made in writes for register, count in made}
-    return Counter([*(version for read in reads for version in read), *last.values()])
+    return run

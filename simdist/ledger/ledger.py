@@ -33,6 +33,7 @@ from simdist.ledger.heap import Heaps
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import RegisterFile
+from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel
 from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.ledger.slicing import needed_for, without_dead
 from simdist.program.arrays import Array, Arrays
@@ -178,12 +179,29 @@ class Ledger:
 
     def _take_up(self, bundle: Bundle) -> None:
         """Give a bundle that exists already a register which no pending entry uses."""
+        if isinstance(bundle, ReplicaLane) and self._cut_out(bundle):
+            return
         file = self._file(bundle.avals)
         register = file.new() if self.entries or self.pending.flight or not file.free else file.free.pop()
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
         bundle.register = register
         bundle.file = file  # last: who finds a file finds a register
+
+    def _cut_out(self, lane: ReplicaLane) -> bool:
+        """Whether a lane, of whose stack an entry needs it alone, has a register now; its numbers may be there already."""
+        lane.settle()
+        if lane.whole is not None:
+            if lane.whole.file is None:
+                self._take_up(lane.whole)
+            lane.whole.made_by = -1
+            lane.register = lane.whole.register  # which the lane keeps alive, as it keeps the bundle
+            return True
+        if lane.file is None and lane.arrays is None and lane.stack is not None:
+            kernel = lane_kernel(lane.stack.avals)
+            site = self.site(kernel, [lane.stack.avals], [lane.avals])
+            lane.take(self.call(site, [lane.stack], None, (np.array(lane.number, np.int32),), "a lane")[0])
+        return lane.file is not None
 
     def _branch(self, site: Site, table: ColumnTable | None, batch: StepBatch | None) -> int:
         fed = site.fed
@@ -199,6 +217,10 @@ class Ledger:
         site.branches[table] = self._branch_numbers[key]
         return site.branches[table]
 
+    def lanes(self, count: int) -> ReplicaLanes:
+        """Collects the equal calls of so many replicas, to note them as one."""
+        return ReplicaLanes(self, count)
+
     # -- computing ------------------------------------------------------------------------------------------------
 
     def arrays(self, bundle: Bundle) -> Arrays:
@@ -207,6 +229,8 @@ class Ledger:
         Raises:
             FailedPreconditionError: the cluster computes no numbers.
         """
+        if isinstance(bundle, ReplicaLane):
+            self._read_lane(bundle)
         if bundle.arrays is None:
             if self.numerics == "off":
                 raise FailedPreconditionError(
@@ -218,6 +242,13 @@ class Ledger:
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
+    def _read_lane(self, lane: ReplicaLane) -> None:
+        lane.settle()
+        if lane.whole is not None:
+            lane.arrays = self.arrays(lane.whole)
+        elif lane.arrays is None and lane.file is None and lane.stack is not None:
+            lane.arrays = tuple([np.array(np.asarray(leaf)[lane.number]) for leaf in self.arrays(lane.stack)])
+
     def parts(self, bundle: Bundle) -> Arrays:
         """The arrays of a bundle, to put them together anew; where no numbers are computed, what stands in for them."""
         if self.numerics == "off" and bundle.arrays is None:
@@ -226,7 +257,7 @@ class Ledger:
 
     def compute(self, bundles: Iterable[Bundle]) -> None:
         """Compute several bundles in one go: much less work than one after the other, where they need the same entries."""
-        pending = [bundle for bundle in bundles if bundle.arrays is None]
+        pending = [bundle for bundle in map(_source, bundles) if bundle.arrays is None]
         if pending and self.numerics != "off":
             self._compute_for([bundle.register for bundle in pending])
             for bundle in pending:
@@ -296,3 +327,13 @@ class Ledger:
             yield
         finally:
             self._computing = False
+
+
+def _source(bundle: Bundle) -> Bundle:
+    """The bundle to be computed for one that is asked for: for a lane its stack, unless it has a register of its own."""
+    if not isinstance(bundle, ReplicaLane):
+        return bundle
+    bundle.settle()
+    if bundle.whole is not None:
+        return bundle.whole
+    return bundle if bundle.stack is None or bundle.file is not None or bundle.arrays is not None else bundle.stack

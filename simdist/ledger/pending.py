@@ -17,9 +17,10 @@ What may live in this file: the order of entries. Not: how they are computed (pl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import call
 
 import jax
@@ -28,7 +29,7 @@ from simdist.ledger.entry import Entry
 from simdist.ledger.heap import Heap
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
-from simdist.program.arrays import Arrays
+from simdist.ledger.stack_lanes import Numbers
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]
@@ -41,7 +42,7 @@ class Flight:
     entries: list[Entry]
     stacks: Sequence[jax.Array]
     before: list[tuple[Heap, jax.Array | None]]
-    loose_before: list[tuple[RegisterFile, dict[int, Arrays]]]
+    loose_before: list[tuple[RegisterFile, dict[int, Numbers]]]
 
 
 class Pending:
@@ -122,7 +123,27 @@ class Pending:
         self.flight = None
         return []
 
-    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Arrays | None]]) -> None:
+    def put_registers(self, numbers: Mapping[int, Numbers], unheld: Collection[int], count: int) -> None:
+        """Take out the first entries, all of which are done.
+
+        Args:
+            numbers: of the registers that they write, as far as they are needed, and of others whose numbers shall be held otherwise.
+            unheld: registers that hold nothing from now on.
+            count: how many entries.
+        """
+        loose = [dict(file.loose) for file in self.files]
+        for register, found in numbers.items():
+            loose[register >> INDEX_BITS][register] = found
+        for register in unheld:
+            loose[register >> INDEX_BITS].pop(register, None)
+        changes = [file.replaced(arrays) for file, arrays in zip(self.files, loose, strict=True)]
+        self._take_out(count, [], count, changes)
+
+    def unheld_after(self, count: int) -> set[int]:
+        """Registers whose numbers are not needed after the first entries; none while others wait, which might read any."""
+        return set(chain.from_iterable(file.free for file in self.files)) if count == len(self.entries) else set()
+
+    def put_loose(self, done: Sequence[bool], results: Sequence[Sequence[Numbers | None]]) -> None:
         """Take out those of the first entries that are done.
 
         Args:

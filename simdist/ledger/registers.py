@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from simdist.ledger.heap import Heap, Heaps, Packing
+from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
 from simdist.program.values import BundleType
 
@@ -48,7 +49,7 @@ class RegisterFile:
         self.unread = unread
         self.given: list[int] = []
         self.free: list[int] = []
-        self.loose: dict[int, Arrays] = {}
+        self.loose: dict[int, Numbers] = {}
 
     @property
     def size(self) -> int:
@@ -65,13 +66,20 @@ class RegisterFile:
         self.given.append((self.number << INDEX_BITS) + self.heap.new())
         return self.given[-1]
 
+    def held(self, register: int) -> Numbers:
+        """The numbers of a register; those that are in a stack of lanes stay there."""
+        found = self.loose.get(register)
+        return self.get(register) if found is None else found
+
     def get(self, register: int) -> Arrays:
-        """The numbers of a register."""
+        """The numbers of a register, by themselves."""
         arrays = self.loose.get(register)
+        if isinstance(arrays, Lane):
+            arrays = self.loose[register] = arrays.cut()
         # Copies: a view would forbid the machine to write in place, a slice would keep the whole heap alive.
         return arrays if arrays is not None else self.packing.get(self.heap.row(index_of(register)))
 
-    def replaced(self, loose: dict[int, Arrays]) -> Callable[[], None]:
+    def replaced(self, loose: dict[int, Numbers]) -> Callable[[], None]:
         """What is to be called, so that these numbers are loose."""
         return partial(setattr, self, "loose", loose)
 

@@ -100,6 +100,6 @@ def _loose(files: dict[BundleType, RegisterFile]) -> dict[Heap, list[Loose]]:
     """The numbers that each heap lacks."""
     lacking: dict[Heap, list[Loose]] = {}
     for file in files.values():
-        found = [(index_of(register), file.packing, arrays) for register, arrays in file.loose.items()]
+        found = [(index_of(register), file.packing, file.get(register)) for register in file.loose]
         lacking.setdefault(file.heap, []).extend(found)
     return lacking

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simdist.errors import InvalidArgumentError
-from simdist.ledger.batched import Batches, LaneFunction
-from simdist.program.arrays import Array, Arrays
+from simdist.ledger.batched import BatchedFunction, Batches, LaneFunction
+from simdist.ledger.stack_lanes import on_host_alone, put_together_on_device, rows_of
+from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 
 __all__ = ["JaxDevice", "ShardedBatches", "is_jax_device", "mesh_devices"]
@@ -95,7 +95,9 @@ class ShardedBatches(Batches):
         super().__init__()
         self.devices = list(devices)
         self.first_device = self.devices[0]
+        self.on_host = self.first_device.platform == "cpu"
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
+        self._gathered = jax.jit(rows_of, out_shardings=self.sharding)
 
     def single(self, kernel: Kernel, arguments: list[Array]) -> Arrays:
         # A user may have assigned an array that lies elsewhere, and JAX computes nothing from arrays of two devices.
@@ -104,32 +106,42 @@ class ShardedBatches(Batches):
     def lanes(self, count: int) -> int:
         return len(self.devices) * super().lanes(-(-count // len(self.devices)))
 
-    def batched(self, function: LaneFunction) -> LaneFunction:
+    def batched(self, function: LaneFunction) -> BatchedFunction:
         spec = self.sharding.spec
+        lanes = jax.vmap(function, in_axes=(None, 0))
         # check_vma=False: a kernel knows of no mesh, and nothing in it passes from lane to lane.
-        sharded = jax.shard_map(function, mesh=self.sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        sharded = jax.shard_map(lanes, mesh=self.sharding.mesh, in_specs=(PartitionSpec(), spec), out_specs=spec, check_vma=False)
         return jax.jit(sharded, compiler_options=compiler_options(self.first_device.platform))
 
-    def stacked(self, columns: list[Arrays]) -> list[jax.Array]:
+    def table(self, columns: Arrays) -> tuple[jax.Array, ...]:
+        """The columns, whole on each device."""
+        return tuple(map(self._everywhere, columns))
+
+    def together(self, rows: Sequence[Arrays]) -> Sequence[Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
-        each = len(columns[0]) // len(self.devices)
-        # What several lanes of a device share (variables, as a rule) is sent to it once.
-        wanted = {(id(array), lane // each): array for column in columns for lane, array in enumerate(column)}
-        found = jax.device_put(list(wanted.values()), [self.devices[row] for _, row in wanted])
-        sent = dict(zip(wanted, found, strict=True))
-        lanes = [[sent[id(array), lane // each] for lane, array in enumerate(column)] for column in columns]
-        return [self._joined([jnp.stack(column[start : start + each]) for start in range(0, len(column), each)]) for column in lanes]
+        if self.on_host or on_host_alone(rows):
+            return super().together(rows)
+        each = len(rows) // len(self.devices)
+        sent = jax.device_put(list(rows), [self.devices[lane // each] for lane in range(len(rows))])
+        shards = [put_together_on_device(sent[start : start + each]) for start in range(0, len(rows), each)]
+        return [self._joined(list(leaves)) for leaves in zip(*shards, strict=True)]
 
     def _joined(self, shards: list[jax.Array]) -> jax.Array:
         first = shards[0].shape
         return jax.make_array_from_single_device_arrays((first[0] * len(shards), *first[1:]), self.sharding, shards)
 
-    def cut(self, results: Sequence[jax.Array], count: int) -> list[Arrays]:
-        each = results[0].shape[0] // len(self.devices) if results else 1
-        pieces = [_in_order(result)[: -(-count // each)] for result in results]
-        brought = jax.device_put(pieces, self.first_device)
-        return [tuple(shards[lane // each][lane % each] for shards in brought) for lane in range(count)]
+    def pooled(self, rows: Sequence[Arrays]) -> Sequence[Array]:
+        return super().pooled(rows if self.on_host else jax.device_put(list(rows), self.first_device))
 
+    def gathered(self, stack: Sequence[Array], rows: HostArray) -> Sequence[jax.Array]:
+        """Some rows of each leaf, each on its lane's device."""
+        spread = [leaf if isinstance(leaf, jax.Array) and leaf.sharding == self.sharding else self._everywhere(leaf) for leaf in stack]
+        return self._gathered(spread, rows)
 
-def _in_order(array: jax.Array) -> list[jax.Array]:
-    return [shard.data for shard in sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)]
+    def _everywhere(self, array: Array) -> jax.Array:
+        return jax.device_put(array, NamedSharding(self.sharding.mesh, PartitionSpec()))
+
+    def cut(self, stack: Sequence[jax.Array], lanes: Sequence[int]) -> list[Arrays]:
+        """Lanes by themselves, on the first device."""
+        rows = super().cut(stack, lanes)
+        return rows if self.on_host else jax.device_put(rows, self.first_device)

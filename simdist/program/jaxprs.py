@@ -10,7 +10,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from simdist.program.values import Aval
 
-__all__ = ["Atom", "aval_in", "inner_jaxprs", "num_elements", "size_bytes", "variables_in"]
+__all__ = ["Atom", "aval_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
 
 Atom = Var | Literal
 """What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
@@ -31,6 +31,20 @@ def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
                 yield item.jaxpr
             elif isinstance(item, Jaxpr):
                 yield item
+
+
+def primitives_in(jaxpr: Jaxpr) -> Iterator[str]:
+    """The names of the primitives of a jaxpr and of those inside it.
+
+    Example:
+        >>> import jax
+        >>> sorted(primitives_in(jax.make_jaxpr(jax.jit(lambda x: x * 2 + 1))(1.0).jaxpr))
+        ['add', 'jit', 'mul']
+    """
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for inner in inner_jaxprs(eqn):
+            yield from primitives_in(inner)
 
 
 def variables_in(atoms: Sequence[Atom]) -> list[Var]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.program.arrays import Array, ArrayLike, has_dtype
 
-__all__ = ["Aval", "Bundle", "BundleType", "Registers", "aval_of", "num_bytes", "snapshot"]
+__all__ = ["Aval", "Bundle", "BundleType", "Registers", "aval_of", "num_bytes", "snapshot", "stacked_type"]
 
 
 class Aval:
@@ -80,6 +80,11 @@ def snapshot(value: Leaf) -> Leaf:
 def num_bytes(avals: Sequence[Aval]) -> int:
     """Bytes of all the arrays together."""
     return sum([aval.size_bytes for aval in avals])
+
+
+def stacked_type(avals: Sequence[Aval], count: int) -> BundleType:
+    """The type of so many bundles of a type, stacked: each array [count, ...]."""
+    return tuple([Aval((count, *aval.shape), aval.dtype) for aval in avals])
 
 
 class Registers(Protocol):

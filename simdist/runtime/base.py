@@ -193,8 +193,8 @@ class Engine(Protocol):
         """
         ...
 
-    def assign(self, group: int, kernel: Kernel, operand: Array, what: str) -> None:
-        """Change a group at once, in no time: a kernel of its arrays and the operand gives its next version."""
+    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
+        """Change groups of one type at once, in no time: a kernel of a group's arrays and the operand gives its next version."""
         ...
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from simdist.collectives.base import Schedule
-from simdist.collectives.numbers import combined_packs
+from simdist.collectives.numbers import combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DType
 from simdist.program.collective import Collective
@@ -62,6 +62,24 @@ class Combinations:
             known = self._known[key] = _combination(collective, schedule, given, scale)
         return known
 
+    def of_stack(self, collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+        """The combination of an all-reduce whose operands are the lanes of one stack of this type."""
+        key = (collective.kind, id(schedule), "stack", stack, scale)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _sum_of_stack(collective, schedule, stack, scale)
+        return known
+
+
+def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        assert schedule is not None
+        sums = added_stacks(schedule, arrays)
+        return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+
+    kernel = kernel_of(f"{collective.kind} {collective.label}".strip(), run, stack)
+    return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+
 
 def _combination(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
     ranks, count = len(given), len(given[0])
@@ -98,6 +116,18 @@ def added(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.
         totals = combined_packs(schedule, [[rank[n] for n in numbers] for rank in parts])
         for n, total in zip(numbers, totals, strict=True):
             sums[n] = total
+    return sums
+
+
+def added_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Array]:
+    """As `added`, where the ranks' arrays are stacks already: [ranks, ...] each."""
+    sums = list(stacks)
+    by_dtype: dict[DType, list[int]] = {}
+    for number, stack in enumerate(stacks):
+        by_dtype.setdefault(stack.dtype, []).append(number)
+    for numbers in by_dtype.values():
+        for number, total in zip(numbers, combined_stacks(schedule, [stacks[n] for n in numbers]), strict=True):
+            sums[number] = total
     return sums
 
 

@@ -315,7 +315,7 @@ class _Linker:
             positions = [cell.position for _, cell in cells]
             operand_avals = self.slot_avals[slot]
             if isinstance(op.rule, str):
-                kernel = assigning(op.rule, group, positions, operand_avals)
+                kernel = assigning(op.rule, tuple([cell.aval for cell in group.cells]), tuple(positions), tuple(operand_avals))
             else:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes = num_bytes(operand_avals)

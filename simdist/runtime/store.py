@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-import jax
 import numpy as np
 
 from simdist.program.arrays import Array, Arrays, HostArray
-from simdist.program.kernels import kernel_of
-from simdist.program.values import snapshot
+from simdist.program.values import Aval, BundleType, snapshot
 from simdist.runtime.base import Engine
+from simdist.runtime.updating import assigning
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import OwningStrategy, Placement, Variable
@@ -85,34 +84,40 @@ class Store:
             summed = placement.combine == "sum"
             if summed and rule == "add":
                 raise increment_of_sum(variable)
-            for cell in placement.cells:
-                part = operand if cell.rows is None else operand[cell.rows[0] : cell.rows[1]]
-                if summed:
-                    assert self.strategy is not None
-                    part = _share(part, cell.replica or 0, self.strategy.num_replicas_in_sync)
-                self._change(rule, cell, part)
+            if summed:
+                assert self.strategy is not None
+                first, others = _shares(operand, self.strategy.num_replicas_in_sync)
+                if first is others:
+                    self._change(rule, placement.cells, first)
+                else:
+                    self._change(rule, [cell for cell in placement.cells if not cell.replica], first)
+                    self._change(rule, [cell for cell in placement.cells if cell.replica], others)
+            else:
+                self._change(rule, [cell for cell in placement.cells if cell.rows is None], operand)
+                for cell in placement.cells:
+                    if cell.rows is not None:
+                        self._change(rule, [cell], operand[cell.rows[0] : cell.rows[1]])
 
     def _require_own(self, variable: Variable) -> None:
         """Refuse a read or an assignment by a replica of another strategy."""
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
 
-    def _change(self, rule: str, cell: Cell, operand: Array) -> None:
-        avals = cell.group.avals
-        position, size = cell.position, len(avals)
-
-        def run(*arrays: jax.Array) -> list[jax.Array]:
-            state = list(arrays[:size])
-            state[position] = arrays[size] if rule == "assign" else state[position] + arrays[size]
-            return state
-
-        kernel = kernel_of(rule, run, [*avals, cell.aval])
-        self.engine.assign(cell.group.number, kernel, operand, f"{rule} {cell.name}")
+    def _change(self, rule: str, cells: Sequence[Cell], operand: Array) -> None:
+        """Change cells by one operand."""
+        alike: dict[tuple[BundleType, int, Aval], list[Cell]] = {}
+        for cell in cells:
+            alike.setdefault((cell.group.avals, cell.position, cell.aval), []).append(cell)
+        for (avals, position, aval), own in alike.items():
+            kernel = assigning(rule, avals, (position,), (aval,))
+            self.engine.assign([cell.group.number for cell in own], kernel, operand, f"{rule} {own[0].name}")
 
 
-def _share(value: Array, replica: int, num_replicas: int) -> Array:
-    """The share that a replica holds of a value that is the sum of all: an equal part; for whole numbers the first has the rest."""
+def _shares(value: Array, num_replicas: int) -> tuple[Array, Array]:
+    """The shares of a value that is the sum of all replicas: that of the first, which has the rest of whole numbers, and of each other."""
     if np.issubdtype(np.dtype(value.dtype), np.integer):
         part = value // num_replicas
-        return part + value % num_replicas if replica == 0 else part
-    return value / num_replicas
+        rest = value % num_replicas
+        return (part + rest, part) if np.asarray(rest).any() else (part, part)
+    part = value / num_replicas
+    return part, part

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import jax
 
+from simdist.caches import bounded
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Update
-from simdist.program.values import Aval
+from simdist.program.values import BundleType
 from simdist.variables.handles import variable_of
-from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.update_rule import rule_of
 
 __all__ = ["assigning", "cells_by_owner", "join_groups"]
@@ -37,14 +38,21 @@ def join_groups(op: Update, replica: int, layout: Layout) -> None:
             rule_of(op.rule).join(owner, op.variables, cells, layout)
 
 
-def assigning(rule: str, group: Group, positions: list[int], operand_avals: tuple[Aval, ...]) -> Kernel:
-    """The kernel of a plain assignment or increment to some cells of a group."""
-    num_cells = len(group.cells)
+@bounded("kernels of assignments", size=256)
+def assigning(rule: str, state: BundleType, positions: tuple[int, ...], operands: BundleType) -> Kernel:
+    """The kernel of a plain assignment or increment to some cells of a group.
+
+    Args:
+        rule: "assign" or "add".
+        state, operands: the types of the group and of the operands.
+        positions: of the cells in the group.
+    """
+    num_cells = len(state)
 
     def run(*arrays: jax.Array) -> list[jax.Array]:
-        state, operands = list(arrays[:num_cells]), arrays[num_cells:]
-        for position, operand in zip(positions, operands, strict=True):
-            state[position] = operand if rule == "assign" else state[position] + operand
-        return state
+        cells, given = list(arrays[:num_cells]), arrays[num_cells:]
+        for position, operand in zip(positions, given, strict=True):
+            cells[position] = operand if rule == "assign" else cells[position] + operand
+        return cells
 
-    return kernel_of(rule, run, [*(cell.aval for cell in group.cells), *operand_avals])
+    return kernel_of(rule, run, [*state, *operands])

@@ -3,53 +3,39 @@
 A message is a *flow* over the links of its route. A link shares its capacity max-min fairly: no flow can get more
 without taking from one that has less. Contention at a parameter server's port therefore appears by itself.
 
-Between two changes all rates are constant, so flows need no events of their own on the way: each link that limits flows
-(`links.py`) asks the clock for one call, at the moment when the first of its flows ends. All changes of one
-moment are settled together, after all other events of that moment, because no byte moves in no time
-(`balance.py`): a step that starts a thousand messages shares the links once. A flow that has all its links for itself
-needs none of that and starts at once.
+Between two changes all rates are constant, so flows need no events of their own on the way (`settlement.py`). A flow that
+has all its links for itself starts at once. The flows of a transfer that finds all its links idle can be in closed form
+until another one comes (`quiet.py`).
 
-A call that was asked for stays with the clock when the end is put off; it then asks for another. Only an end that comes
-nearer needs a new one.
-
-The flows of a transfer that finds all its links idle are in closed form until somebody else comes (`quiet.py`).
-
-Not simulated: packets, TCP's slow start and losses, protocol overhead. This file puts its own entries into the queue of
-SimPy's environment: an end needs an absolute time, and a settlement a later place within its moment than SimPy knows.
+Not simulated: packets, TCP's slow start and losses, protocol overhead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import count
-from math import inf, isfinite
+from heapq import heappush
+from math import isfinite
 from typing import TypeVar, overload
 
 from simpy.events import NORMAL
 
 from simdist.errors import InvalidArgumentError
-from simdist.simulation.balance import Balance, next_end
+from simdist.simulation.course import Course, Load
 from simdist.simulation.kernel import Clock
-from simdist.simulation.links import RESTART_BYTES, Flow, Link, guest_leaves, make_room, restart
-from simdist.simulation.quiet import ClosedForm, Course, Load, QuietFlows, let_go
+from simdist.simulation.links import Flow, Link, make_room
+from simdist.simulation.quiet import ClosedForm, QuietFlows, let_go
 
 __all__ = ["Course", "Flow", "Link", "QuietFlows", "SharedLinks"]
-
-# After everything else that happens in a moment.
-AT_LAST = NORMAL + 1
-
 
 A = TypeVar("A")
 L = TypeVar("L", bound=Load)
 
 
-class SharedLinks:
+class SharedLinks(ClosedForm):
     """Max-min fair sharing of links among flows, in the virtual time of a clock.
 
     Attributes:
         epoch: how often a bandwidth has changed.
-        start_course: starts flows in closed form, if their links are idle (`ClosedForm.start`).
 
     Example:
         >>> clock = Clock()
@@ -63,16 +49,8 @@ class SharedLinks:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self._events = clock.queue
-        self._event_numbers = clock.sequence
-        self._sequence = count()
-        self._balance = Balance()
-        self._changed = self._balance.changed
-        self._new: list[Flow] = []
-        self._settling = False
+        super().__init__(clock)
         self.epoch = 0
-        self.start_course = ClosedForm(clock, self._sequence).start
 
     @property
     def refills(self) -> int:
@@ -98,10 +76,11 @@ class SharedLinks:
             argument: of `done`.
         """
         flow = Flow(links, num_bytes, done, argument, next(self._sequence))
-        alone = True
+        alone, unfolds = True, False
         for link in links:
             if link.quiet is not None:
                 self._unfold(link.quiet)
+                unfolds = True
             if link.flows or link.books:
                 alone = False
             link.flows[flow] = None
@@ -109,8 +88,8 @@ class SharedLinks:
             self._start_alone(flow)
         else:
             self._new.append(flow)
-            if not self._settling:
-                self._settle_soon()
+        if (unfolds or not alone) and not self._settling:
+            self._settle_soon()
         return flow
 
     def start_all(self, flows: Iterable[tuple[tuple[Link, ...], float, Callable[[A], object], A]]) -> list[Flow]:
@@ -143,60 +122,6 @@ class SharedLinks:
         if not self._settling:
             self._settle_soon()
         return started
-
-    def _unfold(self, quiet: QuietFlows) -> None:
-        """Let loads go on as ordinary flows, as if they had been such from the start."""
-        course, now = quiet.course, self.clock.now
-        stage, began_s, ends_s = quiet.present(now)
-        quiet.is_quiet = False
-        for link in course.links:
-            link.quiet = None
-        loads, bottleneck = course.loads, course.bottleneck
-        assert bottleneck is not None
-        gone = [number for *_, ending in course.stages[:stage] for number in ending]
-        for number in gone:
-            for link in loads[number].links:
-                link.bytes_carried += loads[number].size_bytes
-        size_bytes, more, rate, _ = course.stages[stage]
-        bottleneck.served = size_bytes - more
-        left = [number for number in range(len(loads)) if number not in gone]
-        for number in left:
-            load = loads[number]
-            flow = Flow(load.links, load.size_bytes, quiet.done, load, quiet.sequence + number / len(loads))
-            flow.remaining = load.size_bytes - bottleneck.served
-            quiet.flows.append(flow)
-            for link in load.links:
-                link.flows[flow] = None
-        if quiet.is_new and now == quiet.began_s:
-            # Whoever comes in the moment of their start is shared with from the beginning.
-            bottleneck.served = 0.0
-            self._new += quiet.flows
-        else:
-            for flow in quiet.flows:
-                self._balance.enter(flow, bottleneck, began_s)
-            bottleneck.level = rate
-            if rate > bottleneck.ceiling:
-                self._balance.find_ceiling(bottleneck)
-            bottleneck.due_s = ends_s
-            self._call(bottleneck, ends_s)
-        done, is_told_at_once = quiet.done, quiet.all_done is None
-        quiet.done = quiet.all_done = let_go
-        for number in () if is_told_at_once else gone:
-            done(loads[number])
-
-    def flows_of(self, started: list[Flow | QuietFlows]) -> list[Flow]:
-        """What was started, as ordinary flows from here on; those that have ended are left out."""
-        flows: list[Flow] = []
-        for one in started:
-            if isinstance(one, Flow):
-                flows.append(one)
-                continue
-            if one.is_quiet:
-                self._unfold(one)
-                if not self._settling:
-                    self._settle_soon()
-            flows += one.flows
-        return [flow for flow in flows if flow.done is not None]
 
     def stop(self, flow: Flow | QuietFlows) -> None:
         """Drop a flow: its `done` is never called."""
@@ -254,6 +179,15 @@ class SharedLinks:
             carried += sum(min(served, load.size_bytes) for load in quiet.course.loads if link in load.links)
         return carried
 
+    def bytes_arrived(self, link: Link) -> float:
+        """The bytes of the flows over a link that have ended, or were stopped."""
+        quiet: QuietFlows | None = link.quiet
+        if quiet is None:
+            return link.bytes_carried
+        loads = quiet.course.loads
+        ended = [loads[number] for number in quiet.arrived(self.clock.now)]
+        return link.bytes_carried + sum(load.size_bytes for load in ended if link in load.links)
+
     # -- one flow --------------------------------------------------------------------------------------------------
 
     def _start_alone(self, flow: Flow) -> None:
@@ -278,105 +212,3 @@ class SharedLinks:
             if due < narrowest.wake_s:
                 narrowest.wake_s = due
                 heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, narrowest))
-
-    def _complete(self, link: Link) -> None:
-        """The clock calls at the end of a flow, or where that was before it was put off."""
-        now = self.clock.now
-        if now != link.wake_s:
-            return
-        link.wake_s = inf
-        if now < link.due_s:
-            if link.due_s < inf:
-                self._call(link, link.due_s)
-            return
-        if self._settling:
-            self._end_flows(link, now)
-            return
-        self._settling = True  # whatever starts when a flow has ended is settled below
-        try:
-            self._end_flows(link, now)
-        finally:
-            self._settling = False
-            if self._changed or self._new:
-                self._settle_soon()
-
-    def _end_flows(self, link: Link, now: float) -> None:
-        """End the flow that is due, and those of the same size that started with it."""
-        queue, changed = link.queue, self._changed
-        tied = True
-        while tied and link.due_s == now:  # nobody stopped it in between
-            ends_at, _, flow = heappop(queue)
-            # The clock's rounding must not leave a last fraction of a byte behind.
-            link.served = ends_at
-            link.updated_s = now
-            if ends_at > RESTART_BYTES:
-                restart(link)
-                ends_at = 0.0
-            link.due_s = inf
-            num_bytes, done = flow.num_bytes, flow.done
-            flow.bottleneck = flow.done = None
-            flow.remaining = 0.0
-            for other in flow.links:
-                del other.flows[flow]
-                other.bytes_carried += num_bytes
-                if other.books and other is not link:
-                    guest_leaves(other, link)
-                    if not other.dirty:
-                        other.dirty = True
-                        changed.append(other)
-            link.num_own -= 1
-            tied = False
-            if link.num_own:
-                if not link.dirty:
-                    link.dirty = True
-                    changed.append(link)
-                if queue[0][0] <= ends_at and next_end(link) <= now:
-                    tied, link.due_s = True, now
-            else:
-                self._balance.rest(link)
-                if link.flows:
-                    self._balance.mark(link)
-                else:
-                    link.books = False
-            assert done is not None
-            done(flow.argument)
-
-    def _call(self, link: Link, due: float) -> None:
-        """Ask the clock for a call at the next end."""
-        link.wake_s = due
-        heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
-
-    # -- all that happened in a moment -------------------------------------------------------------------------------
-
-    def _settle_soon(self) -> None:
-        """Settle now if nothing else is to happen in this moment, and after all of it otherwise."""
-        events, now = self._events, self.clock.now
-        if events and events[0][0] <= now:
-            self._settling = True
-            heappush(events, (now, AT_LAST, next(self._event_numbers), self._settle, None))
-        else:
-            self._settle(None)
-
-    def _settle(self, _argument: None) -> None:
-        now, balance, changed = self.clock.now, self._balance, self._changed
-        self._settling = False
-        if self._new:
-            new, self._new = self._new, []
-            for flow in new:
-                if flow.done is not None:
-                    balance.join(flow, now)
-        balance.settle(now)
-        for link in changed:
-            if not link.num_own:
-                continue
-            ends_at, _, first = link.queue[0]
-            if first.bottleneck is link and first.ends_at == ends_at and link.level:
-                due = link.updated_s + (ends_at - link.served) / link.level
-            else:
-                due = next_end(link)
-            link.due_s = due = now if due < now else due
-            if due < link.wake_s:
-                link.wake_s = due
-                heappush(self._events, (due, NORMAL, next(self._event_numbers), self._complete, link))
-        changed.clear()
-

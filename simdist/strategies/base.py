@@ -183,8 +183,10 @@ class Strategy(ReplicaOperations):
             raise
         self.variables.append(variable)
         for record in variable.placements():
-            facts = {"shard": record.shard, "rows": [record.row_start, record.row_stop], "bytes": record.size_bytes}
-            self.engine.trace.instant(record.task, "place", variable.name, self.engine.now, **facts)
+            rows = [record.row_start, record.row_stop]
+            self.engine.trace.instant(
+                record.task, "place", variable.name, self.engine.now, shard=record.shard, rows=rows, bytes=record.size_bytes
+            )
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """The cells of a new variable."""

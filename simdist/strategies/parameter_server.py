@@ -78,6 +78,7 @@ class ParameterServerStrategy(Strategy):
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
+        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
         self._next_server = 0
         self.programs = program_cache()
         self.linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)

@@ -27,6 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
+from simdist.trace.by_key import sum_by_key
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import NO_CAUSE, Span
 
@@ -89,16 +90,21 @@ class CriticalPath:
     @property
     def seconds(self) -> dict[str, float]:
         """Virtual seconds on the path by category, the longest first."""
-        category, texts = self.log.spans.category.tolist(), self.log.names.texts
-        durations_s: dict[str, list[float]] = {}
-        for row, start_s, end_s in self.parts:
-            durations_s.setdefault(texts[category[row]], []).append(end_s - start_s)
-        sums = {name: math.fsum(parts) for name, parts in durations_s.items()}
-        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+        rows, starts_s, ends_s = self._columns
+        texts = self.log.names.texts
+        sums = sum_by_key(self.log.spans.category[rows], ends_s - starts_s)
+        return dict(sorted(((texts[code], sum_s) for code, sum_s in sums.items()), key=lambda item: (-item[1], item[0])))
 
     def _waits_s(self) -> list[float]:
-        ends_s = [0.0, *(end_s for _, _, end_s in self.parts)]
-        return [start_s - before_s for (_, start_s, _), before_s in zip(self.parts, ends_s, strict=False)]
+        _, starts_s, ends_s = self._columns
+        return (starts_s - np.concatenate([[0.0], ends_s])[:-1]).tolist()
+
+    @cached_property
+    def _columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The parts as columns: rows (int64), starts and ends (float64)."""
+        rows = np.array([row for row, _, _ in self.parts], np.int64)
+        starts_s = np.array([start_s for _, start_s, _ in self.parts], np.float64)
+        return rows, starts_s, np.array([end_s for _, _, end_s in self.parts], np.float64)
 
 
 def critical_path(trace: EventLog) -> CriticalPath:
@@ -129,11 +135,8 @@ class _Walk:
         spans = trace.spans
         self.trace = trace
         self.lane, self.start_s, self.end_s = spans.lane, spans.start, spans.end
-        self.starts_s: list[float] = self.start_s.tolist()
-        self.ends_s: list[float] = self.end_s.tolist()
-        self.causes: list[int] = spans.cause.tolist()
-        self.instants = dict(zip(trace.instants.numbers(), trace.instants, strict=True))
-        self.numbers, self.row_of = trace.span_numbers(), trace.span_rows()
+        # Read one by one, and the path may be short beside the log: views that give Python's numbers, not lists of all.
+        self.starts_s, self.ends_s, self.before = self.start_s.data, self.end_s.data, self._rows_before().data
 
     def parts(self) -> list[Part]:
         """What is on the path, the last first."""
@@ -143,25 +146,31 @@ class _Walk:
             return parts
         row = int(lasting[::-1][np.argmax(self.end_s[lasting][::-1])])  # of those that end last, the one recorded last
         reached_s = self.ends_s[row]
-        while True:
-            cause = self._before(row)
-            if cause is None:
-                _add(parts, row, self.starts_s[row], reached_s)
-                return parts
+        while (cause := self.before[row]) >= 0:
             ended_s = min(self.ends_s[cause], reached_s)
             begin_s = max(self.starts_s[row], ended_s)
-            _add(parts, row, begin_s, reached_s)
+            if reached_s > begin_s:
+                parts.append((row, begin_s, reached_s))
             if ended_s < begin_s:
                 self._fill(parts, cause, ended_s, begin_s)
             row, reached_s = cause, ended_s
+        if reached_s > self.starts_s[row]:
+            parts.append((row, self.starts_s[row], reached_s))
+        return parts
 
-    def _before(self, row: int) -> int | None:
-        """The row of the last span that a span waited for; instants on the way stand for what caused them."""
-        number, effect = self.causes[row], int(self.numbers[row])
-        while number in self.instants and number < effect:
-            number, effect = self.instants[number].cause, number
-        # Nothing waits for what was recorded after it.
-        return int(self.row_of[number]) if NO_CAUSE < number < effect else None
+    def _rows_before(self) -> np.ndarray:
+        """For each span the row of the last span that it waited for, or -1: int64. Instants on the way stand for what caused them."""
+        cause, number, row_of = self.trace.spans.cause, self.trace.span_numbers(), self.trace.span_rows()
+        known = np.flatnonzero((cause > NO_CAUSE) & (cause < number))  # nothing waits for what was recorded after it
+        before = np.full(len(cause), NO_CAUSE)
+        before[known] = row_of[cause[known]]
+        instants = dict(zip(self.trace.instants.numbers(), self.trace.instants, strict=True))
+        for row in known[before[known] < 0].tolist():
+            reached, effect = int(cause[row]), int(number[row])
+            while reached in instants and reached < effect:
+                reached, effect = instants[reached].cause, reached
+            before[row] = row_of[reached] if NO_CAUSE < reached < effect else NO_CAUSE
+        return before
 
     def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> None:
         """Between a cause and its effect: what the cause's lane did next, if it lasted until then."""
@@ -172,7 +181,7 @@ class _Walk:
         while place < last and starts_s[place] == from_s:
             row = int(order[place])
             if self.ends_s[row] >= until_s:
-                _add(parts, row, from_s, until_s)
+                parts.append((row, from_s, until_s))
                 return
             place += 1
 
@@ -183,8 +192,3 @@ class _Walk:
         rows = np.flatnonzero(spans.category != self.trace.names.codes.get(CONTAINER, -1))
         order = rows[np.lexsort((self.start_s[rows], self.lane[rows]))]
         return order, self.lane[order], self.start_s[order]
-
-
-def _add(parts: list[Part], row: int, start_s: float, end_s: float) -> None:
-    if end_s > start_s:
-        parts.append((row, start_s, end_s))

@@ -13,8 +13,10 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from simdist.trace.records import Instant
 
@@ -48,20 +50,50 @@ def failures(instants: Sequence[Instant]) -> list[Failure]:
         >>> failures([crash, back])[0].restart.time_s
         3.0
     """
-    crashes = [row for row, item in enumerate(instants) if item.category in DEATHS]
-    return [_failure(instants[row], instants[row + 1 :]) for row in crashes]
+    found = _Instants(instants)
+    return [found.failure(row) for row, item in enumerate(instants) if item.category in DEATHS]
 
 
-def _failure(crash: Instant, later: Sequence[Instant]) -> Failure:
-    crashes = (row for row, item in enumerate(later) if item.category in DEATHS and item.lane == crash.lane)
-    later = later[: next(crashes, len(later))]
-    own = [item for item in later if item.lane == crash.lane]
-    restart = _first(own, "restart")
-    until_s = math.inf if restart is None else restart.time_s
-    retries = (item for item in later if item.category == "retry" and item.time_s <= until_s)
-    mine = tuple(item for item in retries if str(item.facts.get("task", crash.lane)) == crash.lane)
-    return Failure(crash, _first(own, "detect"), restart, mine)
+class _Instants:
+    """The rows of instants by lane and category, so that no failure looks at those of others."""
+
+    def __init__(self, instants: Sequence[Instant]) -> None:
+        self.instants = instants
+        self.rows: dict[tuple[str | None, str], list[int]] = {}
+        for row, item in enumerate(instants):
+            self.rows.setdefault(_key(item), []).append(row)
+        self.times_s = [item.time_s for item in instants]
+        self.in_order = all(first_s <= second_s for first_s, second_s in pairwise(self.times_s))
+
+    def failure(self, row: int) -> Failure:
+        """The failure that began with the crash in a row."""
+        crash = self.instants[row]
+        last = self.next_row((crash.lane, "crash"), row, len(self.instants))
+        detect, restart = (self.next_row((crash.lane, category), row, last) for category in ("detect", "restart"))
+        until_s = self.times_s[restart] if restart < last else math.inf
+        stop = min(last, bisect_right(self.times_s, until_s)) if self.in_order else last
+        retries = sorted([*self.between((crash.lane, "retry"), row, stop), *self.between((None, "retry"), row, stop)])
+        return Failure(
+            crash,
+            self.instants[detect] if detect < last else None,
+            self.instants[restart] if restart < last else None,
+            tuple(self.instants[retry] for retry in retries if self.times_s[retry] <= until_s),
+        )
+
+    def between(self, key: tuple[str | None, str], first: int, last: int) -> list[int]:
+        """The rows of a key after the first and before the last of two rows."""
+        rows = self.rows.get(key, [])
+        return rows[bisect_right(rows, first) : bisect_left(rows, last)]
+
+    def next_row(self, key: tuple[str | None, str], first: int, last: int) -> int:
+        """The first row of a key between two rows; the last of the two where there is none."""
+        rows = self.rows.get(key, [])
+        place = bisect_right(rows, first)
+        return min(rows[place], last) if place < len(rows) else last
 
 
-def _first(instants: Sequence[Instant], category: str) -> Instant | None:
-    return next((item for item in instants if item.category == category), None)
+def _key(item: Instant) -> tuple[str | None, str]:
+    """Lane and category; of a retry the task that it names, None where it names none."""
+    if item.category == "retry":
+        return (str(item.facts["task"]) if "task" in item.facts else None), "retry"
+    return item.lane, "crash" if item.category in DEATHS else item.category

@@ -12,6 +12,7 @@ the span or part of the kind does not depend on who declares it: `derive` says i
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,12 +25,13 @@ from simdist.trace.records import NO_FACTS, Facts, Names
 __all__ = ["Kinds", "SpanKind"]
 
 NUMBERS = 2  # of a span, besides its times
+CODES = 3  # of a kind
 EXACT = 2**53  # integers below it are exact in a float64
 
 Numbers = tuple[tuple[str, type], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SpanKind:
     """What all spans of a kind have in common.
 
@@ -93,7 +95,7 @@ class Kinds:
         self.all: list[SpanKind] = []
         self.names = Names()
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._codes: list[tuple[int, int, int]] = []  # lane, category, name of each kind
+        self._codes = array("i")  # lane, category, name of each kind, one after the other
 
     def number(self, lane: str, category: str, name: str, numbers: Mapping[str, type] = NO_FACTS, facts: Facts = NO_FACTS) -> int:
         """The number of a kind, which is declared where it is new.
@@ -112,7 +114,7 @@ class Kinds:
             kind = SpanKind(lane, category, name, columns, dict(facts))
             self.all.append(kind)
             # A numbered name has a code for each of its spans, made when somebody asks for it.
-            self._codes.append((self.names.code(lane), self.names.code(category), -1 if kind.numbered else self.names.code(name)))
+            self._codes.extend((self.names.code(lane), self.names.code(category), -1 if kind.numbered else self.names.code(name)))
         return known
 
     def derive(self, lane: str, category: str, name: str, facts: Facts) -> tuple[int, float, float]:
@@ -136,7 +138,7 @@ class Kinds:
 
     def codes(self) -> np.ndarray:
         """Codes of lane, category and name by kind: int32 of shape (kinds, 3); -1 for a name that shows a number."""
-        return np.array(self._codes, np.int32).reshape(-1, 3)
+        return np.array(self._codes, np.int32).reshape(-1, CODES)
 
 
 def _is_number(value: object) -> bool:

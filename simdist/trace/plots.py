@@ -53,10 +53,7 @@ def lane_names(trace: EventLog) -> list[str]:
         >>> lane_names(trace)
         ['worker:1', 'worker:0']
     """
-    codes = trace.spans.lane
-    _, first = np.unique(codes, return_index=True)
-    in_spans = [trace.names.texts[codes[index]] for index in np.sort(first)]
-    return list(dict.fromkeys([*trace.lanes, *in_spans, *(instant.lane for instant in trace.instants)]))
+    return list(dict.fromkeys([*trace.lanes, *trace.spans.lanes(), *(instant.lane for instant in trace.instants)]))
 
 
 def timeline(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:

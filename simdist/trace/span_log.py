@@ -12,7 +12,7 @@ Invariants: nothing that is looked at depends on when rows were folded; columns 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -30,6 +30,8 @@ Fields: TypeAlias = list[Any]
 BLOCK_ROWS = 4096
 SPAN_FIELDS = 6  # kind, start_s, end_s, two numbers, cause
 FULL = BLOCK_ROWS * SPAN_FIELDS  # pending fields at which a log is folded
+NO_CODE = -2  # of a text that no kind has
+ABSENT, CONSTANT = -2, -1
 
 
 class SpanLog(Sequence[Span]):
@@ -147,17 +149,27 @@ class SpanLog(Sequence[Span]):
 
     def rows_where(self, lane: str | None = None, category: str | None = None, name: str | None = None) -> np.ndarray:
         """The row numbers that match every given word, ascending: int64 of shape (n,)."""
-        wanted = np.zeros(len(self.kinds.all), bool)
-        unsure = np.zeros(len(self.kinds.all), bool)
-        for number, kind in enumerate(self.kinds.all):
-            if lane in (None, kind.lane) and category in (None, kind.category):
-                unsure[number] = name is not None and kind.numbered
-                wanted[number] = unsure[number] or name in (None, kind.name)
+        codes, known = self.kinds.codes(), self.names.codes
+        wanted = np.ones(len(codes), bool)
+        for field, text in enumerate((lane, category)):
+            if text is not None:
+                wanted &= codes[:, field] == known.get(text, NO_CODE)
+        unsure = wanted & (codes[:, 2] < 0) if name is not None else np.zeros(len(codes), bool)
+        if name is not None:
+            wanted &= unsure | (codes[:, 2] == known.get(name, NO_CODE))
         kinds = self.kind
         rows = np.flatnonzero(wanted[kinds])
         if not unsure.any():
             return rows
         return np.array([row for row in rows.tolist() if not unsure[kinds[row]] or self._name(row) == name], np.int64)
+
+    def lanes(self) -> list[str]:
+        """The lanes of all spans, in the order of their first ones."""
+        kind = self.kind
+        first = np.full(len(self.kinds.all), len(kind))
+        first[kind[::-1]] = np.arange(len(kind))[::-1]  # of a kind that is there twice the last one counts
+        used = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(kind))]
+        return list(dict.fromkeys(self.kinds.all[number].lane for number in used.tolist()))
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -173,30 +185,45 @@ class SpanLog(Sequence[Span]):
 
     def values_of(self, fact: str) -> tuple[np.ndarray, list[Any]]:
         """The rows that have a fact of this name, ascending (int64 of shape (n,)), and its n values."""
+        source, columns, constants = self._sources_of(fact)
         kind = self.kind
-        given = np.array([fact in k.facts or any(fact == name for name, _ in k.numbers) for k in self.kinds.all], bool)
-        rows = np.flatnonzero(given[kind]) if len(given) else np.zeros(0, np.int64)
-        values = np.empty(len(rows), object)
+        rows = np.flatnonzero((source != ABSENT)[kind])
         own = kind[rows]
-        order = np.argsort(own, kind="stable")
-        kinds, firsts = np.unique(own[order], return_index=True)
-        for index, number in enumerate(kinds.tolist()):
-            positions = order[firsts[index] : firsts[index + 1] if index + 1 < len(firsts) else None]
-            self._fill(values, positions, rows[positions], number, fact)
+        values, source = constants[own], source[own]
+        for number, (index, cast) in enumerate(columns):
+            chosen = np.flatnonzero(source == number)
+            column = self._numbers[2 + index].view()[rows[chosen]].tolist()
+            values[chosen] = column if cast is float else list(map(cast, column))
         return rows, values.tolist()
 
-    def _fill(self, values: np.ndarray, positions: np.ndarray, rows: np.ndarray, number: int, fact: str) -> None:
-        """Write the values of a fact in the rows of one kind."""
-        kind = self.kinds.all[number]
-        names = [name for name, _ in kind.numbers]
-        if fact in names:
-            index = names.index(fact)
-            column, cast = self._numbers[2 + index].view()[rows].tolist(), kind.numbers[index][1]
-            values[positions] = column if cast is float else list(map(cast, column))
-        else:
-            constant = np.empty((), object)
-            constant[()] = kind.facts[fact]
-            values[positions] = constant
+    def integers_of(self, fact: str, integer: Callable[[Any], int] = int) -> tuple[np.ndarray, np.ndarray]:
+        """As `values_of`, with an integer for each value: int64 of shape (n,). Values that kinds have in common are converted once."""
+        source, columns, constants = self._sources_of(fact)
+        by_kind = np.zeros(len(source), np.int64)
+        for number in np.flatnonzero(source == CONSTANT).tolist():
+            by_kind[number] = integer(constants[number])
+        kind = self.kind
+        rows = np.flatnonzero((source != ABSENT)[kind])
+        own = kind[rows]
+        integers, source = by_kind[own], source[own]
+        for number, (index, cast) in enumerate(columns):
+            chosen = np.flatnonzero(source == number)
+            column = self._numbers[2 + index].view()[rows[chosen]]
+            exact = integer is int and cast is int
+            integers[chosen] = column if exact else [integer(cast(value)) for value in column.tolist()]
+        return rows, integers
+
+    def _sources_of(self, fact: str) -> tuple[np.ndarray, list[tuple[int, type]], np.ndarray]:
+        """Where each kind has a fact: `ABSENT`, `CONSTANT`, or the number of a column; the columns with their types; the constants."""
+        source, constants = np.full(len(self.kinds.all), ABSENT), np.empty(len(self.kinds.all), object)
+        columns: dict[tuple[int, type], int] = {}
+        for number, kind in enumerate(self.kinds.all):
+            if fact in kind.facts:
+                source[number], constants[number] = CONSTANT, kind.facts[fact]
+            for index, (name, cast) in enumerate(kind.numbers):
+                if name == fact:
+                    source[number] = columns.setdefault((index, cast), len(columns))
+        return source, list(columns), constants
 
     # -- records --------------------------------------------------------------------------------------------------
 

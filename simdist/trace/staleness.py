@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simdist.trace.by_key import count_until
 from simdist.trace.event_log import EventLog
 
 __all__ = ["Updates", "stale_updates"]
@@ -66,14 +67,12 @@ def stale_updates(trace: EventLog) -> Updates:
     columns = trace.spans.columns()
     applied = trace.spans.rows_where(category="apply")
     staleness = np.full(len(columns["lane"]), UNKNOWN)
-    read_end_s = _read_ends_s(trace, columns)
-    for server in np.unique(columns["lane"][applied]).tolist():
-        rows = applied[columns["lane"][applied] == server]
-        ends_s = columns["end_s"][rows]
-        seen = np.searchsorted(np.sort(ends_s), read_end_s[rows], side="right")
-        staleness[rows] = np.where(np.isnan(read_end_s[rows]), UNKNOWN, np.maximum(_ranks(ends_s) - seen, 0))
-    for row, versions in _said(trace).items():
-        staleness[row] = versions
+    read_end_s = _read_ends_s(trace, columns)[applied]
+    servers, ends_s = columns["lane"][applied], columns["end_s"][applied]
+    seen = count_until(servers, ends_s, servers, read_end_s)
+    staleness[applied] = np.where(np.isnan(read_end_s), UNKNOWN, np.maximum(_ranks(servers, ends_s) - seen, 0))
+    rows, reported = _reported(trace)
+    staleness[rows] = reported
     known = applied[staleness[applied] >= 0]
     return Updates(known, columns["end_s"][known], staleness[known])
 
@@ -81,32 +80,26 @@ def stale_updates(trace: EventLog) -> Updates:
 def _read_ends_s(trace: EventLog, columns: dict[str, np.ndarray]) -> np.ndarray:
     """For each row the end of the read that its update stands on, in virtual seconds; NaN where there is none."""
     found = np.full(len(columns["lane"]), np.nan)
-    rows, workers = trace.spans.values_of("worker")
-    known = trace.names.codes
-    codes = np.array([known.get(str(worker), -1) for worker in workers], np.int64)
-    for worker in np.unique(codes[codes >= 0]).tolist():
-        reads_s = np.sort(columns["end_s"][trace.spans.rows_where(lane=trace.names.texts[worker], category="read")])
-        own = rows[codes == worker]
-        last = np.searchsorted(reads_s, columns["start_s"][own], side="right") - 1
-        if len(reads_s):
-            found[own] = np.where(last >= 0, reads_s[last], np.nan)
+    rows, lanes = trace.spans.integers_of("worker", lambda worker: trace.names.codes.get(str(worker), -1))
+    reads = trace.spans.rows_where(category="read")
+    reads = reads[np.lexsort((columns["end_s"][reads], columns["lane"][reads]))]
+    over = count_until(columns["lane"][reads], columns["end_s"][reads], lanes, columns["start_s"][rows])
+    last = np.searchsorted(columns["lane"][reads], lanes) + over - 1  # of the reads on the worker's lane
+    found[rows[over > 0]] = columns["end_s"][reads[last[over > 0]]]
     return found
 
 
-def _ranks(ends_s: np.ndarray) -> np.ndarray:
-    """How many updates of a server came before each of its updates."""
-    ranks = np.empty(len(ends_s), np.int64)
-    ranks[np.argsort(ends_s, kind="stable")] = np.arange(len(ends_s))
+def _ranks(servers: np.ndarray, ends_s: np.ndarray) -> np.ndarray:
+    """How many updates of its server came before each update."""
+    order = np.lexsort((ends_s, servers))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.searchsorted(servers[order], servers[order])
     return ranks
 
 
-def _said(trace: EventLog) -> dict[int, int]:
-    """The staleness of the rows that say themselves which version was read."""
-    spans = trace.spans
-    read = dict(zip(*_pairs(spans.values_of("read_version")), strict=True))
-    made = dict(zip(*_pairs(spans.values_of("version")), strict=True)) if read else {}
-    return {row: int(made[row]) - 1 - int(version) for row, version in read.items() if row in made}
-
-
-def _pairs(found: tuple[np.ndarray, list[int]]) -> tuple[list[int], list[int]]:
-    return found[0].tolist(), found[1]
+def _reported(trace: EventLog) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that say themselves which version was read, and their staleness: int64 of shape (n,) each."""
+    rows, read = trace.spans.integers_of("read_version")
+    others, made = trace.spans.integers_of("version") if len(rows) else (rows, read)
+    both, first, second = np.intersect1d(rows, others, assume_unique=True, return_indices=True)
+    return both, made[second] - 1 - read[first]

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
+from simdist.trace.by_key import sum_by_key, union_by_key
 from simdist.trace.critical_path import critical_path
 from simdist.trace.event_log import EventLog
 from simdist.trace.failures import Failure, failures
@@ -40,8 +42,6 @@ __all__ = ["summary", "utilisation_by_task"]
 
 NOT_WORK = ("closure", "down")
 DEVICE_WORK = ("compute", "apply")
-
-Columns = dict[str, np.ndarray]
 
 
 def summary(trace: EventLog) -> Summary:
@@ -74,19 +74,19 @@ def summary(trace: EventLog) -> Summary:
         0.75
     """
     duration_s = trace.end_s()
-    columns = trace.spans.columns()
+    lanes = _lanes(trace)
     return {
         "seed": trace.seed,
         "duration_s": duration_s,
-        "lanes": {lane: _lane(trace, lane, columns, duration_s) for lane in _lanes(trace, columns)},
-        "tasks": _tasks(trace, _lanes(trace, columns)),
+        "lanes": _by_lane(trace, lanes, duration_s),
+        "tasks": _tasks(trace, lanes),
         "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.sums().items()) if name == "link_bytes"},
-        "spans": dict(sorted(Counter(_texts(trace, columns["category"])).items())),
+        "spans": _counts(trace),
         "instants": dict(sorted(Counter(item.category for item in trace.instants).items())),
         "staleness": _staleness(stale_updates(trace).staleness),
         "queues": {lane: _queue(*trace.counters.series(lane, "queue"), duration_s) for lane in trace.counters.lanes_of("queue")},
         "critical_path": _critical(trace),
-        "failures": [_failure(failure) for failure in failures(list(trace.instants))],
+        "failures": [_failure(failure) for failure in failures(trace.instants)],
     }
 
 
@@ -107,42 +107,65 @@ def utilisation_by_task(trace: EventLog) -> dict[str, float]:
         >>> utilisation_by_task(trace)
         {'worker:0': 0.625}
     """
-    duration_s, columns, codes = trace.end_s(), trace.spans.columns(), trace.names.codes
-    work = np.isin(columns["category"], [codes.get(name, -1) for name in DEVICE_WORK])
+    duration_s, codes = trace.end_s(), trace.names.codes
+    computed_s = _busy_s(trace, _rows_of(trace, DEVICE_WORK))
     busy_s: dict[str, list[float]] = {}
-    for lane in _lanes(trace, columns):
-        rows = np.flatnonzero(work & (columns["lane"] == codes.get(lane, -1)))
-        if len(rows):
-            busy_s.setdefault(task_of(lane), []).append(_union_s(columns["start_s"][rows], columns["end_s"][rows]))
+    for lane in _lanes(trace):
+        if (code := codes.get(lane, -1)) in computed_s:
+            busy_s.setdefault(task_of(lane), []).append(computed_s[code])
     return {task: math.fsum(parts) / len(parts) / duration_s if duration_s else 0.0 for task, parts in busy_s.items()}
 
 
-def _lanes(trace: EventLog, columns: Columns) -> list[str]:
+def _lanes(trace: EventLog) -> list[str]:
     """Declared lanes first, in their order, then others as they appear."""
-    recorded = dict.fromkeys(_texts(trace, columns["lane"]))
     marked = (item.lane for item in trace.instants)
     sending = (lane for lane, name in trace.totals if name == "bytes_sent")
-    return list(dict.fromkeys([*trace.lanes, *recorded, *marked, *sending]))
+    return list(dict.fromkeys([*trace.lanes, *trace.spans.lanes(), *marked, *sending]))
 
 
-def _texts(trace: EventLog, codes: np.ndarray) -> list[str]:
-    texts = trace.names.texts
-    return [texts[code] for code in codes.tolist()]
+def _counts(trace: EventLog) -> dict[str, int]:
+    """How many spans each category has."""
+    counts = np.bincount(trace.spans.category).tolist()
+    return dict(sorted((trace.names.texts[code], count) for code, count in enumerate(counts) if count))
 
 
-def _lane(trace: EventLog, lane: str, columns: Columns, duration_s: float) -> LaneSummary:
-    codes = trace.names.codes
-    rows = np.flatnonzero(columns["lane"] == codes.get(lane, -1))
-    category, start_s, end_s = columns["category"][rows], columns["start_s"][rows], columns["end_s"][rows]
-    work = ~np.isin(category, [codes.get(name, -1) for name in NOT_WORK])
-    busy_s = _union_s(start_s[work], end_s[work])
-    seconds = {text: math.fsum((end_s - start_s)[category == codes[text]].tolist()) for text in sorted(_texts(trace, np.unique(category)))}
+def _rows_of(trace: EventLog, categories: Sequence[str]) -> np.ndarray:
+    """Whether each span belongs to one of these categories: bool of shape (n,)."""
+    return np.isin(trace.spans.category, [trace.names.codes.get(name, -1) for name in categories])
+
+
+def _busy_s(trace: EventLog, chosen: np.ndarray) -> dict[int, float]:
+    """By the code of a lane, how long at least one of the chosen spans lasts; lanes without any are missing."""
+    spans = trace.spans
+    return union_by_key(spans.lane[chosen], spans.start[chosen], spans.end[chosen])
+
+
+def _by_lane(trace: EventLog, lanes: list[str], duration_s: float) -> dict[str, LaneSummary]:
+    codes, seconds = trace.names.codes, _seconds(trace)
+    busy_s = _busy_s(trace, ~_rows_of(trace, NOT_WORK))
     return {
-        "busy_s": busy_s,
-        "utilisation": busy_s / duration_s if duration_s else 0.0,
-        "seconds": seconds,
-        "bytes_sent": _whole(trace.totals.get((lane, "bytes_sent"), 0)),
+        lane: {
+            "busy_s": busy_s.get(codes.get(lane, -1), 0.0),
+            "utilisation": busy_s.get(codes.get(lane, -1), 0.0) / duration_s if duration_s else 0.0,
+            "seconds": seconds.get(codes.get(lane, -1), {}),
+            "bytes_sent": _whole(trace.totals.get((lane, "bytes_sent"), 0)),
+        }
+        for lane in lanes
     }
+
+
+def _seconds(trace: EventLog) -> dict[int, dict[str, float]]:
+    """By the code of a lane, seconds by category in the order of the alphabet."""
+    spans, texts = trace.spans, trace.names.texts
+    categories = sorted(np.flatnonzero(np.bincount(spans.category)).tolist(), key=texts.__getitem__)
+    position = np.zeros(len(texts), np.int64)
+    position[categories] = np.arange(len(categories))
+    seconds: dict[int, dict[str, float]] = {}
+    keys = spans.lane.astype(np.int64) * len(categories) + position[spans.category]
+    for key, sum_s in sum_by_key(keys, spans.end - spans.start).items():
+        lane, category = divmod(key, len(categories))
+        seconds.setdefault(lane, {})[texts[categories[category]]] = sum_s
+    return seconds
 
 
 def _tasks(trace: EventLog, lanes: list[str]) -> dict[str, TaskSummary]:
@@ -155,17 +178,6 @@ def _tasks(trace: EventLog, lanes: list[str]) -> dict[str, TaskSummary]:
 
 def _whole(amount: float) -> float:
     return int(amount) if float(amount).is_integer() else amount
-
-
-def _union_s(start_s: np.ndarray, end_s: np.ndarray) -> float:
-    """How long at least one of the intervals lasts, in seconds."""
-    if not len(start_s):
-        return 0.0
-    order = np.argsort(start_s, kind="stable")
-    start_s, reached_s = start_s[order], np.maximum.accumulate(end_s[order])
-    new = np.concatenate([[True], start_s[1:] > reached_s[:-1]])  # here nothing before is still going on
-    last = np.concatenate([new[1:], [True]])
-    return math.fsum((reached_s[last] - start_s[new]).tolist())
 
 
 def _staleness(staleness: np.ndarray) -> StalenessSummary:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.chaos import Disturbance, Scenario
+from simdist.chaos import Disturbance, Scenario, Wires, examine
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.incarnations import Down
@@ -192,3 +192,24 @@ def test_every_invariant_is_seen_to_fail() -> None:
 def test_nothing_is_wrong_with_runs_that_nobody_doctored() -> None:
     for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED, PAUSED):
         assert findings(scenario) == set(), scenario
+
+
+def test_pause_that_begins_as_another_ends_lets_the_task_go_on_in_between() -> None:
+    disturbances = (
+        Disturbance(kind="pause", task="worker:0", after_steps=1, figures={"until": None}),
+        Disturbance(kind="pause", task="worker:0", at_s=6.7e-05, figures={"until": 0.0003}),
+    )
+    wires = Wires(bandwidth=1620000000.0, latency_s=1.75e-06)
+    scenario = Scenario(workload="coordinator", options={"callers": 1, "script": "s"}, wires=wires, disturbances=disturbances)
+    assert examine(scenario) == []
+
+
+def test_two_incarnations_may_be_found_to_be_down_at_once() -> None:
+    """A lost machine is not announced, so the crash of its next process tells of both."""
+    disturbances = (
+        Disturbance(kind="crash", task="worker:1", at_s=0.00044, figures={"restart_after": 0.00044}),
+        Disturbance(kind="lose_host", task="worker:1", at_s=0.0003, figures={"restart_after": 0.00011}),
+    )
+    wires = Wires(bandwidth=4600000.0, latency_s=7.36e-05, tasks_per_rack=2)
+    options = {"batch": 6, "momentum": False, "steps": 3}
+    assert examine(Scenario(workload="elastic", options=options, workers=2, wires=wires, disturbances=disturbances)) == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, Schedule, Transfer, algorithm, combined, double_tree, run_schedule, run_steps
-from simdist.collectives.numbers import boundaries
+from simdist.collectives.numbers import boundaries, combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 
 COUNTS = [*range(1, 10), 16]
@@ -66,6 +66,16 @@ def test_combined_has_the_bits_of_the_transfers_for_any_shape(name: str, n: int,
     assert result.shape == shape
     for reference in run_schedule(schedule, list(data)):
         assert bits(result) == bits(reference)
+
+
+@pytest.mark.parametrize("name", ALL_REDUCE)
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_sum_of_stacks_has_the_bits_of_the_sum_of_packs(name: str, n: int) -> None:
+    schedule, rng = ALL_REDUCE[name].schedule(n), np.random.default_rng(n)
+    stacks = [jnp.asarray(rng.standard_normal((n, *shape)), jnp.float32) for shape in ((7, 5), (3,), (1, 2))]
+    packs = [[stack[rank] for stack in stacks] for rank in range(n)]
+    for one, other in zip(combined_stacks(schedule, stacks), combined_packs(schedule, packs), strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def test_orders_of_addition_differ_in_their_bits() -> None:

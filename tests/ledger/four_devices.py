@@ -19,6 +19,7 @@ import simdist as sd
 from simdist import keras
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.sharded import ShardedBatches
+from simdist.ledger.stack_lanes import LaneStack
 
 STEPS = 20
 ROWS, BATCH = 35, 16  # the last batch of each pass has 3 rows: not every replica gets one
@@ -33,6 +34,12 @@ def on_all() -> Any:
     return sd.MirroredStrategy(devices=jax.devices())
 
 
+def as_accelerators(strategy: Any) -> Any:
+    """Lanes are put together and cut apart as on devices whose memory is not the host's."""
+    strategy.cluster.world.ledger.plans.batches.on_host = False
+    return strategy
+
+
 RUNS: dict[str, tuple[Callable[[], Any], str]] = {
     "one device, sgd": (sd.OneDeviceStrategy, "sgd"),
     "one device, adam": (sd.OneDeviceStrategy, "adam"),
@@ -40,6 +47,7 @@ RUNS: dict[str, tuple[Callable[[], Any], str]] = {
     "a replica a device, adam": (on_all, "adam"),
     "two lanes a device, sgd": (lambda: on_cluster(8), "sgd"),
     "a device to spare, adam": (lambda: on_cluster(3), "adam"),
+    "lanes on accelerators, adam": (lambda: as_accelerators(on_cluster(7)), "adam"),
     "seven lanes on three devices, adam": (lambda: on_cluster(7, jax_devices=jax.devices()[1:]), "adam"),
     "a TPU slice, adam": (lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8"), numerics="shard_map"), "adam"),
     "two workers, sgd": (
@@ -58,13 +66,15 @@ def watch(strategy: Any) -> list[tuple[int, list[int]]]:
     """For each batched call from now on: how many lanes, and on which devices its first result lies."""
     calls: list[tuple[int, list[int]]] = []
     batches = strategy.cluster.world.ledger.plans.batches
-    cut = batches.cut
+    call = batches._call
 
-    def watched(results: Any, count: int) -> Any:
-        calls.append((results[0].shape[0], sorted(shard.device.id for shard in results[0].addressable_shards)))
-        return cut(results, count)
+    def watched(branch: Any, given: Any) -> Any:
+        made = call(branch, given)
+        if isinstance(made[0], LaneStack):
+            calls.append((len(made[0]), sorted(shard.device.id for shard in made[0].leaves[0].addressable_shards)))
+        return made
 
-    batches.cut = watched
+    batches._call = watched
     return calls
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -30,6 +31,7 @@ LANES = {
     "two lanes a device, sgd": ([8], [0, 1, 2, 3]),
     "a device to spare, adam": ([4], [0, 1, 2, 3]),  # 5 rows for two replicas; the third has 6 and is alone
     "seven lanes on three devices, adam": ([3, 6], [1, 2, 3]),  # 3 rows for two of them, 2 rows for five
+    "lanes on accelerators, adam": ([4, 8], [0, 1, 2, 3]),  # 3 rows for two of seven, 2 rows for five
     "a TPU slice, adam": ([8], [0, 1, 2, 3]),
     "two workers, sgd": ([4], [0, 1, 2, 3]),
 }
@@ -123,8 +125,7 @@ def test_devices_are_all_of_this_process_by_default() -> None:
     assert mesh_devices(None) == tuple(jax.local_devices())
 
 
-def test_results_of_lanes_come_home_in_order() -> None:
+def test_lanes_come_home_in_order() -> None:
     batches = ShardedBatches(mesh_devices(None))
-    columns: list[tuple[Any, ...]] = [tuple(np.full(2, lane, np.float32) for lane in range(4))]
-    lanes = batches.cut(batches.stacked(columns), 3)
-    assert [np.asarray(result).tolist() for (result,) in lanes] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+    stack = batches.together([(np.full(2, lane, np.float32),) for lane in range(4)])
+    assert [np.asarray(row).tolist() for (row,) in batches.cut([jnp.asarray(leaf) for leaf in stack], [2, 0])] == [[2.0, 2.0], [0.0, 0.0]]

@@ -6,7 +6,7 @@ import pytest
 
 from fluid_model import Simulation, assert_like_the_fluid_model, broken_invariants, random_story
 from simdist.errors import DeadlineExceededError
-from simdist.simulation import network
+from simdist.simulation import settlement
 from simdist.simulation.balance import Balance
 
 
@@ -33,7 +33,7 @@ def test_random_flows_end_alike_whatever_comes_first_in_a_moment() -> None:
 
 
 def test_random_flows_end_alike_when_queues_often_count_from_zero_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "RESTART_BYTES", 3.0)
+    monkeypatch.setattr(settlement, "RESTART_BYTES", 3.0)
     for seed in range(150):
         assert_like_the_fluid_model(Simulation(random_story(seed)).run())
 
@@ -61,7 +61,7 @@ def test_invariants_hold_after_every_settlement() -> None:
         assert broken == []
 
 
-@pytest.mark.parametrize("sabotaged", ["narrow", "_find_ceiling", "_pull", "_set_level", "rest"])
+@pytest.mark.parametrize("sabotaged", ["narrow", "find_ceiling", "_pull", "_set_level", "rest"])
 def test_invariants_break_without_one_of_the_rules(sabotaged: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Balance, sabotaged, lambda *_: None)
     found: list[str] = []

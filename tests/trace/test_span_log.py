@@ -165,3 +165,23 @@ def test_hundred_thousand_spans_with_facts_stay_small() -> None:
     finally:
         tracemalloc.stop()
     assert size_bytes < 20_000_000
+
+
+def test_integers_of_a_fact_come_from_constants_numbers_and_what_converts_them() -> None:
+    trace = Trace()
+    for facts in ({"n": True}, {"n": 7}, {"m": 1}, {"n": 2.75}, {"n": "12"}, {"a": 1, "b": 2, "n": 5}):
+        trace.span("worker:0", "compute", "step", 0.0, 1.0, **facts)
+    rows, integers = trace.spans.integers_of("n")
+    assert (rows.tolist(), integers.tolist()) == ([0, 1, 3, 4, 5], [1, 7, 2, 12, 5])
+    assert trace.spans.integers_of("n", lambda value: len(str(value)))[1].tolist() == [4, 1, 4, 2, 1]
+    assert trace.spans.integers_of("none")[0].tolist() == []
+    assert trace.spans.values_of("n")[1] == [True, 7, 2.75, "12", 5]
+
+
+def test_lanes_come_in_the_order_of_their_first_spans() -> None:
+    trace = Trace()
+    first, second, third = (trace.kind(lane, "compute", "step") for lane in ("b", "a", "c"))
+    for kind in (third, first, third, first):
+        trace.add(kind, 0.0, 1.0)
+    assert trace.spans.lanes() == ["c", "b"] and second == 1
+    assert Trace().spans.lanes() == []

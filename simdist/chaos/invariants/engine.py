@@ -61,7 +61,7 @@ def _queues_end_empty(evidence: Evidence) -> Iterator[str]:
     yield from _listeners_leave(evidence)
     if not evidence.ended_well or run.quiet_error is not None or run.processes.crashed(["chief:0"]) or run.silences.last_for_ever:
         return
-    still = [link.name for link in runtime.fabric.links() if link.flows]
+    still = [link.name for link in runtime.fabric.links() if link.flows or link.quiet is not None]
     if still:
         yield f"there are still bytes on {still}"
     calls = [task.name for task in runtime.tasks.values() if task.calls]

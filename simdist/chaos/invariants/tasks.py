@@ -108,9 +108,14 @@ def _one_thing_at_a_time(evidence: Evidence) -> Iterator[str]:
 
 
 def _detect_once(evidence: Evidence) -> Iterator[str]:
-    told = Counter((mark.lane, mark.time_s) for mark in evidence.run.cluster.trace.instants.where(category="detect"))
+    """A moment shows a task as down once for each of its incarnations that has died and was not shown before."""
+    instants = evidence.run.cluster.trace.instants
+    told = Counter((mark.lane, mark.time_s) for mark in instants.where(category="detect"))
+    deaths = [mark for mark in instants if mark.category in ("crash", "lose_host")]
     for (task, time_s), count in told.items():
-        if count > 1:
+        died = {mark.facts["incarnation"] for mark in deaths if mark.lane == task and mark.time_s <= time_s}
+        before = sum(number for (other, at_s), number in told.items() if other == task and at_s < time_s)
+        if count > max(1, len(died) - before):
             yield f"{task} was found to be down {count} times at {time_s} s"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from simdist.collectives.base import Schedule
 from simdist.ledger.entry import Site, Where
+from simdist.ledger.replica_lanes import stack_of
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations
@@ -84,8 +85,14 @@ class CollectivePlans:
         combination = self._combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), scale)
         if combination.kernel is None:
             return [given[0]] * len(given)
+        stack = stack_of(given) if collective.kind == "all_reduce" else None
+        if stack is not None:
+            combination = self._combinations.of_stack(collective, plan.schedule, stack.avals, scale)
+            assert combination.kernel is not None
+            given = [stack]
+        num_ranks = len(plan.devices)
         site = self._sites.get(combination)
         if site is None:
             site = self._sites[combination] = world.ledger.site(combination.kernel, combination.reads, combination.writes)
         results = world.ledger.call(site, given, None, (), where)
-        return list(results) * len(given) if combination.is_shared else results
+        return list(results) * num_ranks if combination.is_shared else results

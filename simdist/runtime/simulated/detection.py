@@ -72,7 +72,7 @@ class Detection:
         self.patience = PATIENCE
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
-        self._noticed: set[tuple[str, int]] = set()  # incarnations of which the trace tells that they are gone
+        self._noticed: dict[str, set[int]] = {}  # by task, incarnations of which the trace tells that they are gone
 
     def watch(self, names: Iterable[str]) -> None:
         """Begin heartbeats from these tasks to the chief."""
@@ -162,7 +162,7 @@ class Detection:
         for decision in decisions:
             match decision.kind:
                 case MemberChange.UP:
-                    self._noticed.discard((decision.task, decision.incarnation))
+                    self._noticed.get(decision.task, set[int]()).discard(decision.incarnation)
                 case MemberChange.DOWN:
                     self._note_down(decision.task, decision.incarnation, decision.reason)
                     decision = replace(decision, cause=self.tasks[decision.task].trouble)
@@ -173,7 +173,7 @@ class Detection:
 
     def has_noticed(self, task: str, incarnation: int) -> bool:
         """Whether the death of this incarnation of a task, or of a later one, is known."""
-        return any(name == task and number >= incarnation for name, number in self._noticed)
+        return any(number >= incarnation for number in self._noticed.get(task, ()))
 
     def notice(self, task: str, process: Incarnation, reason: str) -> None:
         """The members of a group have learned of a task's death; the trace has one instant for each incarnation."""
@@ -181,7 +181,8 @@ class Detection:
             self._note_down(task, process.incarnation, reason)
 
     def _note_down(self, task: str, incarnation: int, reason: str) -> None:
-        if (task, incarnation) not in self._noticed:
-            self._noticed.add((task, incarnation))
+        noticed = self._noticed.setdefault(task, set())
+        if incarnation not in noticed:
+            noticed.add(incarnation)
             trouble = self.tasks[task].trouble
             self.tasks[task].trouble = self.trace.instant(task, "detect", f"{task} is down", self.clock.now, cause=trouble, reason=reason)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import jax.numpy as jnp
+
 from simdist.hardware import Device, MemoryAccount, Network
 from simdist.ledger.sharded import JaxDevice
 from simdist.program.arrays import Array, Arrays
@@ -96,11 +98,18 @@ class SimulatedEngine:
     def read(self, groups: Sequence[int]) -> list[Arrays]:
         return self.arrays([self.world.states.present(group) for group in groups])
 
-    def assign(self, group: int, kernel: Kernel, operand: Array, what: str) -> None:
+    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
         states, ledger = self.world.states, self.world.ledger
-        before = states.present(group)
-        site = ledger.site(kernel, [before.avals], [before.avals])
-        states.put(group, ledger.call(site, (before,), None, (operand,), what)[0])
+        versions = [states.present(group) for group in groups]
+        avals = versions[0].avals
+        if len(avals) == 1 and not kernel.used[0] and ledger.numerics != "off":
+            # What was there before does not matter: all get the operand, and nothing is to be computed.
+            after = [Bundle(avals, (jnp.asarray(operand, avals[0].dtype),))] * len(versions)
+        else:
+            site = ledger.site(kernel, [avals], [avals])
+            after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
+        for group, version in zip(groups, after, strict=True):
+            states.put(group, version)
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:
         if len(bundles) > 1:

@@ -73,8 +73,8 @@ class Reading(Call):
 
     def _all_arrived(self, legs: Sequence[Leg]) -> None:
         for leg in legs:
-            leg.source.calls.pop(self, None)
-        self.left -= len(legs)
+            if leg.source.calls.pop(self, self) is None:
+                self.left -= 1
         if self.left == 0:
             self._found(None)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import SimdistError, UnavailableError
+from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.arrays import Array, Arrays
 from simdist.program.step_iterator import StepBatch, StepIterator, TimedIterator
 from simdist.program.values import Bundle
@@ -39,6 +40,8 @@ class SimulatedReplica(SimulatedTask):
         versions: what the step has made so far.
         collective_group: that of its collectives; None for a single replica.
         leads: whether its task counts steps by it.
+        lanes: take the kernel calls of all replicas of the step; None: each of them is noted by itself.
+        lane: the number of this replica among them.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class SimulatedReplica(SimulatedTask):
         versions: StepVersions,
         collective_group: CollectiveGroup | None,
         leads: bool = True,
+        lanes: ReplicaLanes | None = None,
+        lane: int = 0,
     ) -> None:
         task = world.tasks[member.task]
         super().__init__(world, task, priced, processor=task.processors[member.device])
@@ -57,6 +62,8 @@ class SimulatedReplica(SimulatedTask):
         self.versions = versions
         self.collective_group = collective_group
         self.leads = leads
+        self.lanes = lanes or world.ledger.lanes(1)
+        self.lane = lane
         self.updates: dict[int, int] = {}
         self.early: dict[LinkedCollective, Arrival | SimdistError] = {}
         self._copy: Copy | None = None
@@ -159,7 +166,7 @@ class SimulatedReplica(SimulatedTask):
         return PENDING
 
     def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, end: float) -> Sequence[Bundle]:
-        return self.world.ledger.call(self.priced.sites[op.number], inputs, batch, host, (self.device, self.number, end))
+        return self.lanes.call(self.lane, self.priced.sites[op.number], inputs, batch, host, (self.device, self.number, end))
 
     def _computed_early(self, what: tuple[RunKernel, Sequence[Bundle], float, float]) -> None:
         if self._ends_late(self._computed_early, what, self.processor):
@@ -278,7 +285,11 @@ class SimulatedReplica(SimulatedTask):
         try:
             if not self.versions.known(part.group, before + 1):
                 old, site = self.versions.after(part.group, before), self.priced.sites[part.number]
-                (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), (self.device, self.number, end))
+                where = (self.device, self.number, end)
+                if self._changes_its_own(part.group):
+                    (new,) = self.lanes.call(self.lane, site, (old, operands[number]), None, (), where)
+                else:
+                    (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), where)
                 self.versions.add(part.group, new)
             self.updates[part.group] = before + 1
             if end > start:
@@ -292,6 +303,10 @@ class SimulatedReplica(SimulatedTask):
             return
         if pending is None:
             self.step.go()
+
+    def _changes_its_own(self, group: int) -> bool:
+        """Whether each replica has a variable of its own in the place of this one, and changes it."""
+        return self.states.groups[group].cells[0].replica is not None
 
     def _note_changed(self, part: Apply, processor: Processor, start: float, end: float, version: int) -> None:
         kind = processor.kinds.get((part, self.task.name))

@@ -136,6 +136,7 @@ class ReplicaStep:
             CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
         )
         self.versions = StepVersions(world.states)
+        self.lanes = world.ledger.lanes(len(local))
         self.replicas: list[RunningReplica] = []
         self.late: set[int] = set()
         self.errors: list[BaseException] = []
@@ -159,6 +160,7 @@ class ReplicaStep:
             else:
                 self._side_by_side()
         finally:
+            self.lanes.close()
             if self.own_collective_group:
                 assert self.collective_group is not None
                 self.collective_group.close()
@@ -174,7 +176,8 @@ class ReplicaStep:
         for member, program, prices, call in zip(self.local, linked, priced, calls, strict=True):
             leads = member.task not in leading
             leading.add(member.task)
-            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.collective_group, leads)
+            lane = len(self.replicas)
+            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.collective_group, leads, self.lanes, lane)
             self.replicas.append(RunningReplica(runtime, member.process, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:

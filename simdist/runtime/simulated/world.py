@@ -106,7 +106,7 @@ class World:
     def _gauges(self) -> dict[tuple[str, str], float]:
         """The bytes that the links have carried (of messages that have arrived), and the number of scans that the ledger has compiled."""
         # Not `links.bytes_carried`: to work out what is on its way would round, and looking must change nothing.
-        carried = {(link.name, "link_bytes"): link.bytes_carried for link in self.fabric.links()}
+        carried = {(link.name, "link_bytes"): self.links.bytes_arrived(link) for link in self.fabric.links()}
         sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
         return {**sums, (self.chief.name, "compilations"): self.ledger.compilations}
 

@@ -120,7 +120,7 @@ def test_who_sends_is_told_of_what_is_lost_and_of_what_comes_twice(there: Any, s
     send(there, sender, legs)
     there.clock.sleep(5.0)
     assert (sender.lost, sender.twice) == ([legs[0]], [legs[1]])
-    assert sender.came == [(LATENCY_S, [legs[1]])] * 2 + [(LATENCY_S, [legs[2]])]
+    assert sender.came == [(LATENCY_S, (legs[1],))] * 2 + [(LATENCY_S, (legs[2],))]
 
 
 def test_bytes_that_are_late_set_out_late_and_a_cut_on_the_way_loses_them(there: Any, sender: Sender) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simdist.runtime.simulated.transport import Leg
+from simdist.runtime.simulated.legs import Leg, Legs
 from tests.runtime.simulated.machines import BANDWIDTH, LATENCY_S, world
 
 
@@ -22,8 +22,8 @@ class Sender:
         self.twice: list[Leg] = []
         self.came: list[tuple[float, Any]] = []
 
-    def leaving(self, legs: Sequence[Leg]) -> Sequence[Leg]:
-        return [leg for leg in legs if leg not in self.stays]
+    def leaving(self, legs: Legs) -> Legs | None:
+        return legs.only(lambda leg: leg not in self.stays)
 
     def repeated(self, leg: Leg) -> None:
         self.twice.append(leg)
@@ -51,14 +51,14 @@ def parcels(there: Any, size_bytes: float, *targets: str) -> list[Leg]:
 
 
 def send(there: Any, sender: Sender, legs: Sequence[Leg]) -> None:
-    there.transport.send(legs, sender, lambda arrived: sender.came.append((there.now, arrived)))
+    there.transport.send(Legs(legs), sender, lambda arrived: sender.came.append((there.now, arrived)))
 
 
 def test_words_that_take_equally_long_arrive_together(there: Any, sender: Sender) -> None:
     legs = words(there, "ps:0", "ps:1")
     send(there, sender, legs)
     there.clock.sleep(5.0)
-    assert sender.came == [(LATENCY_S, legs)]
+    assert sender.came == [(LATENCY_S, tuple(legs))]
     assert there.trace.totals == {}
 
 
@@ -103,7 +103,7 @@ def test_a_message_over_a_pair_that_is_blocked_is_lost_and_its_sender_knows(
     there.silence.cut(there.tasks["worker:0"], there.tasks["ps:0"])
     there.clock.sleep(5.0)
     assert sender.lost == legs[:1]
-    came = [leg for _, arrived in sender.came for leg in (arrived if isinstance(arrived, list) else [arrived])]
+    came = [leg for _, arrived in sender.came for leg in (arrived if isinstance(arrived, tuple) else [arrived])]
     assert came == legs[1:]
 
 

@@ -45,8 +45,9 @@ class IsolatedEngine(WithoutTime):
     def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
         return self.versions.read(groups)
 
-    def assign(self, group: int, kernel: Kernel, operand: Any, what: str) -> None:
-        self.change(group, kernel, Bundle.of([operand]), f" ({what})")
+    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Any, what: str) -> None:
+        for group in groups:
+            self.change(group, kernel, Bundle.of([operand]), f" ({what})")
 
     def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
         """Make the next version of a group, of its arrays and the given ones."""

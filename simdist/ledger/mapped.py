@@ -1,0 +1,161 @@
+"""Mapped kernels: one kernel that runs another for each lane, and gives the results as stacks.
+
+A loop over the lanes (``lax.map``) is compiled once, whatever their number. XLA computes nearly all kernels in a loop with the
+bits of a single call; some (convolutions) not, but then it does so where the calls stand one after the other with barriers
+between them. Which of the two it is, or neither, is tried for each kernel with random inputs, once in a process. A kernel that calls
+back into Python, or whose loops depend on its numbers, is not tried and not mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.caches import shared
+from simdist.program.jaxprs import primitives_in
+from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
+from simdist.program.values import Aval, BundleType, stacked_type
+
+__all__ = ["Form", "mapped_kernel"]
+
+
+class Form(Enum):
+    """How the lanes read an input."""
+
+    SHARED = "shared"  # all the same
+    STACKED = "stacked"  # the lanes of one stack
+    SEPARATE = "separate"  # each a bundle of its own
+
+
+OneLane = Callable[[Sequence[jax.Array]], tuple[jax.Array, ...]]
+Run = Callable[[OneLane, tuple[jax.Array, ...], int], Sequence[jax.Array]]
+_mapped = shared("kernels of all replicas", KEPT_KERNELS)
+
+
+def mapped_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+    """The kernel that does for all lanes what `kernel` does for one.
+
+    Args:
+        kernel: of one lane.
+        reads: the types of the bundles that are its first inputs; the other inputs differ from lane to lane.
+        forms: how the lanes read each of them.
+        lanes: how many there are.
+
+    Returns:
+        A kernel of the shared bundles, stacks and separate bundles in the order of `reads`, and of stacks of the other inputs; None
+        where its bits would differ from those of single calls.
+    """
+    found: list[Kernel | None] = _mapped.get((kernel, tuple(reads), forms, lanes), lambda: [_tried(kernel, reads, forms, lanes)])
+    return found[0]
+
+
+def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+    """The loop or the calls one after the other, whichever keeps the bits."""
+    if not _can_be_tried(kernel):
+        return None
+    with jax.ensure_compile_time_eval(), suppress(Exception):  # a kernel that fails is called by itself, and says so there
+        samples = _samples(kernel, reads, forms, lanes)
+        single = [kernel(*sample) for sample in samples]
+        expected = [np.stack([np.asarray(result[place]) for result in single]) for place in range(len(kernel.out_avals))]
+        for run in (_in_a_loop, _one_after_the_other):
+            made = _kernel(kernel, reads, forms, lanes, run)
+            given = _together(samples, reads, forms)
+            if all(np.asarray(a).tobytes() == b.tobytes() for a, b in zip(made(*given), expected, strict=True)):
+                return made
+    return None
+
+
+def _can_be_tried(kernel: Kernel) -> bool:
+    """Whether random inputs can do no harm: no code of users is called, and no loop runs for as long as its numbers say."""
+    names = set(primitives_in(kernel.closed.jaxpr))
+    return not kernel.closed.effects and "while" not in names and not any("callback" in name or "debug" in name for name in names)
+
+
+def _kernel(kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, run: Run) -> Kernel:
+    bundles: list[Aval] = []
+    for avals, form in zip(reads, forms, strict=True):
+        bundles += {Form.SHARED: avals, Form.STACKED: stacked_type(avals, lanes), Form.SEPARATE: avals * lanes}[form]
+    fed = stacked_type(kernel.in_avals[sum(map(len, reads)) :], lanes)
+    function = partial(_run_lanes, kernel, tuple(reads), tuple(forms), lanes, run)
+    return kernel_of(f"{kernel.name} of {lanes} replicas", function, [*bundles, *fed])
+
+
+def _run_lanes(
+    kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, run: Run, *arrays: jax.Array
+) -> Sequence[jax.Array]:
+    """The kernel for each lane, by `run`."""
+    left = list(arrays)
+    shared_inputs: dict[int, jax.Array] = {}
+    stacks: dict[int, jax.Array] = {}
+    position = 0
+    for avals, form in zip(reads, forms, strict=True):
+        width = len(avals)
+        taken, left = (left[: width * lanes], left[width * lanes :]) if form is Form.SEPARATE else (left[:width], left[width:])
+        for number in range(width):
+            if form is Form.SHARED:
+                shared_inputs[position] = taken[number]
+            else:
+                stacks[position] = jnp.stack(taken[number::width]) if form is Form.SEPARATE else taken[number]
+            position += 1
+    stacks.update(enumerate(left, start=position))
+    order = sorted(stacks)
+
+    def lane(given_to_it: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+        given = {**shared_inputs, **dict(zip(order, given_to_it, strict=True))}
+        arguments = jax.lax.optimization_barrier([given[number] for number in range(len(kernel.in_avals))])
+        return tuple(jax.lax.optimization_barrier(tuple(kernel.function(*arguments))))
+
+    return run(lane, tuple([stacks[number] for number in order]), lanes)
+
+
+def _in_a_loop(lane: OneLane, stacks: tuple[jax.Array, ...], _: int) -> Sequence[jax.Array]:
+    return jax.lax.map(lane, stacks)
+
+
+def _one_after_the_other(lane: OneLane, stacks: tuple[jax.Array, ...], lanes: int) -> Sequence[jax.Array]:
+    results = [lane([stack[number] for stack in stacks]) for number in range(lanes)]
+    return [jnp.stack(column) for column in zip(*results, strict=True)]
+
+
+def _samples(kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int) -> list[list[np.ndarray]]:
+    """Random inputs for each lane; what is shared is the same object."""
+    rng = np.random.default_rng(0)
+    edges = [0, *np.cumsum([len(avals) for avals in reads]).tolist()]
+    is_shared = [False] * len(kernel.in_avals)
+    for (first, last), form in zip(pairwise(edges), forms, strict=True):
+        is_shared[first:last] = [form is Form.SHARED] * (last - first)
+    common = [_sample(rng, aval) for aval in kernel.in_avals]
+    return [
+        [common[place] if is_shared[place] or lane == 0 else _sample(rng, aval) for place, aval in enumerate(kernel.in_avals)]
+        for lane in range(lanes)
+    ]
+
+
+def _sample(rng: np.random.Generator, aval: Aval) -> np.ndarray:
+    dtype = jnp.dtype(aval.dtype)
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return rng.standard_normal(aval.shape).astype(dtype)
+    return rng.integers(0, 2, aval.shape).astype(dtype)
+
+
+def _together(samples: list[list[np.ndarray]], reads: Sequence[BundleType], forms: Sequence[Form]) -> list[np.ndarray]:
+    """The inputs of the mapped kernel, from those of the lanes."""
+    given: list[np.ndarray] = []
+    place = 0
+    for avals, form in zip(reads, forms, strict=True):
+        places = range(place, place + len(avals))
+        if form is Form.SHARED:
+            given += [samples[0][n] for n in places]
+        elif form is Form.STACKED:
+            given += [np.stack([sample[n] for sample in samples]) for n in places]
+        else:
+            given += [sample[n] for sample in samples for n in places]
+        place += len(avals)
+    return given + [np.stack([sample[n] for sample in samples]) for n in range(place, len(samples[0]))]

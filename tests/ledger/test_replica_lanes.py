@@ -1,0 +1,165 @@
+"""Lanes of replicas: equal calls are one entry, and whatever is read, in whatever order, has the numbers of single calls."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simdist.ledger.ledger import Ledger
+from simdist.ledger.replica_lanes import ReplicaLane, stack_of
+from simdist.program.kernels import kernel_of
+from simdist.program.values import Aval, Bundle
+
+AVAL = Aval((3,), "float32")
+ONE = (AVAL,)
+TWICE = kernel_of("twice", lambda a, k: (a * 2.0 + k,), [AVAL, AVAL])
+BOTH = kernel_of("both", lambda a, b: (a * 0.5 + b, a - b), [AVAL, AVAL])
+PLANS = ["loop", "replay", "eager", "vmap"]
+
+
+def vector(rng: np.random.Generator) -> Any:
+    return rng.random(3).astype(np.float32)
+
+
+def twice(a: Any, k: Any) -> Any:
+    return a * np.float32(2) + k
+
+
+def test_equal_calls_are_one_entry_whose_results_are_lanes_of_one_stack() -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(0)
+    site, lanes = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(4)
+    shared, fed = Bundle.of([vector(rng)]), [vector(rng) for _ in range(4)]
+    made = [lanes.call(lane, site, [shared], None, (fed[lane],))[0] for lane in (2, 0, 3, 1)]
+    made = [made[1], made[3], made[0], made[2]]
+    assert len(ledger.entries) == 1
+    stack = stack_of(made)
+    assert stack is not None
+    assert stack_of(made[::-1]) is stack_of(made[:3]) is None, "lanes in another order, or not all of them, are no stack"
+    (array,) = shared.arrays or ()
+    for lane, bundle in enumerate(made):
+        np.testing.assert_array_equal(ledger.arrays(bundle)[0], twice(array, fed[lane]))
+    assert ledger.computed == 1
+
+
+def test_lanes_are_read_as_they_are_by_the_next_call_of_all() -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(1)
+    once, again = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    lanes, fed = ledger.lanes(3), [vector(rng) for _ in range(3)]
+    given = [Bundle.of([vector(rng)]) for _ in range(3)]
+    first = [lanes.call(lane, once, [given[lane]], None, (fed[lane],))[0] for lane in range(3)]
+    second = [lanes.call(lane, again, [first[lane], given[0]]) for lane in range(3)]
+    assert len(ledger.entries) == 2, "no lane is cut out for the second call"
+    for lane in range(3):
+        before = twice((given[lane].arrays or ())[0], fed[lane])
+        other = (given[0].arrays or ())[0]
+        np.testing.assert_array_equal(ledger.arrays(second[lane][0])[0], before * np.float32(0.5) + other)
+        np.testing.assert_array_equal(ledger.arrays(second[lane][1])[0], before - other)
+
+
+def test_calls_that_are_the_same_are_made_once() -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(2)
+    site, lanes = ledger.site(BOTH, [ONE, ONE], [ONE, ONE]), ledger.lanes(5)
+    a, b = Bundle.of([vector(rng)]), Bundle.of([vector(rng)])
+    made = [lanes.call(lane, site, [a, b])[0] for lane in range(5)]
+    after = [lanes.call(lane, site, [made[lane], b])[1] for lane in range(5)]
+    assert len(ledger.entries) == 2
+    (x,), (y,) = a.arrays or (), b.arrays or ()
+    for bundle in after:
+        np.testing.assert_array_equal(ledger.arrays(bundle)[0], (x * np.float32(0.5) + y) - y)
+    assert ledger.computed == 2
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_lane_that_is_read_before_all_have_come_has_its_numbers_and_the_others_theirs(plan: str) -> None:
+    ledger, rng = Ledger(plan), np.random.default_rng(3)
+    site, lanes = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(3)
+    shared, fed = Bundle.of([vector(rng)]), [vector(rng) for _ in range(3)]
+    (array,) = shared.arrays or ()
+    made: list[Bundle] = []
+    for lane in range(3):
+        made += lanes.call(lane, site, [shared], None, (fed[lane],))
+        if lane == 1:
+            np.testing.assert_array_equal(ledger.arrays(made[0])[0], twice(array, fed[0]))
+    for lane in range(3):
+        np.testing.assert_array_equal(ledger.arrays(made[lane])[0], twice(array, fed[lane]))
+
+
+def test_calls_of_different_shapes_of_batches_are_not_put_together() -> None:
+    """A replica whose program differs has another site, so the calls of the others wait for it until the step is over."""
+    ledger, rng = Ledger("loop"), np.random.default_rng(4)
+    site, other = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    lanes, a = ledger.lanes(2), Bundle.of([vector(rng)])
+    fed = vector(rng)
+    (first,) = lanes.call(0, site, [a], None, (fed,))
+    lanes.call(1, other, [a, a])
+    lanes.close()
+    assert isinstance(first, ReplicaLane)
+    np.testing.assert_array_equal(ledger.arrays(first)[0], twice((a.arrays or ())[0], fed))
+    assert first.stack is None
+
+
+def test_without_numerics_nothing_is_noted() -> None:
+    ledger = Ledger("off")
+    site, lanes = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(2)
+    for lane in range(2):
+        lanes.call(lane, site, [Bundle(ONE)], None, (np.zeros(3, np.float32),))
+    assert not ledger.entries
+
+
+def test_lanes_that_nobody_holds_leave_nothing_behind() -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(5)
+    site = ledger.site(TWICE, [ONE], [ONE])
+    gc.disable()
+    try:
+        bundles = [Bundle.of([vector(rng)])] * 3
+        for _ in range(20):
+            lanes = ledger.lanes(3)
+            bundles = [lanes.call(lane, site, [bundles[lane]], None, (vector(rng),))[0] for lane in range(3)]
+            lanes.close()
+            ledger.arrays(bundles[0])
+        assert all(file.size < 12 for file in ledger.files.values()), "registers are used again"
+    finally:
+        gc.enable()
+
+
+actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "sum", "flush"]), st.integers(0, 3)), max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(actions, st.permutations(range(3)), st.sampled_from(PLANS))
+def test_any_story_has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
+    ledger, rng = Ledger(plan), np.random.default_rng(6)
+    once, both = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    bundles = [Bundle.of([vector(rng)]) for _ in range(3)]
+    expected = [(bundle.arrays or ())[0] for bundle in bundles]
+    for kind, number in story:
+        lanes = ledger.lanes(3)
+        made: list[Bundle] = list(bundles)
+        if kind == "twice":
+            fed = [vector(rng) for _ in range(3)]
+            for lane in order:
+                (made[lane],) = lanes.call(lane, once, [bundles[lane]], None, (fed[lane],))
+                if number == lane:
+                    ledger.arrays(made[lane])
+            expected = [twice(value, more) for value, more in zip(expected, fed, strict=True)]
+        elif kind == "both":
+            shared, other = bundles[number % 3], expected[number % 3]
+            for lane in order:
+                made[lane] = lanes.call(lane, both, [bundles[lane], shared])[0]
+            expected = [value * np.float32(0.5) + other for value in expected]
+        elif kind == "look":
+            np.testing.assert_allclose(ledger.arrays(bundles[number % 3])[0], expected[number % 3], rtol=1e-6)
+        elif kind == "sum":
+            made = [ledger.call(both, [bundles[lane], bundles[(lane + 1) % 3]])[1] for lane in range(3)]
+            expected = [expected[lane] - expected[(lane + 1) % 3] for lane in range(3)]
+        else:
+            ledger.flush()
+        lanes.close()
+        bundles = made
+    for bundle, value in zip(bundles, expected, strict=True):
+        np.testing.assert_allclose(ledger.arrays(bundle)[0], value, rtol=1e-6, atol=1e-6)
