@@ -29,9 +29,10 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
 from simdist.ledger.entry import Branch, Entry, Site, Where
+from simdist.ledger.heap import Heaps
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
-from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.registers import RegisterFile
 from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel
 from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.ledger.slicing import needed_for, without_dead
@@ -76,7 +77,8 @@ class Ledger:
         self.branches: list[Branch] = []
         devices = mesh_devices(jax_devices) if numerics == "shard_map" else ()
         self._files: list[RegisterFile] = []
-        self.pending = Pending(self._files)
+        self._heaps = Heaps()
+        self.pending = Pending(self._files, self._heaps.all)
         self.plans = ComputePlans(numerics, self.pending, self.branches, self.files, devices)
         self._branch_numbers: dict[tuple[Site, str | None], int] = {}
         self._sites: dict[tuple[Kernel, tuple[BundleType, ...], tuple[BundleType, ...]], Site] = {}
@@ -171,7 +173,7 @@ class Ledger:
 
     def _file(self, avals: BundleType) -> RegisterFile:
         if avals not in self.files:
-            self.files[avals] = RegisterFile(len(self._files), avals, self._unread)
+            self.files[avals] = RegisterFile(len(self._files), avals, self._unread, self._heaps)
             self._files.append(self.files[avals])
         return self.files[avals]
 
@@ -294,8 +296,8 @@ class Ledger:
     def _held(self) -> Iterable[int]:
         moved = self.pending.moved  # read by entries alone
         for file in self._files:
-            base, free = file.number << INDEX_BITS, moved.union(file.free)
-            yield from (register for register in range(base, base + file.size) if register not in free)
+            free = moved.union(file.free)
+            yield from (register for register in file.given if register not in free)
 
     def _compute(self, count: int, at_once: bool = True) -> None:
         """Compute the first entries; a Ctrl-C waits until what has been computed counts."""

@@ -26,6 +26,7 @@ from operator import call
 import jax
 
 from simdist.ledger.entry import Entry
+from simdist.ledger.heap import Heap
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
 from simdist.ledger.stack_lanes import Numbers
@@ -36,11 +37,12 @@ __all__ = ["Pending"]
 
 @dataclass(frozen=True)
 class Flight:
-    """A scan in progress: the entries that it computes, its promises, and what each file held before it (stack and loose numbers)."""
+    """A scan in progress: the entries that it computes, its promises, and what each heap and each file held before it."""
 
     entries: list[Entry]
-    stacks: Sequence[tuple[jax.Array, ...]]
-    before: list[tuple[RegisterFile, tuple[jax.Array, ...] | None, dict[int, Numbers]]]
+    stacks: Sequence[jax.Array]
+    before: list[tuple[Heap, jax.Array | None]]
+    loose_before: list[tuple[RegisterFile, dict[int, Numbers]]]
 
 
 class Pending:
@@ -48,6 +50,7 @@ class Pending:
 
     Args:
         files: the ledger's register files, in the order of their numbers, which grow.
+        heaps: the ledger's, which grow.
 
     Attributes:
         entries: the queue; always the same list.
@@ -55,8 +58,9 @@ class Pending:
         flight: the scan that goes on, if one does.
     """
 
-    def __init__(self, files: list[RegisterFile]) -> None:
+    def __init__(self, files: list[RegisterFile], heaps: list[Heap]) -> None:
         self.files = files
+        self.heaps = heaps
         self.entries: list[Entry] = []
         self.computed = 0
         self.flight: Flight | None = None
@@ -82,16 +86,21 @@ class Pending:
         self.computed += 1
         del self.entries[0]
 
-    def put_stacks(self, stacks: Sequence[tuple[jax.Array, ...]], count: int) -> None:
-        """Take out the first entries: their results, and all that was loose, are in these stacks, one a file."""
-        changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
-        self._take_out(count, [], count, changes)
+    def put_stacks(self, stacks: Sequence[jax.Array], count: int) -> None:
+        """Take out the first entries: their results, and all that was loose, are in these stacks, one a heap."""
+        self._take_out(count, [], count, self._moved_into(stacks))
 
-    def let_fly(self, stacks: Sequence[tuple[jax.Array, ...]], count: int) -> None:
+    def let_fly(self, stacks: Sequence[jax.Array], count: int) -> None:
         """As `put_stacks`, with stacks that are promises; `land` waits for them."""
-        flight = Flight(self.entries[:count], stacks, [(file, file.stack, file.loose) for file in self.files])
-        changes = [change for file, stack in zip(self.files, stacks, strict=True) for change in file.replaced(stack, {})]
-        self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *changes])
+        before, loose = [(heap, heap.stack) for heap in self.heaps], [(file, file.loose) for file in self.files]
+        flight = Flight(self.entries[:count], stacks, before, loose)
+        self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *self._moved_into(stacks)])
+
+    def _moved_into(self, stacks: Sequence[jax.Array]) -> list[Callable[[], None]]:
+        return [
+            *(heap.replaced(stack) for heap, stack in zip(self.heaps, stacks, strict=True)),
+            *(file.replaced({}) for file in self.files),
+        ]
 
     def land(self) -> list[Entry]:
         """Wait for the scan in progress.
@@ -105,7 +114,10 @@ class Pending:
         try:
             jax.block_until_ready(flight.stacks)
         except Exception:
-            changes = [change for file, stack, loose in flight.before for change in file.replaced(stack, {**loose, **file.loose})]
+            changes = [
+                *(heap.replaced(stack) for heap, stack in flight.before),
+                *(file.replaced({**loose, **file.loose}) for file, loose in flight.loose_before),
+            ]
             self._take_out(0, flight.entries, -len(flight.entries), [partial(setattr, self, "flight", None), *changes])
             return flight.entries
         self.flight = None
@@ -124,7 +136,7 @@ class Pending:
             loose[register >> INDEX_BITS][register] = found
         for register in unheld:
             loose[register >> INDEX_BITS].pop(register, None)
-        changes = [change for file, arrays in zip(self.files, loose, strict=True) for change in file.replaced(file.stack, arrays)]
+        changes = [file.replaced(arrays) for file, arrays in zip(self.files, loose, strict=True)]
         self._take_out(count, [], count, changes)
 
     def unheld_after(self, count: int) -> set[int]:
@@ -145,7 +157,7 @@ class Pending:
             for register, arrays in zip(writes, parts, strict=True):
                 if arrays is not None:
                     loose[register >> INDEX_BITS][register] = arrays
-        changes = [change for file, arrays in zip(self.files, loose, strict=True) for change in file.replaced(file.stack, arrays)]
+        changes = [file.replaced(arrays) for file, arrays in zip(self.files, loose, strict=True)]
         self._take_out(len(done), rest, len(first), changes)
 
     @property

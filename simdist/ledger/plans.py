@@ -15,11 +15,12 @@ import numpy as np
 
 from simdist.ledger.batched import Batches
 from simdist.ledger.entry import Branch, Entry, Where, describe
+from simdist.ledger.heap import Heap
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import Machine
 from simdist.ledger.sharded import JaxDevice, ShardedBatches
-from simdist.program.arrays import Array
+from simdist.program.arrays import Array, HostArray
 from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
 
@@ -139,14 +140,12 @@ class ComputePlans:
         self._loop(entries, noted)
         if found is None or noted:
             return
-        stacks, files = found[0], self.pending.files
+        stacks = dict(zip(self.pending.heaps, map(np.asarray, found[0]), strict=True))
         registers = {register for entry in entries for register in (*entry[2], *entry[3])}
-        same = all(_equal(files[r >> INDEX_BITS].get(r), _row(stacks[r >> INDEX_BITS], r)) for r in registers)
+        same = all(self._equal_in(stacks, register) for register in registers)
         (self.proved if same else self.refuted).update(self._kernels(entries))
 
-    def _scanned(
-        self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool
-    ) -> tuple[list[tuple[jax.Array, ...]], int] | None:
+    def _scanned(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> tuple[list[jax.Array], int] | None:
         """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
         try:
             return self.machine.run(entries, self.branches, self.files, noted, wait)
@@ -154,12 +153,13 @@ class ComputePlans:
             self.refuted |= self._kernels(entries)
             return None
 
+    def _equal_in(self, stacks: dict[Heap, HostArray], register: int) -> bool:
+        """Whether a scan has given what the calls gave."""
+        file = self.pending.files[register >> INDEX_BITS]
+        return _equal(file.get(register), file.packing.get(stacks[file.heap][index_of(register)]))
+
     def _kernels(self, entries: Sequence[Entry]) -> set[Kernel]:
         return {self.branches[code].site.kernel for code in {entry[1] for entry in entries}}
-
-
-def _row(stack: Sequence[jax.Array], register: int) -> list[Array]:
-    return [np.asarray(leaf)[index_of(register)] for leaf in stack]
 
 
 def _equal(first: Sequence[Array], second: Sequence[Array]) -> bool:

@@ -4,9 +4,9 @@ A bundle gets a register of its type when it is noted down, and keeps it until t
 reference counts are the liveness analysis. An entry that is noted later may then write to the same register; entries run
 in the order of their notes, so an earlier reader has read it by then.
 
-A register's number carries the number of its file in the high bits. Its numbers are either *loose* (a tuple of arrays,
-as one call of a kernel gave them) or in the *stack* of the file (one array a leaf, its first axis the register), where the
-replay machine works. Memory is bounded by the bundles that are alive at once: workers times parameters.
+A register's number is that of its file in the high bits, and that of its row in the file's heap. Its numbers are either *loose* (a
+tuple of arrays, as one call of a kernel gave them) or in the heap, where the replay machine works. Memory is bounded by the
+bundles that are alive at once: workers times parameters.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
+from simdist.ledger.heap import Heap, Heaps, Packing
 from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
 from simdist.program.values import BundleType
@@ -36,26 +33,38 @@ class RegisterFile:
     """All registers of one type of bundle.
 
     Attributes:
-        free: registers without a bundle; pending entries may still use them.
+        packing: how a bundle lies in a row.
+        heap: where the rows are.
+        given: registers that were ever given out.
+        free: those without a bundle; pending entries may still use them.
         unread: the ledger's list of entries one of whose results died unread.
-        size: registers that were ever given out.
-        loose: numbers that are not in the stack.
-        stack: one array [capacity, ...] for each leaf; None before the first replay.
+        loose: numbers that are not in the heap.
     """
 
-    def __init__(self, number: int, avals: BundleType, unread: list[int]) -> None:
+    def __init__(self, number: int, avals: BundleType, unread: list[int], heaps: Heaps) -> None:
         self.number = number
         self.avals = avals
+        self.packing = Packing(avals)
+        self.heap: Heap = heaps.of(self.packing)
         self.unread = unread
+        self.given: list[int] = []
         self.free: list[int] = []
-        self.size = 0
         self.loose: dict[int, Numbers] = {}
-        self.stack: tuple[jax.Array, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many registers there are."""
+        return len(self.given)
+
+    @property
+    def capacity(self) -> int:
+        """Rows of the heap."""
+        return self.heap.capacity
 
     def new(self) -> int:
         """A register that no pending entry uses."""
-        self.size += 1
-        return (self.number << INDEX_BITS) + self.size - 1
+        self.given.append((self.number << INDEX_BITS) + self.heap.new())
+        return self.given[-1]
 
     def held(self, register: int) -> Numbers:
         """The numbers of a register; those that are in a stack of lanes stay there."""
@@ -67,36 +76,12 @@ class RegisterFile:
         arrays = self.loose.get(register)
         if isinstance(arrays, Lane):
             arrays = self.loose[register] = arrays.cut()
-        if arrays is None:
-            assert self.stack is not None
-            # A copy: a view would forbid the machine to write in place, a slice would keep the whole stack alive.
-            arrays = tuple(np.array(np.asarray(leaf)[index_of(register)]) for leaf in self.stack)
-        return arrays
+        # Copies: a view would forbid the machine to write in place, a slice would keep the whole heap alive.
+        return arrays if arrays is not None else self.packing.get(self.heap.row(index_of(register)))
 
-    @property
-    def capacity(self) -> int:
-        """The number of registers of the stack: few different numbers, and at least one register that is never read."""
-        return max(4, 1 << self.size.bit_length())
-
-    def copied(self) -> tuple[jax.Array, ...]:
-        """A copy of the stack that its owner may overwrite, with room for all registers and with what is loose."""
-        return tuple(self._copied(position) for position in range(len(self.avals)))
-
-    def _copied(self, position: int) -> jax.Array:
-        if self.stack is not None and not self.loose and len(self.stack[position]) == self.capacity:
-            return self.stack[position].copy()
-        aval = self.avals[position]
-        leaf = np.zeros((self.capacity, *aval.shape), jnp.dtype(aval.dtype))
-        if self.stack is not None:
-            old = self.stack[position]
-            leaf[: old.shape[0]] = old
-        for register, arrays in self.loose.items():
-            leaf[index_of(register)] = (arrays.cut() if isinstance(arrays, Lane) else arrays)[position]
-        return jnp.asarray(leaf)
-
-    def replaced(self, stack: tuple[jax.Array, ...] | None, loose: dict[int, Numbers]) -> list[Callable[[], None]]:
-        """What is to be called, so that these are the numbers."""
-        return [partial(setattr, self, "stack", stack), partial(setattr, self, "loose", loose)]
+    def replaced(self, loose: dict[int, Numbers]) -> Callable[[], None]:
+        """What is to be called, so that these numbers are loose."""
+        return partial(setattr, self, "loose", loose)
 
     def prune(self) -> None:
         """Forget the numbers of registers without a bundle; only while no entry is pending."""

@@ -104,6 +104,8 @@ class Step:
             self.result = slots[self.linked.result] if self.linked.result >= 0 else NOTHING
             if self.over or not self.ended(self):
                 self.over = True
+                # Whatever still knows this step (its task does, until the collector comes by) shall not keep its numbers alive.
+                self.slots, self.batches = [], []
 
     def fail(self, error: BaseException) -> None:
         """End the step with an error."""

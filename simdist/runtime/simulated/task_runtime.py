@@ -149,6 +149,7 @@ class SimulatedTask:
 
     def answered(self, call: Call) -> None:
         """A call has ended: the step goes on."""
+        self._call = None  # it holds numbers, which would live until the collector comes by
         now, result = self.clock.now, None
         if isinstance(call, Reading):
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))

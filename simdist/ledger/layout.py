@@ -1,0 +1,182 @@
+"""The program of the replay machine: how entries become numbers, and the loop that computes them.
+
+An entry is a few numbers: its branch, the rows that it reads and writes, and what the host passes. The loop picks the branch by
+``lax.switch``; the branch reads its rows, calls its kernel and packs each bundle of its results into one row.
+
+Why the writes stand outside the switch: a branch that returned whole heaps would make XLA copy them at every entry. So the switch
+returns *slots*, as many rows as the branch that writes most, and each is then written into its heap. A branch that writes
+less leaves its other slots as they come: they are written to the last row of the heap, which is never read, or, where that takes
+longer than to decide, not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.heap import WORD
+from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.program.arrays import HostArray
+from simdist.program.values import BundleType
+
+__all__ = ["Instructions", "Layout", "Stacks"]
+
+INDEX_MASK = (1 << INDEX_BITS) - 1
+# A heap of rows from this width on is written only by branches that have something for it.
+WIDE_WORDS = 512
+# The numbers of each heap, [rows, words].
+Stacks = list[jax.Array]
+# Of c entries: branch numbers [c], rows read [reads, c] and written [slots, c], and arrays from the host [c, ...].
+Instructions = tuple[HostArray, HostArray, HostArray, tuple[HostArray, ...]]
+Traced = tuple[jax.Array, jax.Array, jax.Array, tuple[jax.Array, ...]]
+Tables = Sequence[tuple[jax.Array, ...]]
+Item = TypeVar("Item")
+
+
+class Layout:
+    """How an entry becomes numbers, and what the loop does with them.
+
+    Args:
+        branches: the ledger's.
+        files: the ledger's.
+        chunk: entries in one call; what is missing is filled up with entries that do nothing.
+
+    Attributes:
+        slots: (number of a heap, words) of each row that an entry may write.
+        feeds: (shape and dtype, n): the n-th array of a shape that the host passes for an entry.
+    """
+
+    def __init__(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile], chunk: int) -> None:
+        self.branches = list(branches)
+        self.chunk = chunk
+        heaps = list(dict.fromkeys(file.heap for file in files.values()))
+        self.packings = {avals: file.packing for avals, file in files.items()}
+        self.heap_of = {avals: heaps.index(file.heap) for avals, file in files.items()}
+        self.nothing = np.array([heap.capacity - 1 for heap in heaps], np.uint32)
+        self.num_reads = max(1, *(len(branch.site.reads) for branch in branches))
+        self.slots, self.slot_numbers = self._slots()
+        self.feeds = _columns([branch.fed for branch in branches])
+        self.feed_numbers = [_numbered(branch.fed, self.feeds) for branch in branches]
+
+    def _slots(self) -> tuple[list[tuple[int, int]], list[list[int]]]:
+        """The slots, and which of them each branch writes: the widest bundle of a heap into its first slot, and so on."""
+        keys: list[list[tuple[int, int]]] = []
+        widths: dict[tuple[int, int], int] = {}
+        for branch in self.branches:
+            words = [self.packings[avals].words for avals in branch.site.writes]
+            heaps, seen = [self.heap_of[avals] for avals in branch.site.writes], Counter[int]()
+            keys.append([(heap, 0) for heap in heaps])
+            for n in sorted(range(len(words)), key=lambda n: -words[n]):
+                keys[-1][n] = key = (heaps[n], seen[heaps[n]])
+                seen[heaps[n]] += 1
+                widths[key] = max(widths.get(key, 0), words[n])
+        order = list(widths)
+        return [(heap, widths[heap, n]) for heap, n in order], [[order.index(key) for key in each] for each in keys]
+
+    def encode(self, entries: Sequence[Entry]) -> Instructions:
+        """The instructions of one chunk."""
+        codes = np.full(self.chunk, len(self.branches), np.int32)
+        reads = np.zeros((self.num_reads, self.chunk), np.uint32)
+        writes = np.repeat(self.nothing[[heap for heap, _ in self.slots]], self.chunk).reshape(-1, self.chunk)
+        feeds = [np.zeros((self.chunk, *aval.shape), jnp.dtype(aval.dtype)) for aval, _ in self.feeds]
+        codes[: len(entries)] = [entry[1] for entry in entries]
+        for code in np.unique(codes[: len(entries)]).tolist():
+            rows = np.flatnonzero(codes == code)
+            chosen = [entries[row] for row in rows.tolist()]
+            site = self.branches[code].site
+            if site.reads:
+                reads[: len(site.reads), rows] = _indices([entry[2] for entry in chosen])
+            if site.writes:
+                writes[np.array(self.slot_numbers[code])[:, None], rows] = _indices([entry[3] for entry in chosen])
+            for position, column in enumerate(self.feed_numbers[code]):
+                feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
+        return codes, reads, writes, tuple(feeds)
+
+    # -- to be compiled -------------------------------------------------------------------------------------------
+
+    def execute(self, stacks: Stacks, tables: Tables, instructions: Traced) -> Stacks:
+        """The loop over the entries of a chunk."""
+        codes, _, writes, _ = instructions
+
+        # Indices are unsigned: of a signed one, JAX asks each time whether it counts from the end.
+        def step(number: jax.Array, stacks: Stacks) -> Stacks:
+            index = number.astype(np.uint32)
+            code = jax.lax.dynamic_index_in_dim(codes, index, keepdims=False)
+            runs = [self._run(number, index, stacks, table, instructions) for number, table in enumerate(tables)]
+            rows = jax.lax.switch(code, [*runs, lambda: self._nothing(index)])
+            return [self._written(heap, stack, rows, code, writes, index) for heap, stack in enumerate(stacks)]
+
+        return jax.lax.fori_loop(0, self.chunk, step, list(stacks))
+
+    def _nothing(self, index: jax.Array) -> list[jax.Array]:
+        # Not zeros: a constant would be made outside of the branch, and copied in it.
+        return [jnp.broadcast_to(index.astype(WORD), words) for _, words in self.slots]
+
+    def _run(
+        self, number: int, index: jax.Array, stacks: Stacks, table: tuple[jax.Array, ...], instructions: Traced
+    ) -> Callable[[], list[jax.Array]]:
+        branch = self.branches[number]
+        _, reads, _, feeds = instructions
+
+        def run() -> list[jax.Array]:
+            arrays: list[jax.Array] = []
+            for position, avals in enumerate(branch.site.reads):
+                arrays.extend(self.packings[avals].read(stacks[self.heap_of[avals]], _cell(reads, position, index)))
+            fed = [jax.lax.dynamic_index_in_dim(feeds[column], index, keepdims=False) for column in self.feed_numbers[number]]
+            if branch.table is not None:
+                # Not jnp.take: what it does with rows out of range is fused into the kernel, and changes its last bits.
+                arrays.extend(column[fed[0]] for column in table)
+                fed = fed[1:]
+            # The barriers keep XLA from fusing across the kernel's border, which would change its last bits.
+            arrays, fed = jax.lax.optimization_barrier((arrays, fed))
+            outputs = jax.lax.optimization_barrier(branch.site.kernel.function(*arrays, *fed))
+            rows = self._nothing(index)
+            for slot, avals, part in zip(self.slot_numbers[number], branch.site.writes, branch.site.split(tuple(outputs)), strict=True):
+                rows[slot] = self.packings[avals].packed(part, self.slots[slot][1])
+            return rows
+
+        return run
+
+    def _written(
+        self, heap: int, stack: jax.Array, rows: Sequence[jax.Array], code: jax.Array, writes: jax.Array, index: jax.Array
+    ) -> jax.Array:
+        """The numbers of a heap after an entry."""
+        slots = [slot for slot, (number, _) in enumerate(self.slots) if number == heap]
+
+        def put(stack: jax.Array) -> jax.Array:
+            for slot in slots:
+                stack = jax.lax.dynamic_update_slice(stack, rows[slot][None], (_cell(writes, slot, index), np.uint32(0)))
+            return stack
+
+        if all(self.slots[slot][1] < WIDE_WORDS for slot in slots):
+            return put(stack)
+        writing = jnp.asarray([not set(slots).isdisjoint(numbers) for numbers in self.slot_numbers] + [False])
+        wanted = jax.lax.dynamic_index_in_dim(writing, code.astype(np.uint32), keepdims=False)
+        return jax.lax.cond(wanted, put, lambda stack: stack, stack)
+
+
+def _indices(registers: Sequence[Sequence[int]]) -> HostArray:
+    """The rows [n, entries] of the n registers of each entry. Half the time of an array of lists."""
+    flat = np.fromiter(chain.from_iterable(registers), np.int64, len(registers) * len(registers[0]))
+    return (flat & INDEX_MASK).reshape(len(registers), -1).T
+
+
+def _cell(table: jax.Array, row: int, column: jax.Array) -> jax.Array:
+    return jax.lax.dynamic_slice(table, (np.uint32(row), column), (1, 1)).reshape(())
+
+
+def _columns(lists: Sequence[Sequence[Item]]) -> list[tuple[Item, int]]:
+    """For each different item, as many columns as the list that has most of it."""
+    items = dict.fromkeys(item for items in lists for item in items)
+    return [(item, n) for item in items for n in range(max(list(items).count(item) for items in lists))]
+
+
+def _numbered(wanted: Sequence[Item], columns: list[tuple[Item, int]]) -> list[int]:
+    return [columns.index((item, list(wanted[:position]).count(item))) for position, item in enumerate(wanted)]
