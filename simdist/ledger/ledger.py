@@ -163,7 +163,7 @@ class Ledger:
         return outputs
 
     def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> list[Bundle]:
-        arrays: list[Array] = [array for bundle in inputs for array in bundle.arrays or ()]
+        arrays: list[Array] = [array for bundle in inputs for array in self.arrays(bundle)]
         if batch is not None:
             arrays.extend(batch.leaves())
         with jax.ensure_compile_time_eval():

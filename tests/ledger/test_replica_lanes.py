@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,19 @@ def test_lanes_that_nobody_holds_leave_nothing_behind() -> None:
         assert all(file.size < 12 for file in ledger.files.values()), "registers are used again"
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 1, 1)])
+def test_lanes_in_any_order_are_inputs_of_other_calls(plan: str, order: tuple[int, int, int]) -> None:
+    ledger, rng = Ledger(plan), np.random.default_rng(7)
+    site, both = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    lanes, a, fed = ledger.lanes(3), Bundle.of([vector(rng)]), [vector(rng) for _ in range(3)]
+    made = [lanes.call(lane, site, [a], None, (fed[lane],))[0] for lane in range(3)]
+    (array,) = a.arrays or ()
+    for first, second in pairwise(order):
+        (_, difference) = ledger.call(both, [made[first], made[second]])
+        np.testing.assert_allclose(ledger.arrays(difference)[0], twice(array, fed[first]) - twice(array, fed[second]), atol=1e-6)
 
 
 actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "sum", "flush"]), st.integers(0, 3)), max_size=12)
