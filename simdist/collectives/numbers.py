@@ -16,7 +16,7 @@ Taught in lesson 03.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdist.collectives.base import Schedule
-from simdist.collectives.order import ChunkGroup, additions, steps_of
+from simdist.collectives.chunk_sums import added_by_chunk, tree_sum
+from simdist.collectives.order import additions, steps_of
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["boundaries", "combined", "combined_packs", "combined_stacks", "run_schedule", "run_steps"]
@@ -156,21 +157,13 @@ def combined_packs(schedule: Schedule, packs: Sequence[Sequence[jax.Array]]) -> 
         >>> [total.tolist() for total in combined_packs(RING.schedule(2), [[one, other], [one, other]])]
         [[2.0, 4.0, 6.0], [[8.0]]]
     """
-    shapes = [array.shape for array in packs[0]]
-    sizes = [math.prod(shape) for shape in shapes]
-    if schedule.num_ranks == 1 or sum(sizes) == 0:
+    if schedule.num_ranks == 1:
         return list(packs[0])
-    flat = [[array.reshape(-1) for array in pack] for pack in packs]
-    edges = boundaries(sum(sizes), schedule.num_chunks)
     groups = additions(schedule)
     if len(groups) == 1 and all(len(set(leaf)) == 1 for leaf in groups[0].leaves):
-        # All chunks are added alike, so the arrays need not be laid end to end.
-        leaves = [leaf[0] for leaf in groups[0].leaves]
-        return [_tree_sum(groups[0], [flat[rank][n] for rank in leaves]).reshape(shape) for n, shape in enumerate(shapes)]
-    sums = [_tree_sum(group, [_laid_out(zip(group.chunks, leaf, strict=True), flat, edges) for leaf in group.leaves]) for group in groups]
-    total = sums[0] if len(groups) == 1 else _in_order(groups, sums, edges)
-    starts = boundaries_of(sizes)
-    return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
+        # All chunks are added alike, so the arrays need not lie in stacks.
+        return [tree_sum(groups[0], [packs[leaf[0]][n] for leaf in groups[0].leaves]) for n in range(len(packs[0]))]
+    return combined_stacks(schedule, [jnp.stack(arrays) for arrays in zip(*packs, strict=True)])
 
 
 def combined_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Array]:
@@ -189,90 +182,7 @@ def combined_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax
         >>> [total.tolist() for total in combined_stacks(RING.schedule(2), stacks)]
         [[2.0, 4.0, 6.0], [[8.0]]]
     """
-    shapes = [stack.shape[1:] for stack in stacks]
-    sizes = [math.prod(shape) for shape in shapes]
-    ranks = schedule.num_ranks
-    if ranks == 1 or sum(sizes) == 0:
+    if schedule.num_ranks == 1:
         return [stack[0] for stack in stacks]
-    flat = [stack.reshape(ranks, -1) for stack in stacks]
-    edges = boundaries(sum(sizes), schedule.num_chunks)
-    groups = additions(schedule)
-    sums = [_tree_sum(group, [_cut_out(zip(group.chunks, leaf, strict=True), flat, edges) for leaf in group.leaves]) for group in groups]
-    total = sums[0] if len(groups) == 1 else _in_order(groups, sums, edges)
-    starts = boundaries_of(sizes)
-    return [total[start : start + size].reshape(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
-
-
-def _cut_out(parts: Iterable[tuple[int, int]], flat: Sequence[jax.Array], edges: list[int]) -> jax.Array:
-    """Chunks of several ranks, one after the other: (chunk, rank) in order, of stacks (r, n) that lie end to end."""
-    arrays: list[jax.Array] = []
-    for rank, start, stop in _pieces(parts, edges):
-        for stack in flat:
-            first, last = max(start, 0), min(stop, stack.shape[1])
-            if first < last:
-                arrays.append(stack[rank, first:last])
-            start, stop = start - stack.shape[1], stop - stack.shape[1]
-    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
-
-
-def boundaries_of(sizes: Sequence[int]) -> list[int]:
-    """Where each of several arrays begins, end to end.
-
-    Example:
-        >>> boundaries_of([3, 2, 4])
-        [0, 3, 5]
-    """
-    return [sum(sizes[:number]) for number in range(len(sizes))]
-
-
-def _tree_sum(group: ChunkGroup, leaves: Sequence[jax.Array]) -> jax.Array:
-    """The sum of some values in the order of a group's tree."""
-    values = iter(leaves)
-    stack: list[jax.Array] = []
-    for is_leaf in group.program:
-        stack.append(next(values) if is_leaf else stack.pop() + stack.pop())
-    return stack.pop()
-
-
-def _laid_out(parts: Iterable[tuple[int, int]], flat: Sequence[Sequence[jax.Array]], edges: list[int]) -> jax.Array:
-    """Chunks of several ranks, one after the other: what is next to each other in one rank's data is one piece.
-
-    Args:
-        parts: (chunk, rank) in order.
-        flat: the arrays of each rank.
-        edges: where the chunks begin and end.
-    """
-    arrays = [part for rank, start, stop in _pieces(parts, edges) for part in _slices(flat[rank], start, stop)]
-    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays)
-
-
-def _pieces(parts: Iterable[tuple[int, int]], edges: list[int]) -> list[list[int]]:
-    """(chunk, rank) in order as (rank, start, stop): chunks that lie next to each other in one rank's data are one piece."""
-    pieces: list[list[int]] = []
-    for chunk, rank in parts:
-        if pieces and pieces[-1][0] == rank and pieces[-1][2] == edges[chunk]:
-            pieces[-1][2] = edges[chunk + 1]
-        else:
-            pieces.append([rank, edges[chunk], edges[chunk + 1]])
-    return pieces
-
-
-def _slices(arrays: Sequence[jax.Array], start: int, stop: int) -> Iterator[jax.Array]:
-    """The elements from `start` to `stop` of arrays that lie end to end."""
-    for array in arrays:
-        first, last = max(start, 0), min(stop, array.size)
-        if first < last:
-            yield array if (first, last) == (0, array.size) else array[first:last]
-        start, stop = start - array.size, stop - array.size
-
-
-def _in_order(groups: Sequence[ChunkGroup], sums: Sequence[jax.Array], edges: list[int]) -> jax.Array:
-    """The chunks of all groups in the order of the data."""
-    positions: dict[int, tuple[int, int]] = {}  # of each chunk: its group, and where it begins there
-    for number, group in enumerate(groups):
-        start = 0
-        for chunk in group.chunks:
-            positions[chunk] = (number, start)
-            start += edges[chunk + 1] - edges[chunk]
-    pieces = [sums[number][start : start + edges[chunk + 1] - edges[chunk]] for chunk, (number, start) in sorted(positions.items())]
-    return jnp.concatenate(pieces)
+    edges = boundaries(sum(math.prod(stack.shape[1:]) for stack in stacks), schedule.num_chunks)
+    return added_by_chunk(additions(schedule), edges, stacks)

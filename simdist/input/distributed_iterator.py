@@ -20,7 +20,7 @@ from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input.layout import ReplicaLayout
 from simdist.input.prefetch import PrefetchBuffer
-from simdist.input.replica_batch import ReplicaBatch, replica_batches
+from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
 from simdist.input.view import InputView
 from simdist.program.per_replica import PerReplica, ReplicaArgument
 from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
@@ -162,7 +162,7 @@ class DistributedIterator(ReplicaArgument):
         parts = [replica.next_batch() for replica in self._replicas]
         if self.strategy.num_replicas_in_sync == 1:
             return parts[0].batch.value()
-        leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in zip(*(part.leaves() for part in parts), strict=True)]
+        leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in leaves_of_all(parts)]
         return jax.tree_util.tree_unflatten(parts[0].structure, leaves)
 
     get_next = __next__

@@ -5,13 +5,18 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, Leaves, Structure
 from simdist.data.table import Table
 from simdist.input.steps import InputStep
 from simdist.program.step_iterator import BatchSignature
 
-__all__ = ["ReplicaBatch", "replica_batches"]
+__all__ = ["ReplicaBatch", "leaves_of_all", "replica_batches"]
 
 
 class ReplicaBatch:
@@ -71,3 +76,25 @@ def replica_batches(step: InputStep) -> list[ReplicaBatch]:
     """
     global_rows = step.num_rows
     return [ReplicaBatch(part, global_rows) for worker in step.parts for part in worker]
+
+
+def leaves_of_all(parts: Sequence[ReplicaBatch]) -> list[list[Array]]:
+    """For each leaf the array of every replica. Rows of one table are gathered at once: read-only parts of one array.
+
+    Example:
+        >>> from simdist.data import Dataset
+        >>> from simdist.input import DistributedInput
+        >>> step = next(iter(DistributedInput(Dataset.range(5).batch(5), replicas_per_worker=2)))
+        >>> [[array.tolist() for array in arrays] for arrays in leaves_of_all(replica_batches(step))]
+        [[[0, 1, 2], [3, 4]]]
+    """
+    table = parts[0].table
+    rows = [part.rows for part in parts if part.table is table and part.rows is not None and part.rows.ndim == 1]
+    if table is None or len(rows) < len(parts):
+        return [list(arrays) for arrays in zip(*(part.leaves() for part in parts), strict=True)]
+    edges = np.cumsum([0, *map(len, rows)]).tolist()
+    leaves: list[list[Array]] = []
+    for column in table.take(np.concatenate(rows)):
+        column.flags.writeable = False
+        leaves.append([column[start:stop] for start, stop in pairwise(edges)])
+    return leaves

@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import jax
-import numpy as np
 
 from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
 from simdist.ledger.mapped import Form, mapped_kernel
-from simdist.ledger.stacked_batch import can_be_stacked, stacked
+from simdist.ledger.stacked_batch import can_be_stacked, stacked, stacked_arrays
 from simdist.program.arrays import Arrays
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.step_iterator import StepBatch
@@ -52,7 +51,7 @@ class ReplicaLane(Bundle):
     Attributes:
         calls: the calls, as long as they are not noted.
         stack: the results of all of them, once they are noted as one entry; None before, and where each was noted by itself.
-        whole: the one result that all of them get, where their calls were the same; None otherwise.
+        whole: the result that it stands for, where its call was noted by itself, or all calls were the same; None otherwise.
         number: of the replica.
     """
 
@@ -126,12 +125,14 @@ class _EqualCalls:
         self.contributions: dict[int, Call] = {}
         self.lanes: dict[int, list[ReplicaLane]] = {}
         self.is_noted = False
+        # The first call that was noted by itself, and what it gave: those that read the same get the same.
+        self.first: tuple[list[Bundle], Sequence[Bundle]] | None = None
 
     def add(self, number: int, inputs: list[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> Sequence[Bundle]:
         """One replica has come. Returns what it gets."""
         self.contributions[number] = call = (inputs, batch, host, where)
         if self.is_noted:
-            return self.ledger.call(self.site, *call)
+            return self._alone(call)
         outputs = self.lanes[number] = [ReplicaLane(avals, self, number) for avals in self.site.writes]
         if len(self.contributions) == self.count:
             self._note()
@@ -141,7 +142,7 @@ class _EqualCalls:
         """All have come."""
         calls = [self.contributions[number] for number in range(self.count)]
         forms = [_form([call[0][position] for call in calls]) for position in range(len(self.site.reads))]
-        if not self.site.fed and all(form is Form.SHARED for form in forms):
+        if self._depends_on_its_inputs_alone() and all(form is Form.SHARED for form in forms):
             self._share(self.ledger.call(self.site, *calls[0]))
             return
         batches = [call[1] for call in calls]
@@ -152,7 +153,7 @@ class _EqualCalls:
         batch = stacked(batches)
         self.is_noted = True
         inputs = [bundle for form, position in zip(forms, range(len(forms)), strict=True) for bundle in _given(form, position, calls)]
-        host = tuple([np.stack(column) for column in zip(*(call[2] for call in calls), strict=True)])
+        host = tuple([stacked_arrays(column) for column in zip(*(call[2] for call in calls), strict=True)])
         reads = [bundle.avals for bundle in inputs]
         site = self.ledger.site(kernel, reads, [stacked_type(avals, self.count) for avals in self.site.writes])
         stacks = self.ledger.call(site, inputs, batch, host, calls[0][3])
@@ -175,11 +176,23 @@ class _EqualCalls:
             return
         self.is_noted = True
         for number in sorted(self.contributions):
-            outputs = self.ledger.call(self.site, *self.contributions[number])
-            for lane, output in zip(self.lanes[number], outputs, strict=True):
-                lane.take(output)
-                lane.calls = None
+            for lane, output in zip(self.lanes[number], self._alone(self.contributions[number]), strict=True):
+                lane.whole, lane.calls = output, None
         self._forget()
+
+    def _alone(self, call: Call) -> Sequence[Bundle]:
+        """What a call gives that is not noted together with the others."""
+        wholes = list(map(_whole, call[0]))
+        if self.first is not None and all(one is other for one, other in zip(self.first[0], wholes, strict=True)):
+            return self.first[1]
+        outputs = self.ledger.call(self.site, *call)
+        if self.first is None and self._depends_on_its_inputs_alone():
+            self.first = (wholes, outputs)
+        return outputs
+
+    def _depends_on_its_inputs_alone(self) -> bool:
+        """Whether calls with the same bundles are one call: nothing is fed to them, and they do nothing but to give results."""
+        return not self.site.fed and not self.site.kernel.closed.effects
 
     def _forget(self) -> None:
         self.contributions = dict.fromkeys(self.contributions, ([], None, (), None))
@@ -211,10 +224,15 @@ def lane_kernel(stack: BundleType) -> Kernel:
 
 def _form(bundles: Sequence[Bundle]) -> Form:
     """How the lanes read one input: all the same bundle, a stack, or each its own."""
-    wholes = [bundle.whole or bundle if isinstance(bundle, ReplicaLane) else bundle for bundle in bundles]
+    wholes = list(map(_whole, bundles))
     if all(bundle is wholes[0] for bundle in wholes):
         return Form.SHARED
     return Form.STACKED if stack_of(bundles) is not None else Form.SEPARATE
+
+
+def _whole(bundle: Bundle) -> Bundle:
+    """What a lane stands for, where all of them get one result."""
+    return bundle.whole or bundle if isinstance(bundle, ReplicaLane) else bundle
 
 
 def _given(form: Form, position: int, calls: Sequence[Call]) -> list[Bundle]:

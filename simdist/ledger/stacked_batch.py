@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from simdist.program.arrays import Array
 from simdist.program.step_iterator import BatchSignature, ColumnTable, StepBatch
 
-__all__ = ["can_be_stacked", "stacked"]
+__all__ = ["can_be_stacked", "stacked", "stacked_arrays"]
 
 
 def can_be_stacked(batches: Sequence[StepBatch | None]) -> bool:
@@ -67,4 +68,38 @@ class StackedBatch(StepBatch):
         return self.batches[0].global_rows
 
     def leaves(self) -> Sequence[np.ndarray]:
-        return [np.stack(leaves) for leaves in zip(*(batch.leaves() for batch in self.batches), strict=True)]
+        return [stacked_arrays(leaves) for leaves in zip(*(batch.leaves() for batch in self.batches), strict=True)]
+
+
+def stacked_arrays(arrays: Sequence[Array]) -> np.ndarray:
+    """Arrays of one shape as one [lanes, ...]; not copied where they lie one after the other in the memory of one array.
+
+    Example:
+        >>> rows = np.arange(6)
+        >>> stack = stacked_arrays([rows[:2], rows[2:4]])
+        >>> stack.tolist(), np.shares_memory(stack, rows), stacked_arrays([rows[:2], rows[4:]]).tolist()
+        ([[0, 1], [2, 3]], True, [[0, 1], [4, 5]])
+    """
+    parts = [array for array in arrays if isinstance(array, np.ndarray)]
+    whole = parts[0].base if len(parts) == len(arrays) else None
+    if not isinstance(whole, np.ndarray) or not _follow_each_other(parts, whole):
+        return np.stack(arrays)
+    first, begins = parts[0], _address(parts[0])
+    start = (begins - _address(whole)) // first.itemsize
+    return whole.reshape(-1)[start : start + len(arrays) * first.size].reshape(len(arrays), *first.shape)
+
+
+def _follow_each_other(parts: Sequence[np.ndarray], whole: np.ndarray) -> bool:
+    """Whether parts of one array are alike, and lie in it one after the other."""
+    first, begins = parts[0], _address(parts[0])
+    return whole.flags.c_contiguous and all(
+        part.base is whole
+        and (part.shape, part.dtype) == (first.shape, whole.dtype)
+        and part.flags.c_contiguous
+        and _address(part) == begins + number * first.nbytes
+        for number, part in enumerate(parts)
+    )
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -10,7 +10,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from simdist.program.values import Aval
 
-__all__ = ["Atom", "aval_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
+__all__ = ["Atom", "aval_in", "equations_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
 
 Atom = Var | Literal
 """What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
@@ -41,10 +41,21 @@ def primitives_in(jaxpr: Jaxpr) -> Iterator[str]:
         >>> sorted(primitives_in(jax.make_jaxpr(jax.jit(lambda x: x * 2 + 1))(1.0).jaxpr))
         ['add', 'jit', 'mul']
     """
+    return (eqn.primitive.name for eqn in equations_in(jaxpr))
+
+
+def equations_in(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The equations of a jaxpr and of those inside it.
+
+    Example:
+        >>> import jax
+        >>> [len(eqn.invars) for eqn in equations_in(jax.make_jaxpr(jax.jit(lambda x: x * 2 + 1))(1.0).jaxpr)]
+        [1, 2, 2]
+    """
     for eqn in jaxpr.eqns:
-        yield eqn.primitive.name
+        yield eqn
         for inner in inner_jaxprs(eqn):
-            yield from primitives_in(inner)
+            yield from equations_in(inner)
 
 
 def variables_in(atoms: Sequence[Atom]) -> list[Var]:

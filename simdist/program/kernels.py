@@ -12,20 +12,21 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend import core as jex_core
 
 from simdist.caches import shared
 from simdist.program.arrays import Array
-from simdist.program.jaxprs import aval_in, variables_in
+from simdist.program.jaxprs import aval_in, equations_in, variables_in
 from simdist.program.values import Aval
 
-__all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
+__all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of", "only_adds"]
 
 # Kernels that the process keeps; each takes about two megabytes once it has been compiled. A model makes three to ten of them.
 KEPT_KERNELS = 128
 
 
-def compiler_options(backend: str | None = None) -> dict[str, str]:
+def compiler_options(backend: str | None = None, fusion: bool = False) -> dict[str, str]:
     """The compiler options of every kernel: on CPUs without fusion and without fused multiply-add.
 
     Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction, depends on what stands
@@ -34,11 +35,43 @@ def compiler_options(backend: str | None = None) -> dict[str, str]:
 
     Args:
         backend: for which platform of JAX; None: the default.
+        fusion: whether operations may be put into one loop all the same: of what `only_adds`.
     """
     if (backend or jax.default_backend()) != "cpu":
         return {}
-    options = {"xla_disable_hlo_passes": "fusion"}
+    options = {} if fusion else {"xla_disable_hlo_passes": "fusion"}
     return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options
+
+
+# What moves numbers, and computes none.
+MOVES = frozenset(
+    (
+        *("broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "gather", "jit", "pad"),
+        *("reshape", "rev", "scan", "select_n", "slice", "squeeze", "transpose", "while"),
+    )
+)
+WHOLE = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
+EXACT = frozenset(("float32", "float64"))
+
+
+def only_adds(jaxpr: jex_core.Jaxpr) -> bool:
+    """Whether a jaxpr adds up numbers of single or double precision in an order that it fixes, moves them about, and does nothing else.
+
+    Its bits do not depend on fusion: XLA keeps the order of additions, and there is no product that an addition could take in.
+
+    Example:
+        >>> [only_adds(jax.make_jaxpr(f)(1.0).jaxpr) for f in (lambda x: x + 1, lambda x: 2 * x + 1)]
+        [True, False]
+    """
+    # Narrower numbers are added in single precision, and fusion may leave out a rounding between two additions.
+    return all(
+        str(variable.aval.dtype) in WHOLE
+        or eqn.primitive.name in MOVES
+        or (eqn.primitive.name == "add" and str(variable.aval.dtype) in EXACT)
+        for eqn in equations_in(jaxpr)
+        for variable in eqn.outvars
+        if isinstance(variable.aval, ShapedArray)
+    )
 
 
 _kernels = shared("compiled kernels", KEPT_KERNELS, finds_living=True)
@@ -61,7 +94,7 @@ class Kernel:
         read = {v for eqn in closed.jaxpr.eqns for v in variables_in(eqn.invars)} | set(variables_in(closed.jaxpr.outvars))
         self.used = tuple(v in read for v in closed.jaxpr.invars)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(closed)
-        self.jitted = jax.jit(self.function, compiler_options=compiler_options())
+        self.jitted = jax.jit(self.function, compiler_options=compiler_options(fusion=only_adds(closed.jaxpr)))
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
         return tuple(self.jitted(*arrays))

@@ -74,7 +74,28 @@ def snapshot(value: Leaf) -> Leaf:
 
     To be called before an array becomes one of JAX: on a CPU that may be the same memory.
     """
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy() if isinstance(value, np.ndarray) and may_change(value) else value
+
+
+def may_change(array: np.ndarray) -> bool:
+    """Whether the memory of an array can be changed through some array, or is not numpy's own, so that nothing is known of it.
+
+    Example:
+        >>> array = np.zeros(2)
+        >>> view = array[:1]
+        >>> view.flags.writeable = False
+        >>> may_change(view)
+        True
+        >>> array.flags.writeable = False
+        >>> may_change(view)
+        False
+    """
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    return owner is not None
 
 
 def num_bytes(avals: Sequence[Aval]) -> int:

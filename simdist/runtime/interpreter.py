@@ -103,19 +103,23 @@ class Step:
                 return
             self.result = slots[self.linked.result] if self.linked.result >= 0 else NOTHING
             if self.over or not self.ended(self):
-                self.over = True
-                # Whatever still knows this step (its task does, until the collector comes by) shall not keep its numbers alive.
-                self.slots, self.batches = [], []
+                self._close()
 
     def fail(self, error: BaseException) -> None:
         """End the step with an error."""
         if not self.over:
-            self.over, self.error = True, error
+            self._close()
+            self.error = error
             self.ended(self)
 
     def stop(self) -> None:
         """End the step without calling `ended`."""
+        self._close()
+
+    def _close(self) -> None:
+        """Nothing is done any more. Whatever still knows this step, until the collector comes by, shall not keep its numbers alive."""
         self.over = True
+        self.slots, self.batches, self.keys, self.arguments = [], [], [], ()
 
     def _begin(self) -> None:
         self.slots = [NOTHING] * len(self.linked.slots)

@@ -66,3 +66,4 @@ class StepVersions:
             changes.append(partial(versions.__setitem__, group, versions[group] + len(new_versions)))
         # One call into C, so that no handler of a signal, which may raise, runs in between.
         deque(map(call, changes), maxlen=0)
+        self.new_versions = {}

@@ -1,18 +1,15 @@
 """The clock: virtual time, functions that block in it, and the event loop that wakes them.
 
-A task runs Python functions. Each is a *fiber*: a greenlet on top of a SimPy environment. A blocking call hands the clock a gate and
-gives up the processor until that gate opens. In a notebook cell, a blocking call runs the environment until its gate opens.
-
-Time, the queue of events and the order of events of one moment (time, priority, sequence) are SimPy's. Most entries of the queue hold a
-function and its argument instead of SimPy's event object.
+A task runs Python functions, each a *fiber*: a greenlet on a SimPy environment. A blocking call hands the clock a gate and gives up the
+processor until that gate opens; in a notebook cell, it runs the environment until then. Time, the queue of events and their
+order (time, priority, sequence) are SimPy's. Most entries of the queue hold a function and its argument, and not SimPy's event.
 
 Invariants:
 
 - Virtual time never runs backwards; only a blocking call of the driver moves it. No event is due at NaN, or after `END_S`.
-- A wait that cannot end is an error that names who waits for what. Periodic work (heartbeats) is *daemon* work and ends no wait.
-- Events of one moment fire in the order in which they were scheduled, or in an order drawn from `tie_seed`.
-- A fiber that ends in any way opens its `finished`, with a result or an error: `TaskKilled` where it was killed, before its
-  first line too, or left behind because it swallowed `TaskKilled` for ever.
+- A wait that cannot end is an error that names who waits for what. *Daemon* work (heartbeats) ends no wait.
+- Events of one moment fire in the order in which they were scheduled, or in one drawn from `tie_seed`.
+- A fiber that ends opens its `finished`, with a result or an error: `TaskKilled` where it was killed, or left behind.
 
 What may live in this file: time, the loop, who runs. Not: networks, tasks, faults, numbers.
 """
@@ -20,6 +17,7 @@ What may live in this file: time, the loop, who runs. Not: networks, tasks, faul
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -37,17 +35,16 @@ from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, fire, running, words
+from simdist.simulation.stack_room import with_stack_room
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
-# Events at one moment without virtual time moving on: beyond this, two parts of a program wake each other for ever.
-LIVELOCK_EVENTS = 2_000_000
-# A dead fiber that swallows TaskKilled this often is left where it is.
-KILLS_BEFORE_ABANDONED = 1_000
+LIVELOCK_EVENTS = 2_000_000  # at one moment: beyond this, two parts of a program wake each other for ever
+KILLS_BEFORE_ABANDONED = 1_000  # a dead fiber that swallows TaskKilled this often is left where it is
+FEW_EVENTS = 200  # a wait that takes more gets room on the stack
 
 A = TypeVar("A")
-# (time, priority, sequence, event) of SimPy's, and (time, priority, sequence, function, argument) of ours.
-Entry: TypeAlias = tuple[Any, ...]
+Entry: TypeAlias = tuple[Any, ...]  # (time, priority, sequence, event) of SimPy's, or (time, priority, sequence, function, argument)
 
 
 class Clock:
@@ -354,18 +351,21 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
-        self._driving, outer_hub, outer = True, self._hub, active.context
-        self._hub = greenlet.getcurrent()
+        self._driving, self._hub, outer_hub, outer = True, greenlet.getcurrent(), self._hub, active.context
         try:
             with noted_interrupts(self._stops):
-                self._loop(gate, what)
+                self._loop(gate, what, FEW_EVENTS)
+                if gate.callbacks is not None:
+                    _loop_with_room(self, gate, what, sys.maxsize)
         finally:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, gate: Awaited, what: str | Callable[[], str]) -> None:
+    def _loop(self, gate: Awaited, what: str | Callable[[], str], most_events: int) -> None:
         env, queue, stops, same_moment, moment = self.env, self.queue, self._stops, 0, self.now
-        while gate.callbacks is not None:
+        for _ in itertools.repeat(None, most_events):
+            if gate.callbacks is None:
+                return
             if len(queue) <= self.daemons:
                 raise stuck(words(what), self.now, [*self.fibers, *self.steps])
             entry = heappop(queue)
@@ -376,11 +376,9 @@ class Clock:
                     raise beyond_the_end(words(what), self.now, now)
                 env._now = self.now = moment = now
                 same_moment = 0
-            else:
-                same_moment += 1
-                if same_moment > LIVELOCK_EVENTS:
-                    heappush(queue, entry)
-                    raise livelock(words(what), self.now, LIVELOCK_EVENTS)
+            elif (same_moment := same_moment + 1) > LIVELOCK_EVENTS:
+                heappush(queue, entry)
+                raise livelock(words(what), self.now, LIVELOCK_EVENTS)
             if len(entry) == 5:
                 entry[3](entry[4])
             else:
@@ -389,12 +387,14 @@ class Clock:
                 raise stops.pop(0)
 
 
+_loop_with_room = with_stack_room(Clock._loop)
+
+
 def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
     draw = generator(seed, "ties").random
     return ((draw(), number) for number in itertools.count())
 
 
-def _restore(context: TaskContext) -> None:
-    """Give the process back the context that it had before some fibers ran."""
+def _restore(context: TaskContext) -> None:  # that the process had before some fibers ran
     if context is not active.context:
         context.replace(active.context)

@@ -6,7 +6,7 @@ import numpy as np
 
 from simdist.data import Batch, Dataset
 from simdist.input import DistributedInput, ReplicaBatch
-from simdist.input.replica_batch import replica_batches
+from simdist.input.replica_batch import leaves_of_all, replica_batches
 from simdist.input.steps import InputStep
 
 
@@ -35,3 +35,17 @@ def test_rows_of_a_table_stay_rows():
     (part,) = replica_batches(next(iter(DistributedInput(dataset))))
     assert part.table is dataset.table and part.rows is not None and part.rows.tolist() == [0, 1, 2, 3]
     assert [leaf.tolist() for leaf in part.leaves()] == [[0, 1, 2, 3]]
+
+
+def test_leaves_of_all_are_those_of_each_and_rows_of_a_table_are_gathered_at_once():
+    pairs = Dataset.from_tensor_slices((np.arange(14.0).reshape(7, 2), np.arange(7))).shuffle(7, seed=1)
+    for dataset, is_one in ((pairs.batch(7), True), (Dataset.from_iterable([np.arange(n) for n in (4,)]), False)):
+        parts = replica_batches(next(iter(DistributedInput(dataset, 2, 2))))
+        found = leaves_of_all(parts)
+        for number, part in enumerate(parts):
+            for arrays, leaf in zip(found, part.leaves(), strict=True):
+                np.testing.assert_array_equal(arrays[number], leaf)
+        for arrays in found:
+            if is_one:
+                assert len({id(array.base) for array in arrays}) == 1
+                assert not any(array.flags.writeable for array in arrays)

@@ -6,6 +6,7 @@ import gc
 from itertools import pairwise
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,39 @@ def test_lane_that_is_read_before_all_have_come_has_its_numbers_and_the_others_t
             np.testing.assert_array_equal(ledger.arrays(made[0])[0], twice(array, fed[0]))
     for lane in range(3):
         np.testing.assert_array_equal(ledger.arrays(made[lane])[0], twice(array, fed[lane]))
+
+
+def test_calls_that_are_the_same_are_made_once_also_where_the_first_is_read_before_the_others_come() -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(3)
+    site, lanes = ledger.site(BOTH, [ONE, ONE], [ONE, ONE]), ledger.lanes(4)
+    a, b, c = (Bundle.of([vector(rng)]) for _ in range(3))
+    first = lanes.call(0, site, [a, b])
+    after = ledger.call(site, [first[0], b])  # as a replica does that applies what it has, while the others still wait for it
+    assert len(ledger.entries) == 2
+    same, other = lanes.call(1, site, [a, b]), lanes.call(2, site, [a, c])
+    also_same = lanes.call(3, site, [a, b])
+    assert len(ledger.entries) == 3, "only the call with another input is one of its own"
+    expected = (a.arrays or ())[0] - (b.arrays or ())[0]
+    for outputs in (first, same, also_same):
+        np.testing.assert_array_equal(ledger.arrays(outputs[1])[0], expected)
+    np.testing.assert_array_equal(ledger.arrays(other[1])[0], (a.arrays or ())[0] - (c.arrays or ())[0])
+    half = (a.arrays or ())[0] * np.float32(0.5) + (b.arrays or ())[0]
+    np.testing.assert_array_equal(ledger.arrays(after[1])[0], half - (b.arrays or ())[0])
+
+
+def test_calls_that_call_back_into_python_are_made_by_each_replica() -> None:
+    heard: list[float] = []
+
+    def told(a: Any) -> Any:
+        jax.debug.callback(lambda value: heard.append(float(value[0])), a)
+        return (a * 2,)
+
+    ledger = Ledger("loop")
+    site, lanes, given = ledger.site(kernel_of("told", told, ONE), [ONE], [ONE]), ledger.lanes(3), Bundle.of([np.float32([1, 2, 3])])
+    made = [lanes.call(lane, site, [given])[0] for lane in range(3)]
+    ledger.compute(made)
+    jax.effects_barrier()
+    assert heard == [1.0, 1.0, 1.0]
 
 
 def test_calls_of_different_shapes_of_batches_are_not_put_together() -> None:

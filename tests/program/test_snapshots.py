@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import simdist as sd
+from simdist.program.values import snapshot
 
 
 def strategy_with_variable() -> tuple[sd.ParameterServerStrategy, sd.Variable]:
@@ -57,3 +59,21 @@ def test_arguments_of_a_local_step_are_those_of_its_call() -> None:
         add(given)
         given[:] = 7
         np.testing.assert_array_equal(v.numpy(), [1, 1, 1])
+
+
+def test_arrays_of_an_iterator_are_kept_as_they_are_and_cannot_be_changed() -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    batches = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(np.ones((6, 2), np.float32)).batch(6)))
+    first, second = next(batches).values
+    assert snapshot(first) is first and np.shares_memory(first.base, second.base)
+    with pytest.raises(ValueError, match="read-only"):
+        first[:] = 7
+
+
+def test_a_view_of_memory_that_its_owner_may_change_is_copied() -> None:
+    owner = np.ones(3, np.float32)
+    view, foreign = owner[:2], np.frombuffer(bytearray(8), np.float32)
+    view.flags.writeable = foreign.flags.writeable = False
+    assert snapshot(view) is not view and snapshot(foreign) is not foreign
+    owner.flags.writeable = False
+    assert snapshot(view) is view

@@ -219,6 +219,9 @@ class PendingCollective:
         if self.left == 0:
             self._end(None)
         self.arrivals[self.ranks[index]].end(self.results[index], None)
+        if self.left == 0:
+            # The arrivals know it until the collector comes by: it shall not keep numbers alive.
+            self.given, self.results, self.arrivals = {}, [], {}
 
     # -- failures -------------------------------------------------------------------------------------------------
 
