@@ -3,7 +3,8 @@
 The bare loop calls one jitted gradient for each replica's part, adds them up, and updates once: the same numbers without a
 cluster. Compile time is measured apart, because every replica is traced into one program.
 
-There are two forms of it: a loop of the user's own, with variables and an optimizer, and Keras' fit. Where TensorFlow is, two more
+There are two forms of it: a loop of the user's own, with variables and an optimizer, and Keras' fit. Both run with the numbers of
+single calls (class E1), and with one batched gradient for all replicas (``numerics="vmap"``, class E2). Where TensorFlow is, two more
 columns have its MirroredStrategy on as many logical CPU devices, in a process of its own: its custom loop, the fastest it has
 here, and Keras' fit. Their ratios say how many times as long they take as a loop and a fit here.
 
@@ -32,11 +33,15 @@ def data(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.random((rows, WIDTHS[0])).astype(np.float32), rng.integers(0, WIDTHS[-1], rows).astype(np.int32)
 
 
-def custom_loop(replicas: int, steps: int) -> float:
+def mirrored(replicas: int, numerics: str) -> sd.MirroredStrategy:
+    return sd.MirroredStrategy(devices=replicas, cluster=sd.Cluster({"worker": 1}, numerics=numerics))
+
+
+def custom_loop(replicas: int, steps: int, numerics: str = "deferred") -> float:
     """Seconds a step of a loop of the user's own, with variables and an optimizer, and without Keras."""
     x, y = data(replicas * BATCH * 4)
     rng = np.random.default_rng(1)
-    strategy = sd.MirroredStrategy(devices=replicas)
+    strategy = mirrored(replicas, numerics)
     with strategy.scope():
         variables = [sd.Variable(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in ((784, 128), (128,), (128, 10), (10,))]
         optimizer = sd.Optimizer(keras.optimizers.SGD(0.05))
@@ -71,10 +76,10 @@ def custom_loop(replicas: int, steps: int) -> float:
     return min(run(steps) for _ in range(3)) / steps
 
 
-def simulated(replicas: int, steps: int) -> tuple[float, float]:
+def simulated(replicas: int, steps: int, numerics: str = "deferred") -> tuple[float, float]:
     """Seconds a step of Keras' fit, and seconds until the first step was done."""
     x, y = data(replicas * BATCH * 4)
-    with sd.MirroredStrategy(devices=replicas).scope():
+    with mirrored(replicas, numerics).scope():
         model = keras.Sequential(
             [keras.Input((WIDTHS[0],)), keras.layers.Dense(WIDTHS[1], activation="relu"), keras.layers.Dense(WIDTHS[2])]
         )
@@ -139,13 +144,16 @@ def main(arguments: list[str] | None = None) -> None:
     add_option(parser)
     options = parser.parse_args(arguments)
     with_tensorflow = not options.quick and has_tensorflow(options.tf_python)
-    head = f"{'784-128-10, batch 32 a replica, ms a step':<44} {'loop':>8} {'fit':>8} {'bare loop':>10} {'ratios':>13} {'first fit':>10}"
+    head = f"{'784-128-10, batch 32 a replica, ms a step':<42} {'loop':>7} {'fit':>7} {'bare loop':>10} {'ratios':>11} {'first fit':>10}"
+    head += f" {'E2 loop':>8} {'E2 fit':>7} {'ratios':>11}"
     print(head + (f" {'TF loop':>8} {'ratio':>6} {'TF fit':>8} {'ratio':>6}" if with_tensorflow else ""))
     for replicas in (2,) if options.quick else (1, 2, 4, 8, 16, 64):
         steps = 3 if options.quick else max(20, 160 // replicas)
         (fit_s, first_s), ours_s, bare_s = simulated(replicas, steps), custom_loop(replicas, steps), bare(replicas, steps)
-        line = f"{f'{replicas} replicas':<44} {ours_s * 1e3:>8.2f} {fit_s * 1e3:>8.2f} {bare_s * 1e3:>10.2f}"
-        line += f" {ours_s / bare_s:>6.2f} {fit_s / bare_s:>6.2f} {first_s:>9.1f}s"
+        batched_s = custom_loop(replicas, steps, "vmap"), simulated(replicas, steps, "vmap")[0]
+        line = f"{f'{replicas} replicas':<42} {ours_s * 1e3:>7.2f} {fit_s * 1e3:>7.2f} {bare_s * 1e3:>10.2f}"
+        line += f" {ours_s / bare_s:>5.2f} {fit_s / bare_s:>5.2f} {first_s:>9.1f}s"
+        line += f" {batched_s[0] * 1e3:>8.2f} {batched_s[1] * 1e3:>7.2f} {batched_s[0] / bare_s:>5.2f} {batched_s[1] / bare_s:>5.2f}"
         if with_tensorflow and (replicas < 64 or options.tf_64):
             line += tensorflow_columns(options.tf_python, replicas, steps, (ours_s, fit_s))
         print(line, flush=True)

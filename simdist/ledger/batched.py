@@ -45,6 +45,8 @@ class Batches:
 
     def __init__(self) -> None:
         self.on_host = jax.default_backend() == "cpu"
+        self.finds_rows = not self.on_host  # also those of an entry by itself; on a host numpy is as fast
+        self._by_row: dict[Kernel, BatchedFunction] = {}
         self._batched: dict[tuple[Kernel, int], BatchedFunction] = {}
         self._tables: dict[ColumnTable, tuple[jax.Array, ...]] = {}
 
@@ -85,7 +87,7 @@ class Batches:
         kernel, (read, fed) = branch.site.kernel, given
         if len(fed) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
             first = Column([column.holders[0] for column in read], [column.lanes[0] for column in read])
-            return branch.site.split(self.single(kernel, [*chain.from_iterable(first.apart()), *branch.arguments(fed[0])]))
+            return branch.site.split(self._alone(branch, list(chain.from_iterable(first.apart())), fed[0]))
         columns = self._columns(branch)
         key = (kernel, len(kernel.in_avals) - len(branch.site.fed) if columns else 0)
         batched = self._batched.get(key)
@@ -93,6 +95,18 @@ class Batches:
             batched = self._batched[key] = self.batched(_lane_function(*key))
         results = batched(columns, self._inputs(branch, read, fed, bool(columns)))
         return [LaneStack(part, self) for part in branch.site.split(tuple(results))]
+
+    def _alone(self, branch: Branch, arrays: list[Array], fed: Arrays) -> Arrays:
+        """The results of an entry that is alone in its batch; where its rows are many, as those of all replicas, the device finds them."""
+        kernel, table = branch.site.kernel, branch.table
+        columns = self._columns(branch) if self.finds_rows else ()
+        if not columns or table is None:
+            return self.single(kernel, [*arrays, *branch.arguments(fed)])
+        by_row = self._by_row.get(kernel)
+        if by_row is None:
+            by_row = self._by_row[kernel] = jax.jit(_lane_function(kernel, len(arrays)), compiler_options=compiler_options())
+        used = (*kernel.used[: len(arrays)], True, *kernel.used[len(arrays) + len(table.columns) :])
+        return tuple(by_row(columns, list(compress([*arrays, *fed], used))))
 
     def _inputs(self, branch: Branch, read: list[Column], fed: list[Arrays], by_row: bool) -> list[Array]:
         """Of all that the kernel uses one array [lanes, ...]; the numbers of its rows stand for the columns of a table."""

@@ -23,7 +23,7 @@ from simdist.program.jaxprs import primitives_in
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import Aval, BundleType, stacked_type
 
-__all__ = ["Form", "mapped_kernel"]
+__all__ = ["Form", "batched_kernel", "mapped_kernel"]
 
 
 TRIED_CALLS = 64
@@ -41,6 +41,7 @@ class Form(Enum):
 OneLane = Callable[[Sequence[jax.Array]], tuple[jax.Array, ...]]
 Run = Callable[[OneLane, tuple[jax.Array, ...], int], Sequence[jax.Array]]
 _mapped = shared("kernels of all replicas", KEPT_KERNELS)
+_batched = shared("batched kernels of all replicas", KEPT_KERNELS)
 
 
 def mapped_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
@@ -57,6 +58,20 @@ def mapped_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form
         where its bits would differ from those of single calls.
     """
     found: list[Kernel | None] = _mapped.get((kernel, tuple(reads), forms, lanes), lambda: [_tried(kernel, reads, forms, lanes)])
+    return found[0]
+
+
+def batched_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+    """As `mapped_kernel`, with all lanes in one batch: the numbers are close to those of single calls, and not the same (class E2).
+
+    Returns:
+        The kernel; None where the function calls back into Python, or has loops that depend on its numbers.
+    """
+
+    def make() -> list[Kernel | None]:
+        return [_kernel(kernel, reads, forms, lanes, _in_a_batch) if _can_be_tried(kernel) else None]
+
+    found: list[Kernel | None] = _batched.get((kernel, tuple(reads), forms, lanes), make)
     return found[0]
 
 
@@ -131,6 +146,10 @@ def _run_lanes(
 
 def _in_a_loop(lane: OneLane, stacks: tuple[jax.Array, ...], _: int) -> Sequence[jax.Array]:
     return jax.lax.map(lane, stacks)
+
+
+def _in_a_batch(lane: OneLane, stacks: tuple[jax.Array, ...], _: int) -> Sequence[jax.Array]:
+    return jax.vmap(lane)(stacks)
 
 
 def _one_after_the_other(lane: OneLane, stacks: tuple[jax.Array, ...], lanes: int) -> Sequence[jax.Array]:

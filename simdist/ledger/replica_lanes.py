@@ -8,7 +8,8 @@ by itself is cut out.
 
 Numbers: class E1. XLA may give a kernel other bits in a loop than on its own. So a kernel is tried before it is mapped
 (mapped.py), and one whose bits differ is called for each lane by itself. Calls that turn out not to be equal, or
-that are read before all have come, are noted one by one: the bits are the same.
+that are read before all have come, are noted one by one: the bits are the same. With numerics="vmap" the calls are one batched
+kernel, and nothing is tried: class E2.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import jax
 
 from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
-from simdist.ledger.mapped import Form, mapped_kernel
+from simdist.ledger.mapped import Form, batched_kernel, mapped_kernel
 from simdist.ledger.stacked_batch import can_be_stacked, stacked, stacked_arrays
 from simdist.program.arrays import Arrays
 from simdist.program.kernels import Kernel, kernel_of
@@ -30,8 +31,8 @@ from simdist.program.values import Aval, Bundle, BundleType, stacked_type
 __all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "stack_of"]
 
 
-ON_THEIR_OWN = ("off", "vmap", "shard_map")
-"""Where each call is noted by itself: those of "vmap" and "shard_map" find equal calls themselves."""
+ON_THEIR_OWN = ("off", "shard_map")
+"""Where each call is noted by itself: "shard_map" finds equal calls itself, and spreads them over devices."""
 
 
 class LaneLedger(Protocol):
@@ -146,7 +147,8 @@ class _EqualCalls:
             self._share(self.ledger.call(self.site, *calls[0]))
             return
         batches = [call[1] for call in calls]
-        kernel = mapped_kernel(self.site.kernel, self.site.reads, tuple(forms), self.count) if can_be_stacked(batches) else None
+        make = batched_kernel if self.ledger.numerics == "vmap" else mapped_kernel
+        kernel = make(self.site.kernel, self.site.reads, tuple(forms), self.count) if can_be_stacked(batches) else None
         if kernel is None:
             self.note_singly()
             return

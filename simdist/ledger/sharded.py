@@ -96,6 +96,7 @@ class ShardedBatches(Batches):
         self.devices = list(devices)
         self.first_device = self.devices[0]
         self.on_host = self.first_device.platform == "cpu"
+        self.finds_rows = False  # the columns lie on all devices
         self.sharding = NamedSharding(Mesh(np.array(self.devices), (AXIS,)), PartitionSpec(AXIS))
         self._gathered = jax.jit(rows_of, out_shardings=self.sharding)
 

@@ -159,9 +159,11 @@ def test_column_of_several_stacks_is_cut_stack_by_stack(on_host: bool, monkeypat
 # -- batches that are rows of a table ---------------------------------------------------------------------------------------------
 
 
-def trained(numerics: str, map_rows: bool = False) -> tuple[np.ndarray[Any, Any], Any]:
+def trained(numerics: str, map_rows: bool = False, finds_rows: bool = True) -> tuple[np.ndarray[Any, Any], Any]:
     x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
     strategy = sd.MirroredStrategy(4, cluster=sd.Cluster({"worker": 1}, numerics=numerics))
+    batches = strategy.cluster.world.ledger.plans.batches
+    batches.finds_rows = finds_rows
     with strategy.scope():
         v = sd.Variable(np.ones(3, np.float32), name="v")
     dataset = sd.Dataset.from_tensor_slices((x, x.sum(1)))
@@ -177,7 +179,7 @@ def trained(numerics: str, map_rows: bool = False) -> tuple[np.ndarray[Any, Any]
 
     for _ in range(5):
         step(iterator)
-    return np.asarray(v.numpy()), strategy.cluster.world.ledger.plans.batches
+    return np.asarray(v.numpy()), batches
 
 
 @pytest.mark.parametrize("map_rows", [False, True])
@@ -185,6 +187,12 @@ def test_rows_are_gathered_from_the_columns_on_the_device(map_rows: bool) -> Non
     found, batches = trained("vmap", map_rows)
     np.testing.assert_allclose(found, trained("eager", map_rows)[0], rtol=1e-5)
     assert len(batches._tables) == 1
+
+
+def test_rows_of_all_replicas_are_gathered_by_numpy_where_the_host_computes() -> None:
+    found, batches = trained("vmap", finds_rows=False)
+    np.testing.assert_array_equal(found, trained("vmap")[0])
+    assert batches._tables == {}
 
 
 def test_large_table_stays_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simdist.ledger import mapped
-from simdist.ledger.mapped import Form, mapped_kernel
+from simdist.ledger.mapped import Form, batched_kernel, mapped_kernel
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Aval
 
@@ -112,3 +112,22 @@ def test_kernel_that_random_inputs_could_harm_is_not_tried(function: Callable[..
     kernel = kernel_of(f"harm {function.__name__}", lambda a, k: (function(a) * k,), [VECTOR, VECTOR])
     assert mapped_kernel(kernel, [(VECTOR,)], (Form.SHARED,), 3) is None
     assert capsys.readouterr().out == ""
+
+
+def test_one_batched_kernel_is_close_to_the_single_calls_and_is_not_tried() -> None:
+    kernel, rng = (
+        kernel_of("rows", lambda a, b: (jnp.tanh(a @ b),), [Aval((3, 5), "float32"), Aval((5,), "float32")]),
+        np.random.default_rng(0),
+    )
+    shared, fed = rng.standard_normal((3, 5)).astype(np.float32), rng.standard_normal((4, 5)).astype(np.float32)
+    batched = batched_kernel(kernel, [(kernel.in_avals[0],)], (Form.SHARED,), 4)
+    assert batched is not None
+    np.testing.assert_allclose(batched(shared, fed)[0], [kernel(shared, row)[0] for row in fed], rtol=1e-6)
+
+
+def test_kernel_that_calls_back_is_not_batched() -> None:
+    def told(a: Any) -> Any:
+        jax.debug.callback(lambda _: None, a)
+        return (a,)
+
+    assert batched_kernel(kernel_of("told", told, [Aval((2,), "float32")]), [], (), 4) is None
