@@ -17,6 +17,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.server import Server
 from simdist.runtime.sleep import sleep
+from simdist.session import Session, compare
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -68,6 +69,7 @@ __all__ = [
     "ReductionToOneDevice",
     "RemoteValue",
     "Server",
+    "Session",
     "ShardedVariable",
     "SimpleClusterResolver",
     "TFConfigClusterResolver",
@@ -78,6 +80,7 @@ __all__ = [
     "VariableSynchronization",
     "caches",
     "check_numerics",
+    "compare",
     "compute_average_loss",
     "debug",
     "errors",

@@ -16,7 +16,7 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.faults.base import KINDS, Fault
 from simdist.faults.triggers import FIGURES, Trigger
 
-__all__ = ["VERSION", "faults_from_json", "faults_to_json"]
+__all__ = ["VERSION", "fault_from_plain", "faults_from_json", "faults_to_json", "plain_fault"]
 
 VERSION = 1
 
@@ -27,7 +27,7 @@ def faults_to_json(faults: Sequence[Fault]) -> str:
     Raises:
         InvalidArgumentError: one begins when a predicate holds.
     """
-    return json.dumps({"version": VERSION, "faults": [_plain(fault) for fault in faults]}, allow_nan=False)
+    return json.dumps({"version": VERSION, "faults": [plain_fault(fault) for fault in faults]}, allow_nan=False)
 
 
 def faults_from_json(text: str) -> list[Fault]:
@@ -47,10 +47,15 @@ def faults_from_json(text: str) -> list[Fault]:
         raise InvalidArgumentError(f"version={version!r} of a plan of faults is not known. Known: {VERSION}.")
     if not isinstance(faults, list):
         raise InvalidArgumentError(f"faults={faults!r} must be a list.")
-    return [_fault(item) for item in cast("list[Any]", faults)]
+    return [fault_from_plain(item) for item in cast("list[Any]", faults)]
 
 
-def _plain(fault: Fault) -> dict[str, Any]:
+def plain_fault(fault: Fault) -> dict[str, Any]:
+    """A fault as an item of a plan.
+
+    Raises:
+        InvalidArgumentError: it begins when a predicate holds.
+    """
     if fault.trigger.when is not None:
         raise InvalidArgumentError(
             f"{fault.describe()} begins when a predicate holds, which has no text. Give it at= or after_steps=, or plan it in code."
@@ -64,7 +69,12 @@ def _moment(trigger: Trigger) -> dict[str, Any]:
     return {name: value for name in FIGURES if (value := getattr(trigger, name)) is not None}
 
 
-def _fault(given: Any) -> Fault:
+def fault_from_plain(given: Any) -> Fault:
+    """The fault of one item of a plan.
+
+    Raises:
+        InvalidArgumentError: it has a kind or a figure that is not known, or lacks one.
+    """
     if not isinstance(given, dict) or "kind" not in given:
         raise InvalidArgumentError(f"{given!r} is no fault: it has no 'kind'. {did_you_mean('', KINDS)}")
     figures = cast("dict[str, Any]", dict(given))

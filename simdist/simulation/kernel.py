@@ -11,7 +11,7 @@ Invariants:
 - Events of one moment fire in the order in which they were scheduled, or in one drawn from `tie_seed`.
 - A fiber that ends opens its `finished`, with a result or an error: `TaskKilled` where it was killed, or left behind.
 
-What may live in this file: time, the loop, who runs. Not: networks, tasks, faults, numbers.
+What may live in this file: time, who runs. The loop is in loop.py. Not: networks, tasks, faults, numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from heapq import heappop, heappush
+from heapq import heappush
 from threading import get_ident
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -33,15 +33,13 @@ from simdist.errors import FailedPreconditionError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
-from simdist.simulation.endless import beyond_the_end, livelock, no_time_to_wait, stuck
-from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, fire, running, words
-from simdist.simulation.stack_room import with_stack_room
+from simdist.simulation.endless import no_time_to_wait
+from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
+from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
-LIVELOCK_EVENTS = 2_000_000  # at one moment: beyond this, two parts of a program wake each other for ever
 KILLS_BEFORE_ABANDONED = 1_000  # a dead fiber that swallows TaskKilled this often is left where it is
-FEW_EVENTS = 200  # a wait that takes more gets room on the stack
 
 A = TypeVar("A")
 Entry: TypeAlias = tuple[Any, ...]  # (time, priority, sequence, event) of SimPy's, or (time, priority, sequence, function, argument)
@@ -57,6 +55,8 @@ class Clock:
     Attributes:
         now: virtual seconds since the start. An attribute, because hot code reads it; only the loop sets it.
         queue, sequence: what is to come, as a heap, and the numbers of what is put there.
+        events, events_of_moment: how many have happened, and how many of them in a row at the present moment.
+        pauses: where a run may stand still between events; None: nowhere.
 
     Example:
         >>> clock = Clock()
@@ -76,6 +76,8 @@ class Clock:
         self._hub: greenlet.greenlet | None = None
         self._thread = get_ident()
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
+        self.events = self.events_of_moment = 0
+        self.pauses: Pauses | None = None
         self._driving = False
         self._closed = False
 
@@ -351,43 +353,36 @@ class Clock:
                 "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
                 "may look at values, but cannot wait."
             )
+        self.events_of_moment = 0
         self._driving, self._hub, outer_hub, outer = True, greenlet.getcurrent(), self._hub, active.context
         try:
+            if self.pauses is not None:
+                self._drive_with(self.pauses, gate, what)
+                return
             with noted_interrupts(self._stops):
-                self._loop(gate, what, FEW_EVENTS)
+                run_events(self, gate, what, self._stops, FEW_EVENTS)
                 if gate.callbacks is not None:
-                    _loop_with_room(self, gate, what, sys.maxsize)
+                    run_many_events(self, gate, what, self._stops, sys.maxsize)
         finally:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
 
-    def _loop(self, gate: Awaited, what: str | Callable[[], str], most_events: int) -> None:
-        env, queue, stops, same_moment, moment = self.env, self.queue, self._stops, 0, self.now
-        for _ in itertools.repeat(None, most_events):
-            if gate.callbacks is None:
-                return
-            if len(queue) <= self.daemons:
-                raise stuck(words(what), self.now, [*self.fibers, *self.steps])
-            entry = heappop(queue)
-            now = entry[0]
-            if now != moment:
-                if not moment < now < END_S:
-                    heappush(queue, entry)
-                    raise beyond_the_end(words(what), self.now, now)
-                env._now = self.now = moment = now
-                same_moment = 0
-            elif (same_moment := same_moment + 1) > LIVELOCK_EVENTS:
-                heappush(queue, entry)
-                raise livelock(words(what), self.now, LIVELOCK_EVENTS)
-            if len(entry) == 5:
-                entry[3](entry[4])
-            else:
-                fire(entry[3])
-            if stops:
-                raise stops.pop(0)
+    def _drive_with(self, pauses: Pauses, gate: Awaited, what: str | Callable[[], str]) -> None:
+        """Run events in slices; between them, other code may run."""
+        while gate.callbacks is not None:
+            most_events, until_s = pauses.before_events()
+            try:
+                with noted_interrupts(self._stops):
+                    run_events(self, gate, what, self._stops, most_events, until_s)
+            except KeyboardInterrupt:
+                pauses.interrupted()
 
-
-_loop_with_room = with_stack_room(Clock._loop)
+    def stand_at(self, now_s: float) -> None:
+        """Let the present moment be a later one, before which nothing is to come: a session stands still there."""
+        assert self.now <= now_s <= (self.queue[0][0] if self.queue else now_s)
+        if now_s > self.now:
+            self.env._now = self.now = now_s
+            self.events_of_moment = 0
 
 
 def _shuffled(seed: int) -> Iterator[tuple[float, int]]:

@@ -137,7 +137,7 @@ def test_interrupt_stops_the_driver_and_not_the_task_that_runs() -> None:
 
 
 def test_endless_events_at_one_moment_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simdist.simulation.kernel.LIVELOCK_EVENTS", 1000)
+    monkeypatch.setattr("simdist.simulation.loop.LIVELOCK_EVENTS", 1000)
     clock = Clock()
 
     def again(_: object) -> None:

@@ -1,0 +1,129 @@
+"""Commands: what somebody did to a run, and when; as JSON, so that another session can do it again.
+
+    {"version": 1, "commands": [{"at_s": 0.012, "after_events": 845, "fault": {"kind": "crash", "task": "worker:1"}}]}
+
+A command is done between two events. With the same commands before it a run is the same, so the number of the events that have
+happened says exactly where. In a fork that lacks one of them other events happen; there the virtual second
+counts: the command is done when all that is due until then has happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from simdist.arguments import END_S, number, whole_number
+from simdist.errors import InvalidArgumentError
+from simdist.faults.base import Fault
+from simdist.faults.plan_json import fault_from_plain, plain_fault
+
+__all__ = ["Command", "commands_from_json", "commands_to_json", "in_order", "plain_command_fault"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Command:
+    """A fault that is injected into a run.
+
+    Args:
+        at_s: the virtual second at which it is injected.
+        fault: as in the JSON of a plan of faults, for example ``{"kind": "crash", "task": "worker:1"}``. Without ``"at"`` or
+            ``"after_steps"`` it begins at once.
+        after_events: how many events have happened before it; None: all that are due until `at_s`.
+
+    Raises:
+        InvalidArgumentError: a second or a number that is none, or a fault that is not known.
+
+    Example:
+        >>> Command(0.5, {"kind": "slow", "task": "worker:0", "factor": 3.0, "until": 2.0})
+        Command(at_s=0.5, fault={'kind': 'slow', 'task': 'worker:0', 'factor': 3.0, 'until': 2.0}, after_events=None)
+    """
+
+    at_s: float
+    fault: Mapping[str, Any]
+    after_events: int | None = None
+
+    def __post_init__(self) -> None:
+        number(self.at_s, "at_s", below=END_S)
+        if self.after_events is not None:
+            whole_number(self.after_events, "after_events")
+        self.made(self.at_s)
+
+    def made(self, now_s: float) -> Fault:
+        """The fault itself, to be planned at a virtual second."""
+        given = dict(self.fault)
+        if "at" not in given and "after_steps" not in given:
+            given["at"] = now_s
+        return fault_from_plain(given)
+
+    def by_time(self) -> Command:
+        """The same for a run in which other events happen."""
+        return replace(self, after_events=None)
+
+
+def plain_command_fault(fault: Fault | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A fault as a command has it.
+
+    Raises:
+        TypeError: it is neither a fault nor a mapping.
+        InvalidArgumentError: it begins when a predicate holds.
+    """
+    if isinstance(fault, Fault):
+        return plain_fault(fault)
+    if not isinstance(cast("object", fault), Mapping):
+        raise TypeError(f"inject was given {fault!r}; give it a fault, or a dict such as {{'kind': 'crash', 'task': 'worker:1'}}.")
+    return dict(fault)
+
+
+def in_order(commands: Iterable[Command]) -> list[Command]:
+    """By virtual second; those of one second in the order in which they are given."""
+    return sorted(commands, key=lambda command: command.at_s)
+
+
+def commands_to_json(commands: Sequence[Command]) -> str:
+    """Text of some commands.
+
+    Example:
+        >>> commands_to_json([Command(0.5, {"kind": "crash", "task": "worker:1"})])
+        '{"version": 1, "commands": [{"at_s": 0.5, "fault": {"kind": "crash", "task": "worker:1"}}]}'
+    """
+    return json.dumps({"version": VERSION, "commands": [_plain(command) for command in commands]}, allow_nan=False)
+
+
+def commands_from_json(text: str) -> list[Command]:
+    """The commands of a text.
+
+    Raises:
+        InvalidArgumentError: it is no such text, or has a version, a field or a fault that is not known.
+
+    Example:
+        >>> commands_from_json('{"version": 1, "commands": [{"at_s": 0.5, "fault": {"kind": "crash", "task": "worker:1"}}]}')
+        [Command(at_s=0.5, fault={'kind': 'crash', 'task': 'worker:1'}, after_events=None)]
+    """
+    try:
+        given: Any = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"These are no commands: {error}. Give the text that commands_to_json() made.") from error
+    if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", "commands"}:
+        raise InvalidArgumentError("These are no commands: the text has not the fields 'version' and 'commands', and no others.")
+    version, commands = given["version"], given["commands"]
+    if isinstance(version, bool) or version != VERSION:
+        raise InvalidArgumentError(f"version={version!r} of commands is not known. Known: {VERSION}.")
+    if not isinstance(commands, list):
+        raise InvalidArgumentError(f"commands={commands!r} must be a list.")
+    return [_command(item) for item in cast("list[Any]", commands)]
+
+
+def _plain(command: Command) -> dict[str, Any]:
+    exactly = {} if command.after_events is None else {"after_events": command.after_events}
+    return {"at_s": command.at_s, **exactly, "fault": dict(command.fault)}
+
+
+def _command(given: Any) -> Command:
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    if not {"at_s", "fault"} <= set(fields) <= {"at_s", "after_events", "fault"} or not isinstance(fields["fault"], dict):
+        raise InvalidArgumentError(f"{given!r} is no command: it needs 'at_s' and 'fault', and may have 'after_events'.")
+    return Command(**fields)

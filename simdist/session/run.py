@@ -1,0 +1,225 @@
+"""One run of a program, which stands still between events whenever its goal is reached.
+
+The program is ordinary code. It runs in a greenlet of its own, as the chief's: what it waits for drives the clock from there, just as in
+a cell. So a run that is never paused is the run of the cell, event by event. To stand still, the greenlet gives way to its
+caller between two events.
+
+Invariants: while a run stands still, the process has the caller's state (Keras, JAX, standard output), and Ctrl-C is Python's.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import greenlet
+
+from simdist.process_state import TaskContext, active
+from simdist.runtime.cluster import Cluster
+from simdist.session.commands import Command
+
+__all__ = ["Goal", "Program", "Run"]
+
+Program = Callable[[Cluster], Any]
+"""What a session runs: a function of a cluster."""
+# Events that may happen before commands of other threads are looked after.
+SLICE_EVENTS = 2_000
+# A program that swallows its end this often is left where it is.
+ENDS_BEFORE_LEFT = 100
+
+
+class Ended(BaseException):
+    """Raised in a program whose run is over before it has come to its end."""
+
+
+class Goal(Protocol):
+    """Where a run shall stand still."""
+
+    def budget(self, run: Run) -> tuple[int, float] | None:
+        """How many events may happen before the goal asks again, and until which virtual second; None: it is reached."""
+        ...
+
+
+class Run:
+    """One run of a program on a cluster of its own.
+
+    Args:
+        program: a function of a cluster.
+        cluster: at time zero; the run closes it.
+        commands: to be done, in order.
+
+    Attributes:
+        state: "paused", "running", "finished" or "failed".
+        result: what the program has returned.
+        error: what it has failed with, and `failed_s`: when, in virtual seconds.
+        output: what it has printed so far.
+        steps: how many steps the workers have ended.
+        real_s: seconds that the run has taken so far, of the clock on the wall.
+    """
+
+    def __init__(self, program: Program, cluster: Cluster, commands: Sequence[Command]) -> None:
+        self.cluster = cluster
+        self.clock = cluster.world.clock
+        self.state = "paused"
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.failed_s: float | None = None
+        self.steps = 0
+        self.real_s = 0.0
+        self.waiting = list(commands)
+        self.done: list[Command] = []
+        self._program = program
+        self._stream = io.StringIO()
+        self._context = TaskContext()
+        self._goal: Goal | None = None
+        self._inbox: deque[Mapping[str, Any]] = deque()
+        self._ends = 0
+        self._interrupt = False
+        self._greenlet = greenlet.greenlet(self._play)
+        self.clock.pauses = self
+        cluster.world.step_ended.append(self._step_ended)
+
+    @property
+    def output(self) -> str:
+        return self._stream.getvalue()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has ended."""
+        return self.state in ("finished", "failed")
+
+    def next_s(self) -> float:
+        """When the next event comes; the present second where none is to come."""
+        return self.clock.queue[0][0] if self.clock.queue else self.clock.now
+
+    def advance(self, goal: Goal) -> None:
+        """Go on until a goal is reached or the program ends.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came between two events; the run stands still there.
+        """
+        self._goal = goal
+        if not self.is_over:
+            self._switch(self._greenlet.switch)
+        if self._interrupt:
+            self._interrupt = False
+            raise KeyboardInterrupt
+
+    def inject(self, fault: Mapping[str, Any]) -> Command:
+        """Inject a fault now, while the run stands still.
+
+        Raises:
+            InvalidArgumentError: it is not known, or makes no sense here; nothing is changed then.
+        """
+        command = Command(self.clock.now, fault, self.clock.events)
+        self.cluster.faults.add(command.made(self.clock.now))
+        self.done.append(command)
+        return command
+
+    def post(self, fault: Mapping[str, Any]) -> None:
+        """Let a fault be injected between two events; from any thread."""
+        self._inbox.append(fault)
+
+    def close(self) -> None:
+        """End the program where it is, and close its cluster."""
+        self._goal = None
+        if self._greenlet:
+            self._switch(lambda: self._greenlet.throw(Ended))
+        self.clock.pauses = None
+        with warnings.catch_warnings():  # of faults that have not fired yet: another run may see them
+            warnings.simplefilter("ignore")
+            self.cluster.close()
+
+    # -- in the program's greenlet --------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        try:
+            self.result = self._program(self.cluster)
+            self.state = "finished"
+        except Ended:
+            self.state = "failed"
+        except BaseException as error:
+            self.error, self.failed_s, self.state = error, self.clock.now, "failed"
+
+    def before_events(self) -> tuple[int, float]:
+        while True:
+            if self._goal is None:
+                self._end()
+            while self._inbox:
+                self.inject(self._inbox.popleft())
+            command = self._due()
+            if command is not None:
+                self._do(command)
+                continue
+            budget = self._goal.budget(self) if not self._interrupt else None
+            if budget is not None:
+                return self._until_a_command(*budget)
+            self._give_way()
+
+    def _end(self) -> None:
+        """Take the program out of its wait for good."""
+        self._ends += 1
+        while self._ends > ENDS_BEFORE_LEFT:
+            self._give_way()
+        raise Ended
+
+    def _give_way(self) -> None:
+        assert self._greenlet.parent is not None
+        self._greenlet.parent.switch()
+
+    def interrupted(self) -> None:
+        self._interrupt = True
+
+    def _until_a_command(self, most_events: int, until_s: float) -> tuple[int, float]:
+        most_events = min(most_events, SLICE_EVENTS)
+        if self.waiting:
+            command = self.waiting[0]
+            until_s = min(until_s, command.at_s)
+            if command.after_events is not None:
+                most_events = min(most_events, max(1, command.after_events - self.clock.events))
+        return most_events, until_s
+
+    def _due(self) -> Command | None:
+        """The command whose time it is."""
+        if not self.waiting:
+            return None
+        command = self.waiting[0]
+        if command.after_events is None:
+            return command if self.next_s() > command.at_s or not self.clock.queue else None
+        return command if self.clock.events >= command.after_events else None
+
+    def _do(self, command: Command) -> None:
+        del self.waiting[0]
+        self.done.append(command)
+        self.clock.stand_at(min(max(command.at_s, self.clock.now), max(self.next_s(), self.clock.now)))
+        self.cluster.faults.add(command.made(self.clock.now))
+
+    def _step_ended(self, task: str) -> None:
+        if not task.startswith("ps:"):
+            self.steps += 1
+
+    # -- between the two ------------------------------------------------------------------------------------------
+
+    def _switch(self, enter: Callable[[], object]) -> None:
+        """Run the program until it stands still; it has its own process-wide state, and its own standard output."""
+        self._greenlet.parent = greenlet.getcurrent()
+        own, stream, began, before = active.context, sys.stdout, time.perf_counter(), self.state
+        self.state = "running"
+        sys.stdout = self._stream
+        self._context.replace(own)
+        try:
+            with suppress(greenlet.GreenletExit):
+                enter()
+        finally:
+            self._context = active.context
+            own.replace(self._context)
+            sys.stdout = stream
+            self.real_s += time.perf_counter() - began
+            if self.state == "running":
+                self.state = before

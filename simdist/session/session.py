@@ -1,0 +1,310 @@
+"""`Session`: a run of a program that is paused, broken on purpose, rewound and forked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from threading import get_ident
+from typing import Any, cast
+
+from simdist.arguments import END_S, number, whole_number
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.faults.base import Fault
+from simdist.runtime.cluster import Cluster
+from simdist.session.commands import Command, in_order, plain_command_fault
+from simdist.session.comparison import Comparison, compared
+from simdist.session.goals import ToTheEnd, UntilEvents, UntilSecond, UntilSteps
+from simdist.session.run import Goal, Program, Run
+from simdist.simulation.fiber import current_fiber
+from simdist.trace import Trace
+
+__all__ = ["Session", "compare"]
+
+# Events that happen before `play` lets the notebook's own work go on: some milliseconds.
+EVENTS_OF_A_FRAME = 500
+
+
+class Session:
+    """A program on a virtual cluster, under control: pause it, break it, rewind it, fork it.
+
+    The program is ordinary code and runs as in a cell. To the end and without commands it has the trace and the numbers of
+    ``program(cluster.fresh())``. Nothing is saved to go back: a session runs again from the beginning, with the same commands, which gives
+    the same run.
+
+    Args:
+        program: a function of a cluster: a fit, a loop over a coordinator's closures, launched mains. It makes its variables and
+            models itself, so that each run has new ones.
+        cluster: what kind of cluster it gets, and with which seed; each run has a fresh one, and this one is not used.
+        commands: of another session, which are done again; default none.
+
+    Attributes:
+        cluster: that of the present run.
+
+    Raises:
+        TypeError: the program cannot be called, the cluster is none, or commands that are none.
+        FailedPreconditionError: the cluster has no virtual time.
+
+    Example:
+        >>> import simdist as sd
+        >>> def program(cluster):
+        ...     for hour in range(3):
+        ...         sd.sleep(3600.0, cluster)
+        ...     return "done"
+        >>> session = Session(program, sd.Cluster({"worker": 2}))
+        >>> session.advance(until=4000.0)
+        >>> session.now, session.state
+        (4000.0, 'paused')
+        >>> _ = session.inject({"kind": "crash", "task": "worker:1"})
+        >>> session.advance()
+        >>> session.result, [command.at_s for command in session.commands]
+        ('done', [4000.0])
+    """
+
+    def __init__(self, program: Program, cluster: Cluster, commands: Iterable[Command] | None = None) -> None:
+        if not callable(program):
+            raise TypeError(f"program is {program!r}; expected a function of a cluster")
+        if not isinstance(cast("object", cluster), Cluster):
+            raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
+        assert cluster.world  # an engine without one refuses
+        given = [] if commands is None else list(commands)
+        wrong = [command for command in given if not isinstance(cast("object", command), Command)]
+        if wrong:
+            raise TypeError(f"commands has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
+        self._program = program
+        self._template = cluster
+        self._thread = get_ident()
+        self._run = self._new_run(in_order(given))
+        self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took
+
+    def _new_run(self, commands: Sequence[Command]) -> Run:
+        return Run(self._program, self._template.fresh(), commands)
+
+    # -- what can be seen -----------------------------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._run.cluster
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._run.clock.now
+
+    @property
+    def state(self) -> str:
+        """ "paused", "running" (seen by the program itself), "finished" or "failed"."""
+        return self._run.state
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened so far."""
+        return self._run.cluster.trace
+
+    @property
+    def result(self) -> Any:
+        """What the program has returned.
+
+        Raises:
+            FailedPreconditionError: it has not yet.
+        """
+        if self.state != "finished":
+            raise FailedPreconditionError(
+                f"The program has no result: it is {self.state} at {self.now:.6f} s. Call session.advance() first."
+            )
+        return self._run.result
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the program has failed with."""
+        return self._run.error
+
+    @property
+    def output(self) -> str:
+        """What the program has printed in this run."""
+        return self._run.output
+
+    @property
+    def commands(self) -> list[Command]:
+        """What was injected, in order; also what is still to come after a rewind."""
+        return [*self._run.done, *self._run.waiting]
+
+    def digest(self) -> str:
+        """The digest of the run so far."""
+        return self.trace.digest()
+
+    # -- going on -------------------------------------------------------------------------------------------------
+
+    def advance(self, until: float | None = None, by: float | None = None, events: int | None = None, steps: int | None = None) -> None:
+        """Go on, to the end or until something; give one argument at most.
+
+        Args:
+            until: a virtual second; what is due then still happens.
+            by: so many virtual seconds more.
+            events: so many events more.
+            steps: so many steps of workers more, all workers together.
+
+        Raises:
+            InvalidArgumentError: several arguments, a second that is over, or a number that is none.
+            FailedPreconditionError: called by the program itself, from a task, or from another thread.
+            KeyboardInterrupt: Ctrl-C; the session is paused, and can go on.
+            BaseException: what the program fails with, now or before; `rewind` goes back to before.
+        """
+        self._require_outside("advance")
+        self._advance(self._goal(until, by, events, steps))
+        self._raise_error()
+
+    def _goal(self, until: float | None, by: float | None, events: int | None, steps: int | None) -> Goal:
+        given = [name for name, value in (("until", until), ("by", by), ("events", events), ("steps", steps)) if value is not None]
+        if len(given) > 1:
+            raise InvalidArgumentError(f"advance was given {' and '.join(given)}; give one of them.")
+        if until is not None:
+            if number(until, "until", below=END_S) < self.now:
+                raise InvalidArgumentError(f"until={until!r} s is over: it is {self.now:.6f} s. Go back with session.rewind({until!r}).")
+            return UntilSecond(float(until))
+        if by is not None:
+            return UntilSecond(self.now + number(by, "by", below=END_S))
+        if events is not None:
+            return UntilEvents(self._run.clock.events + whole_number(events, "events", 0))
+        return ToTheEnd() if steps is None else UntilSteps(self._run.steps + whole_number(steps, "steps", 0))
+
+    def _advance(self, goal: Goal) -> None:
+        try:
+            self._run.advance(goal)
+        finally:
+            self._seconds.append((self.now, self._run.real_s))
+
+    def _raise_error(self) -> None:
+        if self._run.error is not None:
+            raise self._run.error
+
+    async def play(self) -> None:
+        """Go on to the end, and let the notebook's own work go on meanwhile.
+
+        Raises:
+            BaseException: as `advance`.
+        """
+        while not self._run.is_over:
+            self.advance(events=EVENTS_OF_A_FRAME)
+            await asyncio.sleep(0)
+        self._raise_error()
+
+    # -- breaking it ----------------------------------------------------------------------------------------------
+
+    def inject(self, fault: Fault | Mapping[str, Any]) -> Command | None:
+        """Inject a fault: now, unless it says when.
+
+        Args:
+            fault: of any kind, as an object or as a dict such as ``{"kind": "crash", "task": "worker:1", "restart_after": 0.005}``;
+                with ``"at"`` or ``"after_steps"`` it begins then.
+
+        Returns:
+            The command; None from another thread, where it is done between the next two events.
+
+        Raises:
+            TypeError: it is neither.
+            InvalidArgumentError: it is not known, makes no sense here, or begins when a predicate holds; nothing is changed.
+            FailedPreconditionError: the program has ended, or calls this itself.
+        """
+        plain = plain_command_fault(fault)
+        if get_ident() != self._thread:
+            Command(0.0, plain)
+            self._run.post(plain)
+            return None
+        self._require_outside("inject")
+        if self._run.is_over:
+            raise FailedPreconditionError(
+                f"The program is {self.state} at {self.now:.6f} s. Go back with session.rewind(t), and inject there."
+            )
+        command = self._run.inject(plain)
+        # What comes later comes at its second: other events happen before it now.
+        self._run.waiting = [later.by_time() for later in self._run.waiting]
+        return command
+
+    # -- other runs -----------------------------------------------------------------------------------------------
+
+    def rewind_seconds(self, t: float) -> float:
+        """About how many seconds `rewind` takes: as many as it took to come there, of the clock on the wall."""
+        reached = [real_s for now_s, real_s in self._seconds if now_s >= t]
+        return min(reached, default=self._run.real_s)
+
+    def rewind(self, t: float) -> None:
+        """Go back to a virtual second, by running again until then. Commands that come later are done again at their time.
+
+        Args:
+            t: the virtual second; what is due then has happened.
+
+        Raises:
+            InvalidArgumentError: the second has not come yet, or is none.
+            FailedPreconditionError: called by the program itself, from a task, or from another thread.
+        """
+        self._require_outside("rewind")
+        if number(t, "t", below=END_S) > self.now:
+            raise InvalidArgumentError(f"t={t!r} s has not come yet: it is {self.now:.6f} s. Use session.advance(until={t!r}).")
+        commands = self.commands
+        self._run.close()
+        self._run = self._new_run(commands)
+        self._advance(UntilSecond(float(t)))
+
+    def fork(self, t: float, without: Iterable[Command] = (), plus: Iterable[Command] = ()) -> Session:
+        """Another session with the same program, at a virtual second, with other commands. This one is not changed.
+
+        Args:
+            t: the virtual second.
+            without: commands of this session that the other one does not have.
+            plus: commands that it has in addition.
+
+        Raises:
+            InvalidArgumentError: `without` has a command that this session does not have, or `t` is no second.
+        """
+        self._require_outside("fork")
+        commands, changed = self.commands, False
+        for command in without:
+            if command not in commands:
+                raise InvalidArgumentError(f"without={command!r}: this session has no such command. It has {self.commands!r}.")
+            commands.remove(command)
+            changed = True
+        added = [command.by_time() for command in plus]
+        if changed or added:
+            commands = [command.by_time() for command in commands]
+        other = Session(self._program, self._template, [*commands, *added])
+        other._advance(UntilSecond(number(t, "t", below=END_S)))
+        return other
+
+    def compare(self, other: Session) -> Comparison:
+        """Up to where another session's run is the same, and the first difference."""
+        return compare(self, other)
+
+    def close(self) -> None:
+        """End the run, and give back what it holds."""
+        self._require_outside("close")
+        self._run.close()
+
+    def _require_outside(self, what: str) -> None:
+        if get_ident() != self._thread:
+            raise FailedPreconditionError(
+                f"session.{what}() was called from another thread than the one that made the session. Virtual time has one thread: "
+                "call it there; from others use session.inject(fault)."
+            )
+        if self._run.state == "running" or current_fiber() is not None:
+            raise FailedPreconditionError(
+                f"session.{what}() was called by a running program. Call it in the notebook, between two advances."
+            )
+
+    def __repr__(self) -> str:
+        return f"Session({self.state} at {self.now:.6f} s, {len(self.commands)} commands)"
+
+
+def compare(first: Session, second: Session) -> Comparison:
+    """Up to where the runs of two sessions are the same, and the first difference.
+
+    Example:
+        >>> import simdist as sd
+        >>> def program(cluster):
+        ...     sd.sleep(1.0, cluster)
+        >>> one, other = (Session(program, sd.Cluster({"worker": 1})) for _ in range(2))
+        >>> for session in (one, other):
+        ...     session.advance()
+        >>> str(compare(one, other))
+        'the same'
+    """
+    return compared(first.trace, second.trace)

@@ -1,0 +1,85 @@
+"""Programs of all kinds, for sessions: what a user would write in a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import simdist as sd
+from simdist import keras
+
+X = np.random.default_rng(0).random((48, 4)).astype(np.float32)
+Y = X.sum(1, keepdims=True)
+ROWS = sd.Dataset.from_tensor_slices((X, Y))
+
+
+def coordinator(cluster: sd.Cluster) -> list[float]:
+    """Closures of two workers and two servers, with a loop of the chief."""
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        w = sd.Variable(np.zeros((4, 1), np.float32), name="w")
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
+    chief = sd.ClusterCoordinator(strategy)
+    rows = iter(chief.create_per_worker_dataset(lambda: ROWS.repeat().batch(8)))
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        x, y = next(iterator)
+        loss, gradients = sd.value_and_grad(lambda: ((x @ w.value - y) ** 2).mean(), [w])()
+        optimizer.apply_gradients(zip(gradients, [w], strict=True))
+        return loss
+
+    for epoch in range(3):
+        losses = [chief.schedule(step, args=(rows,)) for _ in range(6)]
+        chief.join()
+        print(f"epoch {epoch} at {cluster.now:.6f}")
+    return [float(loss.fetch()) for loss in losses] + np.asarray(w.numpy()).ravel().tolist()
+
+
+def model() -> Any:
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="relu"), keras.layers.Dense(1)])
+    net.compile(keras.optimizers.SGD(0.05), "mse")
+    return net
+
+
+def fit_with(make: Callable[[sd.Cluster], Any]) -> Callable[[sd.Cluster], list[float]]:
+    def program(cluster: sd.Cluster) -> list[float]:
+        with make(cluster).scope():
+            net = model()
+        return net.fit(ROWS.batch(12), epochs=2, verbose=0).history["loss"]
+
+    return program
+
+
+def servers_fit(cluster: sd.Cluster) -> list[float]:
+    with sd.ParameterServerStrategy(cluster).scope():
+        net = model()
+    return net.fit(ROWS.repeat().batch(12), epochs=2, steps_per_epoch=4, verbose=0).history["loss"]
+
+
+def mains(cluster: sd.Cluster) -> list[float]:
+    """A main for each worker, which train together."""
+
+    def main() -> list[float]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            net = model()
+        return net.fit(ROWS.batch(12), epochs=2, verbose=0).history["loss"]
+
+    run = cluster.launch(main, restart="never")
+    run.join()
+    return run.results["worker:0"]
+
+
+PROGRAMS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
+    "coordinator": (coordinator, {"worker": 2, "ps": 2}),
+    "fit of servers": (servers_fit, {"worker": 2, "ps": 1}),
+    "one replica": (fit_with(lambda cluster: sd.MirroredStrategy(1, cluster=cluster)), {"worker": 1}),
+    "mirrored": (fit_with(lambda cluster: sd.MirroredStrategy(3, cluster=cluster)), {"worker": 1}),
+    "central storage": (fit_with(lambda cluster: sd.CentralStorageStrategy(2, cluster=cluster)), {"worker": 1}),
+    "workers from a notebook": (fit_with(sd.MultiWorkerMirroredStrategy), {"worker": 3}),
+    "survivors": (fit_with(lambda cluster: sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")), {"worker": 3}),
+    "launched mains": (mains, {"worker": 2}),
+}
