@@ -56,6 +56,22 @@ def test_environment_of_a_task_is_an_overlay_that_keeps_its_changes() -> None:
     assert "SIMDIST_TEST_OWN" not in os.environ
 
 
+def test_variable_that_a_task_changes_or_deletes_stays_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMDIST_TEST_FIRST", "one")
+    monkeypatch.setenv("SIMDIST_TEST_SECOND", "two")
+    clock, seen = Clock(), list[str | None]()
+
+    def task() -> None:
+        os.environ["SIMDIST_TEST_FIRST"] = "mine"
+        del os.environ["SIMDIST_TEST_SECOND"]
+        clock.sleep(1.0)
+        seen.append(os.environ["SIMDIST_TEST_FIRST"])
+
+    clock.join(clock.spawn("a", task, TaskContext(environ={"TF_CONFIG": "{}"})))
+    assert seen == ["mine"]
+    assert (os.environ["SIMDIST_TEST_FIRST"], os.environ["SIMDIST_TEST_SECOND"]) == ("one", "two")
+
+
 def test_lines_of_a_task_carry_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     with sd.Cluster({"worker": 2}) as cluster:
 

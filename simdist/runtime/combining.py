@@ -5,21 +5,24 @@ Sums are added in the order of the collective's schedule, all arrays of one dtyp
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
+from simdist.caches import shared
 from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DType
 from simdist.program.collective import Collective
-from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import BundleType
 
 __all__ = ["Combination", "Combinations", "disagreement"]
+
+_kernels = shared("kernels of collectives", KEPT_KERNELS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +80,20 @@ def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: Bund
         sums = added_stacks(schedule, arrays)
         return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
 
-    kernel = kernel_of(f"{collective.kind} {collective.label}".strip(), run, stack)
+    kernel = _kernel("stack", collective, schedule, stack, scale, run)
     return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+
+
+def _kernel(
+    form: str, collective: Collective, schedule: Schedule | None, avals: BundleType, scale: float, run: Callable[..., list[jax.Array]]
+) -> Kernel:
+    """The kernel of a collective, traced once in a process: each strategy needs it in its first step."""
+    name = f"{collective.kind} {collective.label}".strip()
+    # The schedule goes by its identity, which stays its own as long as it stands in the cache.
+    found: tuple[Schedule | None, Kernel] = _kernels.get(
+        (form, name, id(schedule), avals, scale), lambda: (schedule, kernel_of(name, run, avals))
+    )
+    return found[1]
 
 
 def _combination(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
@@ -93,7 +108,7 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
         return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
 
-    kernel = kernel_of(f"{collective.kind} {collective.label}".strip(), run, [aval for avals in given for aval in avals])
+    kernel = _kernel(f"{ranks} ranks", collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
     if collective.kind != "reduce_scatter":
         return Combination(schedule, kernel, given, (kernel.out_avals,), True)
     share = len(kernel.out_avals) // ranks
