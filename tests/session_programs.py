@@ -53,6 +53,40 @@ def fit_with(make: Callable[[sd.Cluster], Any]) -> Callable[[sd.Cluster], list[f
     return program
 
 
+def loop_with(make: Callable[[sd.Cluster], Any], steps: int = 4) -> Callable[[sd.Cluster], list[float]]:
+    """A loop of the user's own, on a strategy from the notebook."""
+
+    def program(cluster: sd.Cluster) -> list[float]:
+        return train(make(cluster), steps)
+
+    return program
+
+
+def train(strategy: Any, steps: int) -> list[float]:
+    with strategy.scope():
+        w = sd.Variable(np.zeros((4, 1), np.float32), name="w")
+    batches = iter(strategy.distribute_dataset(ROWS.repeat().batch(12)))
+
+    @sd.function
+    def step(batches: Any) -> Any:
+        def replica_step(x: Any, y: Any) -> None:
+            _, (gradient,) = sd.value_and_grad(lambda: ((x @ w.value - y) ** 2).sum() / 12, [w])()
+            w.assign_sub(0.1 * sd.get_replica_context().all_reduce("SUM", gradient))
+
+        strategy.run(replica_step, args=next(batches))
+
+    for _ in range(steps):
+        step(batches)
+    return np.asarray(w.numpy()).ravel().tolist()
+
+
+def loops_of_mains(cluster: sd.Cluster) -> list[float]:
+    """A loop in a main for each worker."""
+    run = cluster.launch(lambda: train(sd.MultiWorkerMirroredStrategy(), 4))
+    run.join()
+    return run.results["worker:0"]
+
+
 def servers_fit(cluster: sd.Cluster) -> list[float]:
     with sd.ParameterServerStrategy(cluster).scope():
         net = model()
@@ -83,3 +117,12 @@ PROGRAMS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
     "survivors": (fit_with(lambda cluster: sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")), {"worker": 3}),
     "launched mains": (mains, {"worker": 2}),
 }
+
+LOOPS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
+    "coordinator": PROGRAMS["coordinator"],
+    "mirrored": (loop_with(lambda cluster: sd.MirroredStrategy(3, cluster=cluster)), {"worker": 1}),
+    "workers from a notebook": (loop_with(sd.MultiWorkerMirroredStrategy), {"worker": 3}),
+    "survivors": (loop_with(lambda cluster: sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")), {"worker": 3}),
+    "launched mains": (loops_of_mains, {"worker": 2}),
+}
+"""Programs without Keras, which take some hundredths of a second."""

@@ -1,4 +1,4 @@
-"""Commands: what somebody did to a run, and when; as JSON, so that another session can do it again.
+"""Commands: the faults that were injected into a run, and when; as JSON, so that another session can do it again.
 
     {"version": 1, "commands": [{"at_s": 0.012, "after_events": 845, "fault": {"kind": "crash", "task": "worker:1"}}]}
 
@@ -50,9 +50,9 @@ class Command:
         number(self.at_s, "at_s", below=END_S)
         if self.after_events is not None:
             whole_number(self.after_events, "after_events")
-        self.made(self.at_s)
+        self.fault_at(self.at_s)
 
-    def made(self, now_s: float) -> Fault:
+    def fault_at(self, now_s: float) -> Fault:
         """The fault itself, to be planned at a virtual second."""
         given = dict(self.fault)
         if "at" not in given and "after_steps" not in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from simdist.session.run import Goal, Run
+from simdist.session.run import Goal, ProgramRun
 from simdist.simulation.loop import LAST_S
 
 __all__ = ["ToTheEnd", "UntilSecond", "UntilEvents", "UntilSteps"]
@@ -15,7 +15,7 @@ __all__ = ["ToTheEnd", "UntilSecond", "UntilEvents", "UntilSteps"]
 class ToTheEnd(Goal):
     """Until the program ends."""
 
-    def budget(self, run: Run) -> tuple[int, float] | None:
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         return sys.maxsize, LAST_S
 
 
@@ -25,7 +25,7 @@ class UntilSecond(Goal):
 
     until_s: float
 
-    def budget(self, run: Run) -> tuple[int, float] | None:
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         if run.clock.queue and run.next_s() <= self.until_s:
             return sys.maxsize, self.until_s
         run.clock.stand_at(min(max(self.until_s, run.clock.now), max(run.next_s(), run.clock.now)))
@@ -38,7 +38,7 @@ class UntilEvents(Goal):
 
     events: int
 
-    def budget(self, run: Run) -> tuple[int, float] | None:
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         left = self.events - run.clock.events
         return (left, LAST_S) if left > 0 else None
 
@@ -49,5 +49,5 @@ class UntilSteps(Goal):
 
     steps: int
 
-    def budget(self, run: Run) -> tuple[int, float] | None:
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         return (1, LAST_S) if run.steps < self.steps else None

@@ -24,7 +24,7 @@ from simdist.process_state import TaskContext, active
 from simdist.runtime.cluster import Cluster
 from simdist.session.commands import Command
 
-__all__ = ["Goal", "Program", "Run"]
+__all__ = ["Goal", "Program", "ProgramRun"]
 
 Program = Callable[[Cluster], Any]
 """What a session runs: a function of a cluster."""
@@ -41,12 +41,12 @@ class Ended(BaseException):
 class Goal(Protocol):
     """Where a run shall stand still."""
 
-    def budget(self, run: Run) -> tuple[int, float] | None:
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         """How many events may happen before the goal asks again, and until which virtual second; None: it is reached."""
         ...
 
 
-class Run:
+class ProgramRun:
     """One run of a program on a cluster of its own.
 
     Args:
@@ -118,7 +118,7 @@ class Run:
             InvalidArgumentError: it is not known, or makes no sense here; nothing is changed then.
         """
         command = Command(self.clock.now, fault, self.clock.events)
-        self.cluster.faults.add(command.made(self.clock.now))
+        self.cluster.faults.add(command.fault_at(self.clock.now))
         self.done.append(command)
         return command
 
@@ -157,7 +157,7 @@ class Run:
             if command is not None:
                 self._do(command)
                 continue
-            budget = self._goal.budget(self) if not self._interrupt else None
+            budget = None if self._interrupt or self._goal is None else self._goal.budget(self)
             if budget is not None:
                 return self._until_a_command(*budget)
             self._give_way()
@@ -198,7 +198,7 @@ class Run:
         del self.waiting[0]
         self.done.append(command)
         self.clock.stand_at(min(max(command.at_s, self.clock.now), max(self.next_s(), self.clock.now)))
-        self.cluster.faults.add(command.made(self.clock.now))
+        self.cluster.faults.add(command.fault_at(self.clock.now))
 
     def _step_ended(self, task: str) -> None:
         if not task.startswith("ps:"):
@@ -207,7 +207,7 @@ class Run:
     # -- between the two ------------------------------------------------------------------------------------------
 
     def _switch(self, enter: Callable[[], object]) -> None:
-        """Run the program until it stands still; it has its own process-wide state, and its own standard output."""
+        """ProgramRun the program until it stands still; it has its own process-wide state, and its own standard output."""
         self._greenlet.parent = greenlet.getcurrent()
         own, stream, began, before = active.context, sys.stdout, time.perf_counter(), self.state
         self.state = "running"

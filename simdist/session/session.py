@@ -14,7 +14,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.session.commands import Command, in_order, plain_command_fault
 from simdist.session.comparison import Comparison, compared
 from simdist.session.goals import ToTheEnd, UntilEvents, UntilSecond, UntilSteps
-from simdist.session.run import Goal, Program, Run
+from simdist.session.run import Goal, Program, ProgramRun
 from simdist.simulation.fiber import current_fiber
 from simdist.trace import Trace
 
@@ -76,8 +76,8 @@ class Session:
         self._run = self._new_run(in_order(given))
         self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took
 
-    def _new_run(self, commands: Sequence[Command]) -> Run:
-        return Run(self._program, self._template.fresh(), commands)
+    def _new_run(self, commands: Sequence[Command]) -> ProgramRun:
+        return ProgramRun(self._program, self._template.fresh(), commands)
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
@@ -211,6 +211,7 @@ class Session:
             self._run.post(plain)
             return None
         self._require_outside("inject")
+        self._advance(UntilEvents(self._run.clock.events))  # a program that has not begun comes to its first wait
         if self._run.is_over:
             raise FailedPreconditionError(
                 f"The program is {self.state} at {self.now:.6f} s. Go back with session.rewind(t), and inject there."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -87,6 +89,16 @@ def _digest_without(name: str) -> str:
     session = session_of(name)
     session.advance()
     return session.digest()
+
+
+def test_fault_that_is_injected_before_the_first_advance_finds_the_program_at_its_first_wait() -> None:
+    session = session_of("launched mains")
+    session.inject({"kind": "crash", "task": "worker:0", "restart_after": 0.002})
+    batch = session.fork(0.0)
+    for one in (session, batch):
+        with pytest.raises(errors.UnavailableError, match="worker:0"):
+            one.advance()
+    assert (session.digest(), session.now) == (batch.digest(), batch.now)
 
 
 def test_fault_with_a_trigger_begins_then() -> None:
@@ -212,8 +224,6 @@ def test_ctrl_c_between_events_pauses_and_the_run_goes_on_unchanged() -> None:
 
 
 def signal_once() -> None:
-    import signal
-
     signal.raise_signal(signal.SIGINT)
 
 
@@ -245,10 +255,8 @@ def test_program_cannot_control_its_own_session() -> None:
 def test_program_that_swallows_its_end_is_left() -> None:
     def program(cluster: sd.Cluster) -> None:
         while True:
-            try:
+            with suppress(BaseException):
                 sd.sleep(1.0, cluster)
-            except BaseException:
-                pass
 
     session = sd.Session(program, sd.Cluster({"worker": 1}))
     session.advance(until=2.5)

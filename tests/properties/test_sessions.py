@@ -1,0 +1,113 @@
+"""Whatever is done to a session, in whatever order: it is the run of its commands, and its forks are those of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import session_programs as programs
+import simdist as sd
+from simdist.errors import SimdistError
+
+FITS = {f"Keras: {name}": known for name, known in programs.PROGRAMS.items() if name != "coordinator"}
+EXAMPLES = {"coordinator": 60, "mirrored": 15, "workers from a notebook": 15, "survivors": 15, "launched mains": 15}
+SECONDS = 0.004  # no program takes longer without faults
+
+moments = st.floats(0.0, 1.0).map(lambda part: part * SECONDS)
+durations = st.floats(0.01, 0.5).map(lambda part: part * SECONDS)
+
+
+def faults(spec: Mapping[str, int]) -> st.SearchStrategy[dict[str, Any]]:
+    """Faults of all kinds, on the tasks of a cluster."""
+    tasks = st.sampled_from([f"{job}:{index}" for job, count in spec.items() for index in range(count)])
+    others = st.sampled_from(["chief:0", *(f"{job}:{index}" for job, count in spec.items() for index in range(count))])
+    until = durations.map(lambda duration_s: SECONDS + duration_s)
+    sides = {"source": tasks, "target": others, "until": until}
+    return st.one_of(
+        st.fixed_dictionaries({"kind": st.just("crash"), "task": tasks, "restart_after": durations}),
+        st.fixed_dictionaries({"kind": st.just("lose_host"), "task": tasks, "restart_after": durations}),
+        st.fixed_dictionaries({"kind": st.just("slow"), "task": tasks, "factor": st.floats(1.5, 8.0), "until": until}),
+        st.fixed_dictionaries({"kind": st.just("pause"), "task": tasks, "until": until}),
+        st.fixed_dictionaries(
+            {"kind": st.just("partition"), "side": tasks.map(lambda task: [task]), "other": st.just(["chief:0"]), "until": until}
+        ),
+        st.fixed_dictionaries({"kind": st.just("drop"), **sides, "probability": st.floats(0.1, 1.0)}),
+        st.fixed_dictionaries({"kind": st.just("delay"), **sides, "seconds": durations}),
+        st.fixed_dictionaries({"kind": st.just("duplicate"), **sides}),
+        st.fixed_dictionaries({"kind": st.just("slow_link"), **sides, "factor": st.floats(2.0, 50.0)}),
+    )
+
+
+def actions(spec: Mapping[str, int]) -> st.SearchStrategy[list[tuple[str, Any]]]:
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("by"), durations),
+            st.tuples(st.just("events"), st.integers(0, 200)),
+            st.tuples(st.just("steps"), st.integers(0, 4)),
+            st.tuples(st.just("inject"), faults(spec)),
+            st.tuples(st.just("rewind"), st.floats(0.0, 1.0)),
+            st.tuples(st.just("fork"), st.tuples(st.floats(0.0, 1.0), st.integers(0, 3))),
+        ),
+        max_size=8,
+    )
+
+
+def act(session: sd.Session, action: tuple[str, Any]) -> sd.Session:
+    """Do one thing to a session; the session to go on with."""
+    what, value = action
+    if what == "rewind":
+        session.rewind(session.now * value)
+    elif what == "fork":
+        part, number = value
+        return session.fork(session.now * part, without=session.commands[number : number + 1])
+    elif what != "inject":
+        session.advance(**{what: value})
+    elif session.state == "paused":
+        session.inject(value)
+    return session
+
+
+def outcome(session: sd.Session) -> tuple[str, object, str, float]:
+    """What a session comes to."""
+    try:
+        session.advance()
+    except SimdistError as error:
+        return (type(error).__name__, str(error), session.digest(), session.now)
+    return (session.state, session.result, session.digest(), session.now)
+
+
+def check(name: str, todo: list[tuple[str, Any]]) -> None:
+    program, spec = (programs.LOOPS | FITS)[name]
+    session = sd.Session(program, sd.Cluster(spec, seed=3))
+    for action in todo:
+        try:
+            session = act(session, action)
+        except SimdistError:
+            assert session.state == "failed" or action[0] == "inject"
+    batch = sd.Session(program, sd.Cluster(spec, seed=3), session.commands)
+    assert outcome(session) == outcome(batch)
+
+
+@pytest.mark.parametrize("name", [*programs.LOOPS, *FITS])
+def test_any_story_ends_as_the_run_of_its_commands(name: str) -> None:
+    @settings(max_examples=EXAMPLES.get(name, 4), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(actions((programs.LOOPS | FITS)[name][1]))
+    def story(todo: list[tuple[str, Any]]) -> None:
+        check(name, todo)
+
+    story()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [*programs.LOOPS, *FITS])
+def test_any_story_ends_as_the_run_of_its_commands_in_many_stories(name: str) -> None:
+    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(actions((programs.LOOPS | FITS)[name][1]))
+    def story(todo: list[tuple[str, Any]]) -> None:
+        check(name, todo)
+
+    story()
