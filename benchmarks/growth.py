@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{'timing only, 2 parameter servers':<34} {header}")
     print(
         f"{f'{workers:,} workers':<34} {found.rate:>10,.0f} {found.timeouts:>12,.0f} {found.rate / found.timeouts:>7.4f} "
-        f"{found.build_s:>9.2f} {found.spans:>10,} {found.summary_s:>11.3f} {found.peak_gb:>6.2f}"
+        f"{found.build_s:>9.3g} {found.spans:>10,} {found.summary_s:>11.3g} {found.peak_gb:>6.2f}"
     )
 
 

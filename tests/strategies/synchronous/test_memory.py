@@ -57,4 +57,4 @@ def test_steps_keep_no_numbers_alive(reads: bool) -> None:
 
     before = after(5)
     one_step = rows.nbytes + REPLICAS * WIDTH * WIDTH * 4  # its input, and the gradients of all replicas
-    assert after(20) - before < one_step
+    assert after(60) - before < 4 * one_step
