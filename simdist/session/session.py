@@ -268,7 +268,11 @@ class Session:
         if changed or added:
             commands = [command.by_time() for command in commands]
         other = Session(self._program, self._template, [*commands, *added])
-        other._advance(UntilSecond(number(t, "t", below=END_S)))
+        try:
+            other.advance(until=t)
+        except BaseException as error:
+            if error is not other.error:  # a program that fails before has failed in its own session
+                raise
         return other
 
     def compare(self, other: Session) -> Comparison:

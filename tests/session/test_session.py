@@ -191,6 +191,8 @@ def test_error_ends_the_session_with_its_second_and_a_rewind_goes_back_before_it
         session.inject({"kind": "crash", "task": "worker:0"})
     with pytest.raises(errors.FailedPreconditionError, match="no result"):
         _ = session.result
+    fork = session.fork(2.0)
+    assert (fork.state, fork.now) == ("failed", 1.0)
     session.rewind(0.5)
     assert (session.state, session.now, session.error) == ("paused", 0.5, None)
 
