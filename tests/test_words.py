@@ -15,25 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 GLOSSARY = ROOT / "CONTRIBUTING.md"
 FOLDERS = (ROOT / "simdist", ROOT / "widgets" / "simdist_widgets")
 KINDS = {"names", "parts", "classes", "text"}
-# Files that still have old words. One that has none any more must leave this list.
-UNFINISHED: tuple[str, ...] = (
-    "simdist/coordinator/closure.py",
-    "simdist/coordinator/queue.py",
-    "simdist/data/batch.py",
-    "simdist/data/dataset.py",
-    "simdist/data/joining.py",
-    "simdist/data/pipeline.py",
-    "simdist/data/shuffling.py",
-    "simdist/faults/base.py",
-    "simdist/faults/network.py",
-    "simdist/faults/plan.py",
-    "simdist/faults/process.py",
-    "simdist/runtime/in_process/engine.py",
-    "simdist/runtime/in_process/programs.py",
-    "simdist/runtime/in_process/replicas.py",
-    "simdist/runtime/membership.py",
-    "simdist/strategies/operations.py",
-)
 
 
 @dataclass(frozen=True)
@@ -167,11 +148,9 @@ def test_names_and_docstrings_have_no_old_words() -> None:
     assert len(known) > 20
     words = [word for file, source in sources() for word in old_words(file, source, known)]
     used = {permit_of(word, allowed) for word in words}
-    unfinished = {word.file for word in words if permit_of(word, allowed) is None}
-    wrong = [str(word) for word in words if permit_of(word, allowed) is None and word.file not in UNFINISHED]
+    wrong = [str(word) for word in words if permit_of(word, allowed) is None]
     assert not wrong, "\n".join(wrong)
     assert not [permit for permit in allowed if permit not in used], "nothing needs these exceptions any more"
-    assert not [file for file in UNFINISHED if file not in unfinished], "these files have no old words any more"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ MAX_TIME_OUTS = 5
 class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
-    `key` is equal for calls of the same step with the same arguments; None where that cannot be told.
+    `key` is equal for calls of the same step with the same arguments; None where that is not known.
     """
 
     strategy: ParameterServerStrategy

@@ -3,7 +3,7 @@
 Facts go in, decisions come out. What follows from what stands in the tables of `simdist.coordinator.closure_states`; a fact that they
 exclude raises.
 
-The first error is kept until somebody asks for it; it is given once. After that the queue is as good as new.
+The first error is kept until the chief asks for it; it is given once. After that the queue is as good as new.
 
 Rules for this file: no time, no I/O, no arrays; a closure is a number here, and each has a larger one than those before.
 

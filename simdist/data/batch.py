@@ -1,6 +1,6 @@
 """One element of a dataset, as the engine receives it: rows of a table, or concrete arrays.
 
-A batch of rows is a few bytes (which table, which row numbers) until somebody asks for its leaves. So a schedule of a
+A batch of rows is a few bytes (which table, which row numbers) until its leaves are asked for. So a schedule of a
 thousand workers can be written down, and shipped to one compiled loop, without copying a single example.
 
 Invariant: `structure`, `signature` and `leaves()` agree, and never change.

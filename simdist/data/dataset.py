@@ -1,6 +1,6 @@
 """`Dataset`: the elements of an input pipeline, written as a chain of steps, with the semantics of tf.data.
 
-A dataset is a description. Each method returns a new one with a step added; nothing runs until somebody iterates, and
+A dataset is a description. Each method returns a new one with a step added; nothing runs until it is iterated, and
 each iterator makes its own pass. Behind the chain, elements are row numbers of a shared table for as long as that is
 possible, and steps work on a thousand of them at a time (see nodes.py and streams.py).
 

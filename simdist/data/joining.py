@@ -39,7 +39,7 @@ class Zip(Node):
         return self.found
 
     def joined(self) -> Table:
-        """One table of the rows that meet, where all sources have fixed, short orders."""
+        """One table of the rows that belong together, where all sources have fixed, short orders."""
         orders = [streams.drained(source.open(Pass())) for source in self.sources]
         length = min(map(len, orders))
         tables = [source.table() for source in self.sources]

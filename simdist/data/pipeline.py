@@ -1,6 +1,6 @@
 """What every dataset can say of itself: its elements' shapes, how many there are, its options, and an iterator.
 
-Asking costs nothing that anybody could notice: no shuffle counts an iteration for it, and a one-pass iterator is put
+Asking has no effect that can be seen: no shuffle counts an iteration for it, and a one-pass iterator is put
 back as it was. Only a function of the user may be called on a first element, where nothing else knows its shape.
 
 Taught in lesson 01.

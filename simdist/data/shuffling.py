@@ -37,7 +37,7 @@ def shuffled(source: Pull, buffer_size: int, seed: int, iteration: int) -> Pull:
             held = filled(source, buffer_size)
         if not ended and len(fresh := source(limit)):
             random = random or generator(seed, iteration)
-            return exchanged(held, fresh, random.random(len(fresh)))
+            return through_buffer(held, fresh, random.random(len(fresh)))
         if not ended:
             ended = True
             length = len(held)
@@ -74,7 +74,7 @@ def permuted_epochs(rows: Array, seed: int, first: int, count: int | None) -> Pu
     return pull
 
 
-def exchanged(held: Array, fresh: Array, uniform: Array) -> Array:
+def through_buffer(held: Array, fresh: Array, uniform: Array) -> Array:
     """Run `fresh` through the buffer `held`, in place: element k goes where output k came from.
 
     Args:
@@ -83,7 +83,7 @@ def exchanged(held: Array, fresh: Array, uniform: Array) -> Array:
         uniform: one number in [0, 1) per input, which chooses the slot.
 
     Returns:
-        The outputs, shape [k]. Within the inputs that meet one slot, each output is the input before it.
+        The outputs, shape [k]. Within the inputs that go to one slot, each output is the input before it.
     """
     slots = (uniform * len(held)).astype(np.intp)
     order = np.argsort(slots, kind="stable")

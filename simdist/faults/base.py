@@ -44,7 +44,7 @@ class Fault(ABC):
 
     Attributes:
         kind: its name in plans and in the trace.
-        silences: whether it makes somebody silent, so that others wait for its heal or for a time-out.
+        silences: whether it makes a task silent, so that others wait for its heal or for a time-out.
         disturbs: whether messages take another time because of it.
         may_end_waits: whether it may end a wait that nothing else can end; False where it only changes how long work takes that is under
             way. Such a wait goes on to the virtual second of a planned fault.

@@ -1,9 +1,9 @@
 """A partition: all messages between two sides are lost.
 
-Nobody is told. Who waits for an answer waits until it gives up; who listens for heartbeats hears none; and a request that
+No task is notified. Who waits for an answer waits until it gives up; who listens for heartbeats hears none; and a request that
 arrived, but whose answer was lost, has taken effect.
 
-Where several meet: a direction is open when no partition cuts it any more.
+Where several overlap: a direction is open when no partition cuts it any more.
 
 Taught in lesson 01.
 """

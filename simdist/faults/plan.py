@@ -91,7 +91,7 @@ class FaultPlan:
         when: Predicate | None = None,
         restart_after: float | None = None,
     ) -> LoseHost:
-        """Lose a task's machine: its memory is lost, and nobody is told. Others find it out by heartbeats that do not come, or time-outs.
+        """Lose a task's machine: its memory is lost, and no task is notified. Others find it out by missing heartbeats, or time-outs.
 
         Args:
             task, at, after_steps, when: as in `crash`; not the chief, whose program this is.
@@ -153,7 +153,7 @@ class FaultPlan:
         until: float | None = None,
         one_way: bool = False,
     ) -> Partition:
-        """Lose all messages between two sides, from a moment on, until another. Nobody is told.
+        """Lose all messages between two sides, from a moment on, until another. No task is notified.
 
         Args:
             a, b: the sides: each the name of a task, or a list of names.
@@ -178,7 +178,7 @@ class FaultPlan:
         until: float | None = None,
         probability: float = 1.0,
     ) -> Drop:
-        """Lose messages that one side sends to the other, from a moment on, until another. Nobody is told.
+        """Lose messages that one side sends to the other, from a moment on, until another. No task is notified.
 
         Args:
             source, target: who sends, and to whom: each the name of a task, or a list of names.

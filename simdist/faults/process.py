@@ -1,10 +1,10 @@
-"""What befalls a task's process: it dies, it becomes slow, or it stands still.
+"""What happens to a task's process: it dies, it becomes slow, or it stands still.
 
-A crash is loud: connections are reset, and whoever talked to the task learns of it at once. A lost host is as dead, and silent: nobody
-is told, and others find it out by time-outs. A task that pauses is silent too, and when it goes on it does not know that it was away.
+A crash is loud: connections are reset, and every task that talked to it learns of it at once. A lost host is as dead, and silent: no task
+is notified, and others find it out by time-outs. A task that pauses is silent too, and when it goes on it does not know that it was away.
 A slow task does everything right, and late.
 
-Where several meet: factors multiply, and each ends by itself. A death of a task that is down takes the place of the one before: what
+Where several overlap: factors multiply, and each ends by itself. A death of a task that is down takes the place of the one before: what
 the last one says of a restart holds.
 
 Taught in lesson 01.

@@ -33,11 +33,11 @@ class MemberFact(StrEnum):
     RESET = "connection_reset"
     RESET_OF_LATER = "connection_reset_of_later_incarnation"
     RESET_OF_EARLIER = "connection_reset_of_earlier_incarnation"
-    SILENT = "silent_for_too_long"
+    SUSPECTED = "silent_for_too_long"
 
 
 class MemberChange(StrEnum):
-    """What is told to those who listen."""
+    """What listeners are notified of."""
 
     UP = "up"
     DOWN = "down"
@@ -60,7 +60,7 @@ MEMBERS: TransitionTable[MemberState, MemberFact, MemberChange] = TransitionTabl
         (_S.UP, _F.RESET): Move(_S.DOWN, (_C.DOWN,)),
         (_S.UP, _F.RESET_OF_LATER): Move(_S.DOWN, (_C.DOWN,)),  # its registration was lost
         (_S.UP, _F.RESET_OF_EARLIER): EARLIER,
-        (_S.UP, _F.SILENT): Move(_S.DOWN, (_C.DOWN,)),
+        (_S.UP, _F.SUSPECTED): Move(_S.DOWN, (_C.DOWN,)),
         (_S.DOWN, _F.HEARTBEAT): Move(_S.UP, (_C.UP,)),  # it was only slow, or cut off
         (_S.DOWN, _F.HEARTBEAT_OF_LATER): Move(_S.UP, (_C.UP,)),
         (_S.DOWN, _F.HEARTBEAT_OF_EARLIER): EARLIER,
@@ -148,7 +148,7 @@ class Membership:
         decisions: list[MemberDecision] = []
         for task, belief in self.beliefs.items():
             if belief.up and now_s - belief.heard_s > self.timeout_s:
-                decisions += self._change(task, belief, MemberFact.SILENT, f"silent for {now_s - belief.heard_s:.1f} s")
+                decisions += self._change(task, belief, MemberFact.SUSPECTED, f"silent for {now_s - belief.heard_s:.1f} s")
         return decisions
 
     def is_up(self, task: str) -> bool:

@@ -69,7 +69,7 @@ class ReplicaOperations:
             return self.eagerly(lambda: self.run(fn, args, kwargs), name_of_function(fn, "run"))
         context.require_stepping(self)
         with context.replica(self):
-            result = fn(*self._own(list(args)), **self._own(kwargs or {}))
+            result = fn(*self._arguments_here(list(args)), **self._arguments_here(kwargs or {}))
         require_shallow(result, "the results of strategy.run")
         return spread(result) if active_tracer() is not None else result
 
@@ -86,7 +86,7 @@ class ReplicaOperations:
                 f"{running!r}. Make the variable in that strategy's scope."
             )
 
-    def _own(self, arguments: Any) -> Any:
+    def _arguments_here(self, arguments: Any) -> Any:
         """The arguments of one replica."""
         tracer = active_tracer()
 
@@ -187,6 +187,6 @@ class ReplicaOperations:
         with context.across_replicas():
             given = [spread(arg) if traced else arg for arg in args]
             result = merge_fn(self, *given, **{name: spread(arg) if traced else arg for name, arg in kwargs.items()})
-        return self._own(result)
+        return self._arguments_here(result)
 
     experimental_local_results = local_results

@@ -13,7 +13,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of, call_kernel
-from simdist.runtime.in_process.programs import Session, TaskHere
+from simdist.runtime.in_process.programs import InProcessDriver, TaskHere
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
 from simdist.runtime.membership import MemberChange, MemberDecision
@@ -58,12 +58,12 @@ def require_no_backups(communication: Communication) -> None:
         _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
 
 
-class WithoutTime(Session):
+class WithoutTime(InProcessDriver):
     """As `Engine`, apart from where variables lie and who runs steps.
 
     Args:
         tasks: their names, the chief first.
-        network: by whose figures strategies choose how to exchange; nothing travels.
+        network: by whose figures strategies choose their collectives; nothing travels.
         seed: of all random streams.
     """
 

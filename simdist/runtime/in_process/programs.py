@@ -1,4 +1,4 @@
-"""What a program meets on a task of this process: kernels are called, variables read and changed, at once."""
+"""The tasks of this process, as a program sees them: kernels are called, variables read and changed, at once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollectiv
 from simdist.runtime.state import GroupStates
 from simdist.trace import Trace
 
-__all__ = ["OneTask", "Session", "Shared", "TaskHere", "raise_error"]
+__all__ = ["OneTask", "InProcessDriver", "Shared", "TaskHere", "raise_error"]
 
 
 def raise_error(step: Step) -> None:
-    """What is told of the end of a step: whoever runs it gets its error."""
+    """The end of a step: the code that runs it gets its error."""
     if step.error is not None:
         raise step.error
 
 
-class Session:
+class InProcessDriver:
     """What a driver is to its engine, whether its tasks share its memory or not.
 
     Args:
@@ -96,7 +96,7 @@ class TaskHere:
 
 
 class OneTask:
-    """What a program of one task meets there, as `TaskRuntime`.
+    """The task of a program, as `TaskRuntime`.
 
     Args:
         common: what all tasks share.

@@ -33,7 +33,7 @@ class Driver(Protocol):
 
 
 class TakingPart(Protocol):
-    """A replica in a step, as the others meet it.
+    """A replica in a step, as the others see it.
 
     Attributes:
         member: its rank and device.
@@ -115,7 +115,7 @@ class Replicas(ABC):
 
 
 class OneReplica(OneTask):
-    """What one of several replicas meets, and its step. What the step changes counts when it is over for all of them.
+    """The task of one of several replicas, and its step. What the step changes counts when it is over for all of them.
 
     Args:
         common, task: as of `OneTask`.
@@ -156,7 +156,7 @@ class StepHere:
     """The step of one replica, as `TakingPart`.
 
     Args:
-        replica: what its program meets.
+        replica: the task of its program.
         linked, call: its program and its arguments.
     """
 

@@ -186,7 +186,7 @@ class SynchronousStrategy(Strategy):
         differs = any(isinstance(argument, PerReplica) for argument in [*args, *kwargs.values()])
         if differs:
             self.separate(variable)
-        result = fn(variable, *self._own(args), **self._own(kwargs))
+        result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
         return None if group or result is None else spread(result)
 
     # -- input ----------------------------------------------------------------------------------------------------
