@@ -16,7 +16,7 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.faults.base import KINDS, Fault
 from simdist.faults.triggers import FIGURES, Trigger
 
-__all__ = ["VERSION", "fault_from_plain", "faults_from_json", "faults_to_json", "plain_fault"]
+__all__ = ["VERSION", "fault_from_plain", "faults_from_json", "faults_to_json", "items_of", "plain_fault"]
 
 VERSION = 1
 
@@ -36,18 +36,37 @@ def faults_from_json(text: str) -> list[Fault]:
     Raises:
         InvalidArgumentError: it is no such text, or has a kind, a figure or a version that is not known.
     """
+    return [fault_from_plain(item) for item in items_of(text, "plan of faults", "faults", VERSION)]
+
+
+def items_of(text: str, what: str, field: str, version: int) -> list[Any]:
+    """The items of a text that has the version of its format and one list.
+
+    Args:
+        text: JSON.
+        what: it should be, for error messages.
+        field: the name of the list.
+        version: the only one that is known.
+
+    Raises:
+        InvalidArgumentError: it is no such text, or has another version.
+
+    Example:
+        >>> items_of('{"version": 1, "faults": []}', "plan of faults", "faults", 1)
+        []
+    """
     try:
         given: Any = json.loads(text)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"This is no plan of faults: {error}. Give the text that to_json() made.") from error
-    if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", "faults"}:
-        raise InvalidArgumentError("This is no plan of faults: it has not the fields 'version' and 'faults', and no others.")
-    version, faults = given["version"], given["faults"]
-    if isinstance(version, bool) or version != VERSION:
-        raise InvalidArgumentError(f"version={version!r} of a plan of faults is not known. Known: {VERSION}.")
-    if not isinstance(faults, list):
-        raise InvalidArgumentError(f"faults={faults!r} must be a list.")
-    return [fault_from_plain(item) for item in cast("list[Any]", faults)]
+        raise InvalidArgumentError(f"This is no {what}: {error}. Give the text that was written as JSON.") from error
+    if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", field}:
+        raise InvalidArgumentError(f"This is no {what}: it has not the fields 'version' and {field!r}, and no others.")
+    found, items = given["version"], given[field]
+    if isinstance(found, bool) or found != version:
+        raise InvalidArgumentError(f"version={found!r} of a {what} is not known. Known: {version}.")
+    if not isinstance(items, list):
+        raise InvalidArgumentError(f"{field}={items!r} must be a list.")
+    return cast("list[Any]", items)
 
 
 def plain_fault(fault: Fault) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def snapshot(value: Leaf) -> Leaf:
 def may_change(array: np.ndarray) -> bool:
     """Whether the memory of an array can be changed through some array, or is not numpy's own, so that nothing is known of it.
 
+    Its owner can make an array writeable again, and then changes it for all: that is not foreseen.
+
     Example:
         >>> array = np.zeros(2)
         >>> view = array[:1]

@@ -17,7 +17,7 @@ from typing import Any, cast
 from simdist.arguments import END_S, number, whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.faults.base import Fault
-from simdist.faults.plan_json import fault_from_plain, plain_fault
+from simdist.faults.plan_json import fault_from_plain, items_of, plain_fault
 
 __all__ = ["Command", "commands_from_json", "commands_to_json", "in_order", "plain_command_fault"]
 
@@ -103,18 +103,7 @@ def commands_from_json(text: str) -> list[Command]:
         >>> commands_from_json('{"version": 1, "commands": [{"at_s": 0.5, "fault": {"kind": "crash", "task": "worker:1"}}]}')
         [Command(at_s=0.5, fault={'kind': 'crash', 'task': 'worker:1'}, after_events=None)]
     """
-    try:
-        given: Any = json.loads(text)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"These are no commands: {error}. Give the text that commands_to_json() made.") from error
-    if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", "commands"}:
-        raise InvalidArgumentError("These are no commands: the text has not the fields 'version' and 'commands', and no others.")
-    version, commands = given["version"], given["commands"]
-    if isinstance(version, bool) or version != VERSION:
-        raise InvalidArgumentError(f"version={version!r} of commands is not known. Known: {VERSION}.")
-    if not isinstance(commands, list):
-        raise InvalidArgumentError(f"commands={commands!r} must be a list.")
-    return [_command(item) for item in cast("list[Any]", commands)]
+    return [_command(item) for item in items_of(text, "list of commands", "commands", VERSION)]
 
 
 def _plain(command: Command) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import greenlet
 
+from simdist.errors import SimdistError
 from simdist.process_state import TaskContext, active
 from simdist.runtime.cluster import Cluster
 from simdist.session.commands import Command
@@ -55,7 +56,7 @@ class ProgramRun:
         commands: to be done, in order.
 
     Attributes:
-        state: "paused", "running", "finished" or "failed".
+        state: "paused", "running", "finished", "failed" or "closed".
         result: what the program has returned.
         error: what it has failed with, and `failed_s`: when, in virtual seconds.
         output: what it has printed so far.
@@ -80,7 +81,7 @@ class ProgramRun:
         self._goal: Goal | None = None
         self._inbox: deque[Mapping[str, Any]] = deque()
         self._ends = 0
-        self._interrupt = False
+        self._stop: BaseException | None = None  # what the caller of `advance` gets, and not the program
         self._greenlet = greenlet.greenlet(self._play)
         self.clock.pauses = self
         cluster.world.step_ended.append(self._step_ended)
@@ -92,7 +93,7 @@ class ProgramRun:
     @property
     def is_over(self) -> bool:
         """Whether the program has ended."""
-        return self.state in ("finished", "failed")
+        return self.state in ("finished", "failed", "closed")
 
     def next_s(self) -> float:
         """When the next event comes; the present second where none is to come."""
@@ -103,13 +104,16 @@ class ProgramRun:
 
         Raises:
             KeyboardInterrupt: Ctrl-C came between two events; the run stands still there.
+            InvalidArgumentError: a command makes no sense on this cluster; it is left out, and the run stands still where it was due.
         """
         self._goal = goal
         if not self.is_over:
             self._switch(self._greenlet.switch)
-        if self._interrupt:
-            self._interrupt = False
-            raise KeyboardInterrupt
+            if self.is_over:
+                self._warn_of_what_is_left()
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            raise stop
 
     def inject(self, fault: Mapping[str, Any]) -> Command:
         """Inject a fault now, while the run stands still.
@@ -131,10 +135,17 @@ class ProgramRun:
         self._goal = None
         if self._greenlet:
             self._switch(lambda: self._greenlet.throw(Ended))
-        self.clock.pauses = None
-        with warnings.catch_warnings():  # of faults that have not fired yet: another run may see them
-            warnings.simplefilter("ignore")
-            self.cluster.close()
+        self.clock.pauses, self.state = None, "closed"
+        self.cluster.close()
+
+    def _warn_of_what_is_left(self) -> None:
+        self.waiting += [Command(self.clock.now, fault) for fault in self._inbox]
+        self._inbox.clear()
+        if self.waiting:
+            warnings.warn(
+                f"The program is {self.state} at {self.clock.now:.6f} s, before {len(self.waiting)} of its commands: {self.waiting!r}.",
+                stacklevel=4,
+            )
 
     # -- in the program's greenlet --------------------------------------------------------------------------------
 
@@ -143,7 +154,7 @@ class ProgramRun:
             self.result = self._program(self.cluster)
             self.state = "finished"
         except Ended:
-            self.state = "failed"
+            self.state = "closed"
         except BaseException as error:
             self.error, self.failed_s, self.state = error, self.clock.now, "failed"
 
@@ -151,13 +162,16 @@ class ProgramRun:
         while True:
             if self._goal is None:
                 self._end()
-            while self._inbox:
-                self.inject(self._inbox.popleft())
-            command = self._due()
-            if command is not None:
-                self._do(command)
-                continue
-            budget = None if self._interrupt or self._goal is None else self._goal.budget(self)
+            try:
+                while self._inbox:
+                    self.inject(self._inbox.popleft())
+                command = self._due()
+                if command is not None:
+                    self._do(command)
+                    continue
+            except SimdistError as error:
+                self._stop = error
+            budget = None if self._stop or self._goal is None else self._goal.budget(self)
             if budget is not None:
                 return self._until_a_command(*budget)
             self._give_way()
@@ -174,7 +188,7 @@ class ProgramRun:
         self._greenlet.parent.switch()
 
     def interrupted(self) -> None:
-        self._interrupt = True
+        self._stop = KeyboardInterrupt()
 
     def _until_a_command(self, most_events: int, until_s: float) -> tuple[int, float]:
         most_events = min(most_events, SLICE_EVENTS)
@@ -196,9 +210,9 @@ class ProgramRun:
 
     def _do(self, command: Command) -> None:
         del self.waiting[0]
-        self.done.append(command)
         self.clock.stand_at(min(max(command.at_s, self.clock.now), max(self.next_s(), self.clock.now)))
         self.cluster.faults.add(command.fault_at(self.clock.now))
+        self.done.append(command)
 
     def _step_ended(self, task: str) -> None:
         if not task.startswith("ps:"):
@@ -207,7 +221,7 @@ class ProgramRun:
     # -- between the two ------------------------------------------------------------------------------------------
 
     def _switch(self, enter: Callable[[], object]) -> None:
-        """ProgramRun the program until it stands still; it has its own process-wide state, and its own standard output."""
+        """Run the program until it stands still; it has its own process-wide state, and its own standard output."""
         self._greenlet.parent = greenlet.getcurrent()
         own, stream, began, before = active.context, sys.stdout, time.perf_counter(), self.state
         self.state = "running"

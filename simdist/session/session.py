@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, cast
@@ -42,6 +43,7 @@ class Session:
 
     Raises:
         TypeError: the program cannot be called, the cluster is none, or commands that are none.
+        InvalidArgumentError: the cluster has planned faults, which its fresh copies would not have.
         FailedPreconditionError: the cluster has no virtual time.
 
     Example:
@@ -65,7 +67,11 @@ class Session:
             raise TypeError(f"program is {program!r}; expected a function of a cluster")
         if not isinstance(cast("object", cluster), Cluster):
             raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
-        assert cluster.world  # an engine without one refuses
+        if len(cluster.faults):
+            raise InvalidArgumentError(
+                f"The cluster has {len(cluster.faults)} planned faults, and each run gets a fresh one without them. Give them to "
+                "the session as commands, or plan them in the program."
+            )
         given = [] if commands is None else list(commands)
         wrong = [command for command in given if not isinstance(cast("object", command), Command)]
         if wrong:
@@ -92,7 +98,7 @@ class Session:
 
     @property
     def state(self) -> str:
-        """ "paused", "running" (seen by the program itself), "finished" or "failed"."""
+        """ "paused", "running" (seen by the program itself), "finished", "failed" or "closed"."""
         return self._run.state
 
     @property
@@ -150,6 +156,7 @@ class Session:
             BaseException: what the program fails with, now or before; `rewind` goes back to before.
         """
         self._require_outside("advance")
+        self._require_open("advance")
         self._advance(self._goal(until, by, events, steps))
         self._raise_error()
 
@@ -211,6 +218,7 @@ class Session:
             self._run.post(plain)
             return None
         self._require_outside("inject")
+        self._require_open("inject")
         self._advance(UntilEvents(self._run.clock.events))  # a program that has not begun comes to its first wait
         if self._run.is_over:
             raise FailedPreconditionError(
@@ -242,7 +250,10 @@ class Session:
         if number(t, "t", below=END_S) > self.now:
             raise InvalidArgumentError(f"t={t!r} s has not come yet: it is {self.now:.6f} s. Use session.advance(until={t!r}).")
         commands = self.commands
-        self._run.close()
+        if self.state != "closed":
+            with warnings.catch_warnings():  # of faults that have not fired yet: the next run comes to them
+                warnings.simplefilter("ignore")
+                self._run.close()
         self._run = self._new_run(commands)
         self._advance(UntilSecond(float(t)))
 
@@ -280,9 +291,14 @@ class Session:
         return compare(self, other)
 
     def close(self) -> None:
-        """End the run, and give back what it holds."""
+        """End the run, and give back what it holds; faults that never fired are a warning. `rewind` begins another run."""
         self._require_outside("close")
-        self._run.close()
+        if self.state != "closed":
+            self._run.close()
+
+    def _require_open(self, what: str) -> None:
+        if self.state == "closed":
+            raise FailedPreconditionError(f"session.{what}() was called after session.close(). Begin another run with session.rewind(0.0).")
 
     def _require_outside(self, what: str) -> None:
         if get_ident() != self._thread:

@@ -375,6 +375,9 @@ class Clock:
                 with noted_interrupts(self._stops):
                     run_events(self, gate, what, self._stops, most_events, until_s)
             except KeyboardInterrupt:
+                if self._stops:  # a second one, which came while an event happened
+                    self._stops.clear()
+                    raise
                 pauses.interrupted()
 
     def stand_at(self, now_s: float) -> None:

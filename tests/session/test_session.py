@@ -229,6 +229,55 @@ def signal_once() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def test_second_ctrl_c_while_an_event_happens_ends_the_program() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    session.cluster.world.clock.after(0.0001, lambda _: [signal_once(), signal_once()])
+    with pytest.raises(KeyboardInterrupt):
+        session.advance()
+    assert session.state == "failed" and isinstance(session.error, KeyboardInterrupt)
+
+
+def test_command_that_makes_no_sense_is_an_error_of_advance_and_not_of_the_program() -> None:
+    program, spec = programs.PROGRAMS["coordinator"]
+    commands = [Command(0.0005, {"kind": "crash", "task": "worker:9"}), Command(0.0007, CRASH)]
+    session = sd.Session(program, sd.Cluster(spec, seed=3), commands)
+    with pytest.raises(errors.InvalidArgumentError, match="worker:9"):
+        session.advance()
+    assert (session.state, session.now, session.commands) == ("paused", 0.0005, commands[1:])
+    session.advance()
+    assert session.state == "finished" and [command.fault for command in session.commands] == [CRASH]
+
+
+def test_commands_after_the_end_are_a_warning() -> None:
+    session = session_of("coordinator")
+    session.advance()
+    late = session.fork(0.0, plus=[Command(5.0, CRASH)])
+    with pytest.warns(UserWarning, match="before 1 of its commands"):
+        late.advance()
+    assert late.digest() == session.digest()
+
+
+def test_planned_faults_of_the_cluster_are_refused_because_no_run_would_have_them() -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 2})
+    with pytest.warns(UserWarning, match="never fired"), cluster:
+        cluster.faults.crash("worker:0", at=1.0)
+        with pytest.raises(errors.InvalidArgumentError, match="1 planned faults"):
+            sd.Session(programs.coordinator, cluster)
+
+
+def test_closed_session_does_nothing_until_it_is_rewound() -> None:
+    session = session_of("coordinator")
+    for _ in range(2):
+        session.close()
+    for call in (session.advance, lambda: session.inject(CRASH)):
+        with pytest.raises(errors.FailedPreconditionError, match=r"session\.close"):
+            call()
+    session.rewind(0.0)
+    session.advance()
+    assert session.digest() == _digest_without("coordinator")
+
+
 def test_ctrl_c_in_the_programs_own_code_ends_it_and_the_session_can_go_back() -> None:
     def program(cluster: sd.Cluster) -> None:
         sd.sleep(1.0, cluster)
