@@ -101,6 +101,24 @@ def test_fault_that_is_injected_before_the_first_advance_finds_the_program_at_it
     assert (session.digest(), session.now) == (batch.digest(), batch.now)
 
 
+def test_command_in_the_middle_of_a_moment_is_done_there_again() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        for number in range(6):
+            cluster.trace.instant("chief:0", "mark", str(number), cluster.now)
+            sd.sleep(0.0, cluster)
+        sd.sleep(1.0, cluster)
+
+    session = sd.Session(program, sd.Cluster({"worker": 1}))
+    session.advance(events=3)
+    session.inject({"kind": "slow", "task": "worker:0", "factor": 2.0, "until": 0.5})
+    session.advance()
+    names = [instant.category for instant in session.trace.instants]
+    assert names[:3] == ["mark"] * 3 and names.index("slow") < 6, "between two marks of one second"
+    again = session.fork(0.0)
+    again.advance()
+    assert again.digest() == session.digest()
+
+
 def test_fault_with_a_trigger_begins_then() -> None:
     session = session_of("coordinator")
     session.inject({"kind": "crash", "task": "worker:0", "restart_after": 0.0001, "at": 0.0008})
