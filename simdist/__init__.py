@@ -17,7 +17,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.server import Server
 from simdist.runtime.sleep import sleep
-from simdist.session import Session, compare
+from simdist.session import Session, compare, open_share, share
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -91,7 +91,9 @@ __all__ = [
     "hardware",
     "has_strategy",
     "in_cross_replica_context",
+    "open_share",
     "scale_regularization_loss",
+    "share",
     "sleep",
     "spare_the_collector",
     "value_and_grad",

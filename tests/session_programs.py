@@ -107,10 +107,16 @@ def mains(cluster: sd.Cluster) -> list[float]:
     return run.results["worker:0"]
 
 
+def cluster_of(name: str) -> sd.Cluster:
+    """The cluster that a program of a name runs on."""
+    return sd.TPUStrategy.make_cluster("v4-8", seed=3) if name.endswith("TPU slice") else sd.Cluster((LOOPS | PROGRAMS)[name][1], seed=3)
+
+
 PROGRAMS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
     "coordinator": (coordinator, {"worker": 2, "ps": 2}),
     "fit of servers": (servers_fit, {"worker": 2, "ps": 1}),
-    "one replica": (fit_with(lambda cluster: sd.MirroredStrategy(1, cluster=cluster)), {"worker": 1}),
+    "one device": (fit_with(lambda cluster: sd.OneDeviceStrategy(cluster=cluster)), {"worker": 1}),
+    "TPU slice": (fit_with(lambda cluster: sd.TPUStrategy(cluster=cluster)), {"worker": 4}),
     "mirrored": (fit_with(lambda cluster: sd.MirroredStrategy(3, cluster=cluster)), {"worker": 1}),
     "central storage": (fit_with(lambda cluster: sd.CentralStorageStrategy(2, cluster=cluster)), {"worker": 1}),
     "workers from a notebook": (fit_with(sd.MultiWorkerMirroredStrategy), {"worker": 3}),
@@ -120,9 +126,26 @@ PROGRAMS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
 
 LOOPS: dict[str, tuple[Callable[[sd.Cluster], Any], dict[str, int]]] = {
     "coordinator": PROGRAMS["coordinator"],
+    "one device": (loop_with(lambda cluster: sd.OneDeviceStrategy(cluster=cluster)), {"worker": 1}),
     "mirrored": (loop_with(lambda cluster: sd.MirroredStrategy(3, cluster=cluster)), {"worker": 1}),
+    "central storage": (loop_with(lambda cluster: sd.CentralStorageStrategy(2, cluster=cluster)), {"worker": 1}),
+    "TPU slice": (loop_with(lambda cluster: sd.TPUStrategy(cluster=cluster)), {"worker": 4}),
     "workers from a notebook": (loop_with(sd.MultiWorkerMirroredStrategy), {"worker": 3}),
     "survivors": (loop_with(lambda cluster: sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")), {"worker": 3}),
     "launched mains": (loops_of_mains, {"worker": 2}),
 }
 """Programs without Keras, which take some hundredths of a second."""
+
+CRASH = {"kind": "crash", "task": "worker:1", "restart_after": 0.0002}
+
+
+def session_of(name: str) -> sd.Session:
+    """A session of the program of a name."""
+    return sd.Session(PROGRAMS[name][0], cluster_of(name))
+
+
+def digest_without_faults(name: str) -> str:
+    """The digest of a program's run to the end."""
+    session = session_of(name)
+    session.advance()
+    return session.digest()

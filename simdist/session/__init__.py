@@ -1,7 +1,9 @@
 """Sessions: runs of a program that can be paused, broken on purpose, rewound and forked."""
 
 from simdist.session.commands import Command, commands_from_json, commands_to_json
-from simdist.session.comparison import Comparison
-from simdist.session.session import Session, compare
+from simdist.session.comparison import Comparison, compare
+from simdist.session.goals import Moment
+from simdist.session.session import Session
+from simdist.session.sharing import open_share, share
 
-__all__ = ["Command", "Comparison", "Session", "commands_from_json", "commands_to_json", "compare"]
+__all__ = ["Command", "Comparison", "Moment", "Session", "commands_from_json", "commands_to_json", "compare", "open_share", "share"]

@@ -19,7 +19,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.faults.plan_json import fault_from_plain, items_of, plain_fault
 
-__all__ = ["Command", "commands_from_json", "commands_to_json", "in_order", "plain_command_fault"]
+__all__ = ["Command", "command_from_plain", "commands_from_json", "commands_to_json", "in_order", "plain_command", "plain_command_fault"]
 
 VERSION = 1
 
@@ -90,7 +90,7 @@ def commands_to_json(commands: Sequence[Command]) -> str:
         >>> commands_to_json([Command(0.5, {"kind": "crash", "task": "worker:1"})])
         '{"version": 1, "commands": [{"at_s": 0.5, "fault": {"kind": "crash", "task": "worker:1"}}]}'
     """
-    return json.dumps({"version": VERSION, "commands": [_plain(command) for command in commands]}, allow_nan=False)
+    return json.dumps({"version": VERSION, "commands": [plain_command(command) for command in commands]}, allow_nan=False)
 
 
 def commands_from_json(text: str) -> list[Command]:
@@ -103,16 +103,25 @@ def commands_from_json(text: str) -> list[Command]:
         >>> commands_from_json('{"version": 1, "commands": [{"at_s": 0.5, "fault": {"kind": "crash", "task": "worker:1"}}]}')
         [Command(at_s=0.5, fault={'kind': 'crash', 'task': 'worker:1'}, after_events=None)]
     """
-    return [_command(item) for item in items_of(text, "list of commands", "commands", VERSION)]
+    return [command_from_plain(item) for item in items_of(text, "list of commands", "commands", VERSION)]
 
 
-def _plain(command: Command) -> dict[str, Any]:
+def plain_command(command: Command) -> dict[str, Any]:
+    """A command as an item of JSON."""
     exactly = {} if command.after_events is None else {"after_events": command.after_events}
     return {"at_s": command.at_s, **exactly, "fault": dict(command.fault)}
 
 
-def _command(given: Any) -> Command:
+def command_from_plain(given: Any) -> Command:
+    """The command of one item of JSON.
+
+    Raises:
+        InvalidArgumentError: it lacks a field, has another one, or has a figure that makes no sense.
+    """
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     if not {"at_s", "fault"} <= set(fields) <= {"at_s", "after_events", "fault"} or not isinstance(fields["fault"], dict):
-        raise InvalidArgumentError(f"{given!r} is no command: it needs 'at_s' and 'fault', and may have 'after_events'.")
-    return Command(**fields)
+        raise InvalidArgumentError(f"{given!r:.200} is no command: it needs 'at_s' and 'fault', and may have 'after_events'.")
+    try:
+        return Command(**fields)
+    except TypeError as error:
+        raise InvalidArgumentError(f"{given!r:.200} is no command: {error}") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from simdist.trace import Trace
 from simdist.trace.difference import first_difference
 from simdist.trace.records import Span
 
-__all__ = ["Comparison", "compared"]
+__all__ = ["Comparison", "Traced", "compare"]
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,37 @@ class Comparison:
         return f"the same until {self.same_until_s * 1e3:.6g} ms, then {first} in the first, {second} in the second"
 
 
-def compared(first: Trace, second: Trace) -> Comparison:
-    """Compare the records of two runs.
+class Traced(Protocol):
+    """What has a trace: a session, or a cluster."""
+
+    @property
+    def trace(self) -> Trace: ...
+
+
+def compare(first: Traced, second: Traced) -> Comparison:
+    """Up to where two runs are the same, and the first difference.
+
+    Args:
+        first, second: sessions or clusters.
 
     Example:
-        >>> first, second = Trace(), Trace()
-        >>> _ = first.span("worker:0", "compute", "step", 0.0, 0.5), second.span("worker:0", "compute", "other step", 0.0, 0.5)
-        >>> str(compared(first, second))
-        'the same until 500 ms, then worker:0 compute step in the first, worker:0 compute other step in the second'
+        >>> import simdist as sd
+        >>> def program(cluster):
+        ...     sd.sleep(1.0, cluster)
+        ...     cluster.trace.instant("chief:0", "mark", f"seed {cluster.seed}", cluster.now)
+        >>> one, other = (sd.Session(program, sd.Cluster({"worker": 1}, seed=seed)) for seed in (1, 2))
+        >>> for session in (one, other):
+        ...     session.advance()
+        >>> print(sd.compare(one, other))
+        the same until 1000 ms, then chief:0 mark seed 1 in the first, chief:0 mark seed 2 in the second
+        >>> print(sd.compare(one, one))
+        the same
     """
-    places = first_difference(first, second), first_difference(second, first)
+    traces = first.trace, second.trace
+    places = first_difference(*traces), first_difference(*reversed(traces))
     if places == (None, None):
         return Comparison(None)
-    found = [_record(trace, place) for trace, place in zip((first, second), places, strict=True)]
+    found = [_record(trace, place) for trace, place in zip(traces, places, strict=True)]
     return Comparison(min(end_s for end_s, text in found if text), found[0][1], found[1][1])
 
 

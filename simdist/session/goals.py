@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from simdist.arguments import END_S, number, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.session.run import Goal, ProgramRun
 from simdist.simulation.loop import LAST_S
 
-__all__ = ["ToTheEnd", "UntilSecond", "UntilEvents", "UntilSteps"]
+__all__ = ["Moment", "ToTheEnd", "UntilClosures", "UntilEvents", "UntilSecond", "UntilSteps", "goal_of"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class UntilSecond(Goal):
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         if run.clock.queue and run.next_s() <= self.until_s:
             return sys.maxsize, self.until_s
-        run.clock.stand_at(min(max(self.until_s, run.clock.now), max(run.next_s(), run.clock.now)))
+        run.stand_at(self.until_s)
         return None
 
 
@@ -51,3 +53,74 @@ class UntilSteps(Goal):
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         return (1, LAST_S) if run.steps < self.steps else None
+
+
+@dataclass(frozen=True)
+class UntilClosures(Goal):
+    """Until so many closures have been completed since the beginning."""
+
+    closures: int
+
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
+        return (1, LAST_S) if run.closures < self.closures else None
+
+
+@dataclass(frozen=True)
+class Moment(Goal):
+    """A moment of a run, so exactly that another run of the same commands comes to it.
+
+    Args:
+        now_s: the virtual second.
+        events: how many events have happened.
+        is_over: whether the program has ended.
+    """
+
+    now_s: float
+    events: int
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        number(self.now_s, "now_s", below=END_S)
+        whole_number(self.events, "events", 0)
+
+    @classmethod
+    def of(cls, run: ProgramRun) -> Moment:
+        """Where a run stands."""
+        return cls(run.now, run.clock.events, run.state in ("finished", "failed"))
+
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
+        left = sys.maxsize if self.is_over else self.events - run.clock.events
+        if left > 0:
+            return left, LAST_S
+        run.stand_at(self.now_s)
+        return None
+
+
+def goal_of(run: ProgramRun, **given: float | None) -> Goal:
+    """The goal of the arguments of `Session.advance`.
+
+    Args:
+        run: that will advance.
+        given: until, by, events, steps, closures; None where nothing was given.
+
+    Raises:
+        InvalidArgumentError: several, a second that is over, or a number that makes no sense.
+        TypeError: no number.
+    """
+    present = {name: value for name, value in given.items() if value is not None}
+    if len(present) > 1:
+        raise InvalidArgumentError(f"advance was given {' and '.join(present)}; give one of them.")
+    for name, value in present.items():
+        if name == "by":
+            return UntilSecond(run.clock.now + number(value, name, below=END_S))
+        if name == "events":
+            return UntilEvents(run.clock.events + whole_number(value, name, 0))
+        if name == "steps":
+            return UntilSteps(run.steps + whole_number(value, name, 0))
+        if name == "closures":
+            return UntilClosures(run.closures + whole_number(value, name, 0))
+        until_s = number(value, name, below=END_S)
+        if until_s < run.clock.now:
+            raise InvalidArgumentError(f"until={value!r} s is over: it is {run.clock.now:.6f} s. Go back with session.rewind({value!r}).")
+        return UntilSecond(until_s)
+    return ToTheEnd()

@@ -23,6 +23,7 @@ import greenlet
 from simdist.errors import SimdistError
 from simdist.process_state import TaskContext, active
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.controlled import is_controlled
 from simdist.session.commands import Command
 
 __all__ = ["Goal", "Program", "ProgramRun"]
@@ -62,6 +63,7 @@ class ProgramRun:
         output: what it has printed so far.
         steps: how many steps the workers have ended.
         real_s: seconds that the run has taken so far, of the clock on the wall.
+        inbox: faults that other threads put there, to be injected between two events.
     """
 
     def __init__(self, program: Program, cluster: Cluster, commands: Sequence[Command]) -> None:
@@ -78,8 +80,9 @@ class ProgramRun:
         self._program = program
         self._stream = io.StringIO()
         self._context = TaskContext()
+        is_controlled.set(True, self._context)
         self._goal: Goal | None = None
-        self._inbox: deque[Mapping[str, Any]] = deque()
+        self.inbox: deque[Mapping[str, Any]] = deque()
         self._ends = 0
         self._stop: BaseException | None = None  # what the caller of `advance` gets, and not the program
         self._greenlet = greenlet.greenlet(self._play)
@@ -87,17 +90,37 @@ class ProgramRun:
         cluster.world.step_ended.append(self._step_ended)
 
     @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self.clock.now
+
+    @property
     def output(self) -> str:
         return self._stream.getvalue()
+
+    @property
+    def commands(self) -> list[Command]:
+        """Those that were done, and those that are still to come."""
+        return [*self.done, *self.waiting]
 
     @property
     def is_over(self) -> bool:
         """Whether the program has ended."""
         return self.state in ("finished", "failed", "closed")
 
+    @property
+    def closures(self) -> int:
+        """How many closures have been completed."""
+        return self.cluster.world.closures_completed
+
     def next_s(self) -> float:
         """When the next event comes; the present second where none is to come."""
         return self.clock.queue[0][0] if self.clock.queue else self.clock.now
+
+    def stand_at(self, now_s: float) -> None:
+        """Let virtual time go on to a second, though not beyond the next event."""
+        now = self.clock.now
+        self.clock.stand_at(min(max(now_s, now), max(self.next_s(), now)))
 
     def advance(self, goal: Goal) -> None:
         """Go on until a goal is reached or the program ends.
@@ -126,10 +149,6 @@ class ProgramRun:
         self.done.append(command)
         return command
 
-    def post(self, fault: Mapping[str, Any]) -> None:
-        """Let a fault be injected between two events; from any thread."""
-        self._inbox.append(fault)
-
     def close(self) -> None:
         """End the program where it is, and close its cluster."""
         self._goal = None
@@ -139,8 +158,8 @@ class ProgramRun:
         self.cluster.close()
 
     def _warn_of_what_is_left(self) -> None:
-        self.waiting += [Command(self.clock.now, fault) for fault in self._inbox]
-        self._inbox.clear()
+        self.waiting += [Command(self.clock.now, fault) for fault in self.inbox]
+        self.inbox.clear()
         if self.waiting:
             warnings.warn(
                 f"The program is {self.state} at {self.clock.now:.6f} s, before {len(self.waiting)} of its commands: {self.waiting!r}.",
@@ -163,8 +182,8 @@ class ProgramRun:
             if self._goal is None:
                 self._end()
             try:
-                while self._inbox:
-                    self.inject(self._inbox.popleft())
+                while self.inbox:
+                    self.inject(self.inbox.popleft())
                 command = self._due()
                 if command is not None:
                     self._do(command)
@@ -204,13 +223,14 @@ class ProgramRun:
         if not self.waiting:
             return None
         command = self.waiting[0]
-        if command.after_events is None:
-            return command if self.next_s() > command.at_s or not self.clock.queue else None
-        return command if self.clock.events >= command.after_events else None
+        if command.after_events is not None and self.clock.events >= command.after_events:
+            return command
+        # Also where fewer events have happened: then the program is another one, and waits for ever for the rest.
+        return command if self.next_s() > command.at_s or not self.clock.queue else None
 
     def _do(self, command: Command) -> None:
         del self.waiting[0]
-        self.clock.stand_at(min(max(command.at_s, self.clock.now), max(self.next_s(), self.clock.now)))
+        self.stand_at(command.at_s)
         self.cluster.faults.add(command.fault_at(self.clock.now))
         self.done.append(command)
 

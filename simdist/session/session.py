@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from threading import get_ident
 from typing import Any, cast
 
-from simdist.arguments import END_S, number, whole_number
+from simdist.arguments import END_S, number
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.runtime.cluster import Cluster
+from simdist.session.branch import Branch, Family, RunAside
 from simdist.session.commands import Command, in_order, plain_command_fault
-from simdist.session.comparison import Comparison, compared
-from simdist.session.goals import ToTheEnd, UntilEvents, UntilSecond, UntilSteps
-from simdist.session.run import Goal, Program, ProgramRun
+from simdist.session.comparison import Comparison, compare
+from simdist.session.goals import Moment, UntilEvents, UntilSecond, goal_of
+from simdist.session.run import Program, ProgramRun
 from simdist.simulation.fiber import current_fiber
 from simdist.trace import Trace
 
-__all__ = ["Session", "compare"]
+__all__ = ["Session"]
 
 # Events that happen before `play` lets the notebook's own work go on: some milliseconds.
 EVENTS_OF_A_FRAME = 500
@@ -63,48 +63,35 @@ class Session:
     """
 
     def __init__(self, program: Program, cluster: Cluster, commands: Iterable[Command] | None = None) -> None:
-        if not callable(program):
-            raise TypeError(f"program is {program!r}; expected a function of a cluster")
-        if not isinstance(cast("object", cluster), Cluster):
-            raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
-        if len(cluster.faults):
-            raise InvalidArgumentError(
-                f"The cluster has {len(cluster.faults)} planned faults, and each run gets a fresh one without them. Give them to "
-                "the session as commands, or plan them in the program."
-            )
-        given = [] if commands is None else list(commands)
-        wrong = [command for command in given if not isinstance(cast("object", command), Command)]
-        if wrong:
-            raise TypeError(f"commands has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
-        self._program = program
-        self._template = cluster
+        given = _checked(program, cluster, commands)
         self._thread = get_ident()
-        self._run = self._new_run(in_order(given))
-        self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took
-
-    def _new_run(self, commands: Sequence[Command]) -> ProgramRun:
-        return ProgramRun(self._program, self._template.fresh(), commands)
+        self._branch = Branch(program, cluster, in_order(given), Family())
 
     # -- what can be seen -----------------------------------------------------------------------------------------
 
     @property
+    def program(self) -> Program:
+        """What runs."""
+        return self._branch.program
+
+    @property
     def cluster(self) -> Cluster:
-        return self._run.cluster
+        return self._live().cluster
 
     @property
     def now(self) -> float:
         """Virtual seconds since the start."""
-        return self._run.clock.now
+        return self._branch.seen.now
 
     @property
     def state(self) -> str:
         """ "paused", "running" (seen by the program itself), "finished", "failed" or "closed"."""
-        return self._run.state
+        return self._branch.seen.state
 
     @property
     def trace(self) -> Trace:
         """What has happened so far."""
-        return self._run.cluster.trace
+        return self._live().cluster.trace
 
     @property
     def result(self) -> Any:
@@ -117,30 +104,54 @@ class Session:
             raise FailedPreconditionError(
                 f"The program has no result: it is {self.state} at {self.now:.6f} s. Call session.advance() first."
             )
-        return self._run.result
+        return self._live().result
 
     @property
     def error(self) -> BaseException | None:
         """What the program has failed with."""
-        return self._run.error
+        return self._live().error
 
     @property
     def output(self) -> str:
         """What the program has printed in this run."""
-        return self._run.output
+        return self._branch.seen.output
 
     @property
     def commands(self) -> list[Command]:
         """What was injected, in order; also what is still to come after a rewind."""
-        return [*self._run.done, *self._run.waiting]
+        return list(self._branch.seen.commands)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the run is in memory. Of a session and its forks the 8 are that were used last; others run again when they are used."""
+        return isinstance(self._branch.seen, ProgramRun)
 
     def digest(self) -> str:
         """The digest of the run so far."""
-        return self.trace.digest()
+        seen = self._branch.seen
+        return seen.digest if isinstance(seen, RunAside) else seen.cluster.trace.digest()
+
+    def moment(self) -> Moment:
+        """Where the run stands, exactly."""
+        seen = self._branch.seen
+        return seen.moment if isinstance(seen, RunAside) else Moment.of(seen)
+
+    def _live(self) -> ProgramRun:
+        """The run; one that is not kept is done again first."""
+        if isinstance(self._branch.seen, RunAside):
+            self._require_outside("advance")
+        return self._branch.live()
 
     # -- going on -------------------------------------------------------------------------------------------------
 
-    def advance(self, until: float | None = None, by: float | None = None, events: int | None = None, steps: int | None = None) -> None:
+    def advance(
+        self,
+        until: float | None = None,
+        by: float | None = None,
+        events: int | None = None,
+        steps: int | None = None,
+        closures: int | None = None,
+    ) -> None:
         """Go on, to the end or until something; give one argument at most.
 
         Args:
@@ -148,6 +159,7 @@ class Session:
             by: so many virtual seconds more.
             events: so many events more.
             steps: so many steps of workers more, all workers together.
+            closures: so many completed closures more, of all coordinators.
 
         Raises:
             InvalidArgumentError: several arguments, a second that is over, or a number that is none.
@@ -157,32 +169,25 @@ class Session:
         """
         self._require_outside("advance")
         self._require_open("advance")
-        self._advance(self._goal(until, by, events, steps))
+        goal = goal_of(self._live(), until=until, by=by, events=events, steps=steps, closures=closures)
+        self._branch.advance(goal)
         self._raise_error()
 
-    def _goal(self, until: float | None, by: float | None, events: int | None, steps: int | None) -> Goal:
-        given = [name for name, value in (("until", until), ("by", by), ("events", events), ("steps", steps)) if value is not None]
-        if len(given) > 1:
-            raise InvalidArgumentError(f"advance was given {' and '.join(given)}; give one of them.")
-        if until is not None:
-            if number(until, "until", below=END_S) < self.now:
-                raise InvalidArgumentError(f"until={until!r} s is over: it is {self.now:.6f} s. Go back with session.rewind({until!r}).")
-            return UntilSecond(float(until))
-        if by is not None:
-            return UntilSecond(self.now + number(by, "by", below=END_S))
-        if events is not None:
-            return UntilEvents(self._run.clock.events + whole_number(events, "events", 0))
-        return ToTheEnd() if steps is None else UntilSteps(self._run.steps + whole_number(steps, "steps", 0))
+    def advance_to(self, moment: Moment) -> None:
+        """Go on until a moment of a run with the same commands, exactly.
 
-    def _advance(self, goal: Goal) -> None:
-        try:
-            self._run.advance(goal)
-        finally:
-            self._seconds.append((self.now, self._run.real_s))
+        Raises:
+            As `advance`.
+        """
+        self._require_outside("advance")
+        self._require_open("advance")
+        self._branch.advance(moment)
+        self._raise_error()
 
     def _raise_error(self) -> None:
-        if self._run.error is not None:
-            raise self._run.error
+        error = self._live().error
+        if error is not None:
+            raise error
 
     async def play(self) -> None:
         """Go on to the end, and let the notebook's own work go on meanwhile.
@@ -190,7 +195,7 @@ class Session:
         Raises:
             BaseException: as `advance`.
         """
-        while not self._run.is_over:
+        while self.state == "paused":
             self.advance(events=EVENTS_OF_A_FRAME)
             await asyncio.sleep(0)
         self._raise_error()
@@ -215,26 +220,26 @@ class Session:
         plain = plain_command_fault(fault)
         if get_ident() != self._thread:
             Command(0.0, plain)
-            self._run.post(plain)
+            self._branch.inbox.append(plain)
             return None
         self._require_outside("inject")
         self._require_open("inject")
-        self._advance(UntilEvents(self._run.clock.events))  # a program that has not begun comes to its first wait
-        if self._run.is_over:
+        run = self._live()
+        self._branch.advance(UntilEvents(run.clock.events))  # a program that has not begun comes to its first wait
+        if run.is_over:
             raise FailedPreconditionError(
                 f"The program is {self.state} at {self.now:.6f} s. Go back with session.rewind(t), and inject there."
             )
-        command = self._run.inject(plain)
+        command = run.inject(plain)
         # What comes later comes at its second: other events happen before it now.
-        self._run.waiting = [later.by_time() for later in self._run.waiting]
+        run.waiting = [later.by_time() for later in run.waiting]
         return command
 
     # -- other runs -----------------------------------------------------------------------------------------------
 
     def rewind_seconds(self, t: float) -> float:
         """About how many seconds `rewind` takes: as many as it took to come there, of the clock on the wall."""
-        reached = [real_s for now_s, real_s in self._seconds if now_s >= t]
-        return min(reached, default=self._run.real_s)
+        return self._branch.seconds_until(t)
 
     def rewind(self, t: float) -> None:
         """Go back to a virtual second, by running again until then. Commands that come later are done again at their time.
@@ -249,13 +254,7 @@ class Session:
         self._require_outside("rewind")
         if number(t, "t", below=END_S) > self.now:
             raise InvalidArgumentError(f"t={t!r} s has not come yet: it is {self.now:.6f} s. Use session.advance(until={t!r}).")
-        commands = self.commands
-        if self.state != "closed":
-            with warnings.catch_warnings():  # of faults that have not fired yet: the next run comes to them
-                warnings.simplefilter("ignore")
-                self._run.close()
-        self._run = self._new_run(commands)
-        self._advance(UntilSecond(float(t)))
+        self._branch.begin_again(UntilSecond(float(t)))
 
     def fork(self, t: float, without: Iterable[Command] = (), plus: Iterable[Command] = ()) -> Session:
         """Another session with the same program, at a virtual second, with other commands. This one is not changed.
@@ -278,12 +277,18 @@ class Session:
         added = [command.by_time() for command in plus]
         if changed or added:
             commands = [command.by_time() for command in commands]
-        other = Session(self._program, self._template, [*commands, *added])
+        other = self._sibling([*commands, *added])
         try:
             other.advance(until=t)
         except BaseException as error:
             if error is not other.error:  # a program that fails before has failed in its own session
                 raise
+        return other
+
+    def _sibling(self, commands: Iterable[Command]) -> Session:
+        other = Session.__new__(Session)
+        other._thread = self._thread
+        other._branch = Branch(self._branch.program, self._branch.template, in_order(commands), self._branch.family)
         return other
 
     def compare(self, other: Session) -> Comparison:
@@ -294,7 +299,7 @@ class Session:
         """End the run, and give back what it holds; faults that never fired are a warning. `rewind` begins another run."""
         self._require_outside("close")
         if self.state != "closed":
-            self._run.close()
+            self._live().close()
 
     def _require_open(self, what: str) -> None:
         if self.state == "closed":
@@ -306,7 +311,7 @@ class Session:
                 f"session.{what}() was called from another thread than the one that made the session. Virtual time has one thread: "
                 "call it there; from others use session.inject(fault)."
             )
-        if self._run.state == "running" or current_fiber() is not None:
+        if self.state == "running" or current_fiber() is not None:
             raise FailedPreconditionError(
                 f"session.{what}() was called by a running program. Call it in the notebook, between two advances."
             )
@@ -315,17 +320,19 @@ class Session:
         return f"Session({self.state} at {self.now:.6f} s, {len(self.commands)} commands)"
 
 
-def compare(first: Session, second: Session) -> Comparison:
-    """Up to where the runs of two sessions are the same, and the first difference.
-
-    Example:
-        >>> import simdist as sd
-        >>> def program(cluster):
-        ...     sd.sleep(1.0, cluster)
-        >>> one, other = (Session(program, sd.Cluster({"worker": 1})) for _ in range(2))
-        >>> for session in (one, other):
-        ...     session.advance()
-        >>> str(compare(one, other))
-        'the same'
-    """
-    return compared(first.trace, second.trace)
+def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | None) -> list[Command]:
+    """The commands of a session whose arguments make sense."""
+    if not callable(program):
+        raise TypeError(f"program is {program!r}; expected a function of a cluster")
+    if not isinstance(cast("object", cluster), Cluster):
+        raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
+    if len(cluster.faults):
+        raise InvalidArgumentError(
+            f"The cluster has {len(cluster.faults)} planned faults, and each run gets a fresh one without them. Give them to "
+            "the session as commands, or plan them in the program."
+        )
+    given = [] if commands is None else list(commands)
+    wrong = [command for command in given if not isinstance(cast("object", command), Command)]
+    if wrong:
+        raise TypeError(f"commands has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
+    return given

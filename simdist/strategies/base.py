@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from simdist.data import Dataset
-from simdist.errors import ResourceExhaustedError, UnavailableError
+from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
@@ -22,6 +22,7 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.controlled import is_controlled
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.store import Store
 from simdist.strategies import context
@@ -93,11 +94,18 @@ class Strategy(ReplicaOperations):
 
     Raises:
         TypeError: `cluster` is something else.
+        FailedPreconditionError: none was given in the program of a session, which could not stop another cluster.
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):
             raise TypeError(f"cluster is {cluster!r}; expected an sd.Cluster, or None for one of this machine alone")
+        if cluster is None and is_controlled.get():
+            name = type(self).__name__
+            raise FailedPreconditionError(
+                f"{name} was made without cluster= in the program of a session, which controls the time of one cluster only. Give it that "
+                f"cluster: sd.{name}(..., cluster=cluster)."
+            )
         self.cluster = cluster if cluster is not None else self.own_cluster()
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)

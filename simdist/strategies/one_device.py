@@ -11,6 +11,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.scope import register_default
+from simdist.runtime.cluster import Cluster
 from simdist.strategies import context
 from simdist.strategies.devices import device_names
 from simdist.strategies.synchronous import SynchronousStrategy
@@ -23,6 +24,7 @@ class OneDeviceStrategy(SynchronousStrategy):
 
     Args:
         device: its name; default "cpu:0", the machine's own processor.
+        cluster: where it is, on the first worker; None: this machine alone.
 
     Raises:
         InvalidArgumentError: no device, or several.
@@ -36,12 +38,12 @@ class OneDeviceStrategy(SynchronousStrategy):
         2.0
     """
 
-    def __init__(self, device: str = "cpu:0") -> None:
+    def __init__(self, device: str = "cpu:0", cluster: Cluster | None = None) -> None:
         names = device_names([device])
         if len(names) != 1:
             raise InvalidArgumentError(f"device={device!r} must name one device, for example 'cpu:0'.")
         self.device = names[0]
-        super().__init__()
+        super().__init__(cluster)
 
     def replica_devices(self) -> list[str]:
         return [self.default_device if self.device == "cpu:0" else f"{self.default_device}/{self.device}"]
@@ -71,4 +73,9 @@ class OneDeviceStrategy(SynchronousStrategy):
         return fn.owner.run_step(fn, args, kwargs)
 
 
-register_default(OneDeviceStrategy)
+def _default() -> OneDeviceStrategy:
+    """That of code which has chosen no strategy: on a cluster of this machine alone, a session's program too."""
+    return OneDeviceStrategy(cluster=Cluster({"worker": 1}))
+
+
+register_default(_default)

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from simdist.cluster.tpu import CORES_PER_CHIP, TPUClusterResolver
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import LinkModel, presets
+from simdist.hardware import LinkModel, Torus, presets
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.controlled import is_controlled
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["TPUStrategy"]
@@ -27,9 +28,11 @@ class TPUStrategy(SynchronousStrategy):
         experimental_device_assignment, experimental_spmd_xla_partitioning: only their defaults: a replica is a core, in order.
         numerics: as for `Cluster`; "shard_map" spreads the replicas over the JAX devices of this machine, a real slice for example.
             Only where the resolver has no cluster yet.
+        cluster: of `make_cluster`, for example that of a session; it takes the resolver's place.
 
     Raises:
-        InvalidArgumentError: no `TPUClusterResolver`, another assignment of replicas, or `numerics` for a cluster that has its own.
+        InvalidArgumentError: no `TPUClusterResolver`, another assignment of replicas, a cluster that is no slice, or a resolver or
+            `numerics` beside a cluster that has its own.
 
     Example:
         >>> import simdist as sd
@@ -44,8 +47,9 @@ class TPUStrategy(SynchronousStrategy):
         experimental_device_assignment: Any = None,
         experimental_spmd_xla_partitioning: bool = False,
         numerics: str = "deferred",
+        cluster: Cluster | None = None,
     ) -> None:
-        resolver = tpu_cluster_resolver if tpu_cluster_resolver is not None else TPUClusterResolver()
+        resolver = _resolver(tpu_cluster_resolver, cluster)
         if not isinstance(cast(Any, resolver), TPUClusterResolver):
             raise InvalidArgumentError(
                 f'TPUStrategy needs an sd.TPUClusterResolver, for example sd.TPUClusterResolver("v4-8"); got {resolver!r}.'
@@ -61,12 +65,49 @@ class TPUStrategy(SynchronousStrategy):
                 f"numerics={numerics!r}, but the resolver's slice is in use already, with numerics={resolver.cluster.numerics!r}. Make "
                 "a new TPUClusterResolver, or leave it out."
             )
-        if resolver.cluster is None:
-            network = presets.tpu_v4_slice.as_torus(resolver.shape).within_host(WITHIN_CHIP)
-            hardware = {"worker": presets.tpu_v4_core, "chief": presets.server_cpu}
-            resolver.cluster = Cluster(resolver.cluster_spec(), hardware=hardware, network=network, numerics=numerics)
+        if resolver.cluster is None and not is_controlled.get():
+            resolver.cluster = self.make_cluster(resolver.tpu, numerics=numerics)
         super().__init__(resolver.cluster)
+
+    @staticmethod
+    def make_cluster(tpu: str = "v4-8", seed: int = 0, numerics: str = "deferred") -> Cluster:
+        """The cluster of a slice, for a session or for several strategies.
+
+        Args:
+            tpu: the slice's name.
+            seed, numerics: as for `Cluster`.
+
+        Raises:
+            InvalidArgumentError: no name of a slice.
+
+        Example:
+            >>> cluster = TPUStrategy.make_cluster("v4-16", seed=3)
+            >>> TPUStrategy(cluster=cluster).num_replicas_in_sync
+            16
+        """
+        resolver = TPUClusterResolver(tpu)
+        network = presets.tpu_v4_slice.as_torus(resolver.shape).within_host(WITHIN_CHIP)
+        hardware = {"worker": presets.tpu_v4_core, "chief": presets.server_cpu}
+        return Cluster(resolver.cluster_spec(), seed, hardware=hardware, network=network, numerics=numerics)
 
     def replica_devices(self) -> list[str]:
         chips = self.cluster.spec.num_tasks("worker")
         return [f"worker:{chip}/tpu:{core}" for chip in range(chips) for core in range(CORES_PER_CHIP)]
+
+
+def _resolver(given: TPUClusterResolver | None, cluster: Cluster | None) -> TPUClusterResolver:
+    """The resolver of a slice; that of a cluster knows the cluster."""
+    if cluster is None:
+        return TPUClusterResolver() if given is None else given
+    if given is not None:
+        raise InvalidArgumentError(
+            f"TPUStrategy was given both {given!r} and a cluster. A cluster says itself which slice it is: give one."
+        )
+    if not isinstance(cast("object", cluster), Cluster):
+        raise TypeError(f"cluster is {cluster!r}; expected the cluster of a slice, made by sd.TPUStrategy.make_cluster('v4-8')")
+    chips = cluster.spec.num_tasks("worker") if "worker" in cluster.spec else 0
+    if not isinstance(cluster.network.topology, Torus) or not chips or chips % 4:
+        raise InvalidArgumentError(f"{cluster!r} is no slice of TPU chips. Make one with sd.TPUStrategy.make_cluster('v4-8', seed=0).")
+    resolver = TPUClusterResolver(f"v4-{CORES_PER_CHIP * chips}")
+    resolver.cluster = cluster
+    return resolver

@@ -85,6 +85,7 @@ class ClosureCall:
         now, server = self.world.now, self.world.servers[chief.name]
         for update, priced, operands in self.updates:
             server.commit(update, priced, operands, now, now, (chief.name, chief.steps, now), None)
+        self.world.closures_completed += 1
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update that travels with the reply."""

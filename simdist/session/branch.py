@@ -1,0 +1,158 @@
+"""One branch: a program, the commands of its run, and the run itself, which can be put aside and is then done again when it is needed.
+
+A run holds its trace, its variables and its program's memory; what it came from is short. So of many branches only a few keep
+their runs, those that were used last (`Family`).
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simdist.runtime.cluster import Cluster
+from simdist.session.commands import Command
+from simdist.session.goals import Moment
+from simdist.session.run import Goal, Program, ProgramRun
+
+__all__ = ["MOST_RUNS", "Branch", "Family", "RunAside"]
+
+MOST_RUNS = 8
+"""Of how many branches of one family the runs are kept."""
+
+
+@dataclass(frozen=True)
+class RunAside:
+    """What is known of a run that is not kept: where it stood, what it has said, and how to come there again.
+
+    Args:
+        moment: where it stood.
+        now, state, output, commands: as of a `ProgramRun`.
+        digest: of its trace.
+    """
+
+    moment: Moment
+    now: float
+    state: str
+    output: str
+    commands: list[Command]
+    digest: str
+
+
+class Family:
+    """The branches that came from one session, of which few keep their runs.
+
+    Attributes:
+        most_runs: of how many.
+    """
+
+    most_runs = MOST_RUNS
+
+    def __init__(self) -> None:
+        self._by_use: dict[int, weakref.ReferenceType[Branch]] = {}  # the one that was used last stands last
+
+    def used(self, branch: Branch) -> None:
+        """A branch is used now: it keeps its run, and the one that was not used for longest may lose its."""
+        self._by_use.pop(id(branch), None)
+        self._by_use[id(branch)] = weakref.ref(branch)
+        kept = [other for known in self._by_use.values() if (other := known()) is not None and isinstance(other.seen, ProgramRun)]
+        for other in kept[: max(0, len(kept) - self.most_runs)]:
+            if other is not branch:
+                other.put_aside()
+
+    def forget(self, branch_id: int) -> None:
+        """A branch is gone."""
+        self._by_use.pop(branch_id, None)
+
+
+class Branch:
+    """A program and its run under some commands.
+
+    Args:
+        program: a function of a cluster.
+        template: the cluster of which each run gets a fresh one.
+        commands: in order.
+        family: of branches, which share the runs that are kept.
+
+    Attributes:
+        seen: its run, or what is known of it.
+        inbox: faults of other threads that the run has not taken yet.
+    """
+
+    def __init__(self, program: Program, template: Cluster, commands: Sequence[Command], family: Family) -> None:
+        self.program = program
+        self.template = template
+        self.family = family
+        self.inbox: deque[Mapping[str, Any]] = deque()
+        self.seen: ProgramRun | RunAside = self._new_run(commands)
+        self.seen.inbox = self.inbox
+        self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took
+        weakref.finalize(self, family.forget, id(self))
+        family.used(self)
+
+    def live(self) -> ProgramRun:
+        """Its run; one that was put aside is done again first."""
+        if isinstance(self.seen, RunAside):
+            aside = self.seen
+            self.seen = run = self._again(aside.commands, aside.moment)
+            if aside.state == "closed":
+                run.close()
+            run.inbox = self.inbox
+        self.family.used(self)
+        return self.seen
+
+    def advance(self, goal: Goal) -> None:
+        """Let its run go on; as `ProgramRun.advance`."""
+        run = self.live()
+        try:
+            run.advance(goal)
+        finally:
+            self._seconds.append((run.now, run.real_s))
+
+    def begin_again(self, goal: Goal) -> None:
+        """Run again from the start until a goal, with the same commands; as `ProgramRun.advance`."""
+        commands = self.seen.commands
+        self._drop()
+        run = self.seen = self._new_run(commands)
+        self.family.used(self)
+        try:
+            run.advance(goal)
+        finally:
+            run.inbox = self.inbox
+            self._seconds.append((run.now, run.real_s))
+
+    def seconds_until(self, t: float) -> float:
+        """How many seconds of the clock on the wall it took to come to a virtual second, so far as is known."""
+        reached = [real_s for now_s, real_s in self._seconds if now_s >= t]
+        return min(reached, default=max((real_s for _, real_s in self._seconds), default=0.0))
+
+    def put_aside(self) -> None:
+        """Give back what the run holds; it is done again when it is needed. One that Ctrl-C has ended stays: it would not end again."""
+        run = self.seen
+        if isinstance(run, RunAside) or run.state == "running" or isinstance(run.error, KeyboardInterrupt):
+            return
+        self.seen = RunAside(Moment.of(run), run.now, run.state, run.output, run.commands, run.cluster.trace.digest())
+        if run.state != "closed":
+            self._close(run)
+
+    def _again(self, commands: Sequence[Command], moment: Moment) -> ProgramRun:
+        run = self._new_run(commands)
+        with warnings.catch_warnings():  # they have been seen
+            warnings.simplefilter("ignore")
+            run.advance(moment)
+        return run
+
+    def _new_run(self, commands: Sequence[Command]) -> ProgramRun:
+        return ProgramRun(self.program, self.template.fresh(), commands)
+
+    def _drop(self) -> None:
+        if isinstance(self.seen, ProgramRun) and self.seen.state != "closed":
+            self._close(self.seen)
+
+    def _close(self, run: ProgramRun) -> None:
+        with warnings.catch_warnings():  # of faults that have not fired yet: the next run comes to them
+            warnings.simplefilter("ignore")
+            run.close()
