@@ -6,8 +6,9 @@
 // among equals the one that covers most; how much of the pixel is busy becomes its opacity, never less than FAINTEST,
 // so that a rare short span is seen among idle time.
 
-import { stretches, type Kind, type Table } from "./trace_data.ts";
+import type { Table } from "./table.ts";
 import type { View } from "./time_scale.ts";
+import type { Kind } from "./trace_data.ts";
 
 const FAINTEST = 0.4;
 const LEAST_COVER = 1e-6; // what a span without duration adds
@@ -38,7 +39,7 @@ export class Rasteriser {
     this.cover.fill(0);
     this.middle.fill(0);
     let seen = 0;
-    stretches(table, lane, view.start, view.end, (from, to) => {
+    table.stretches(lane, view.start, view.end, (from, to) => {
       seen += this.addRows(table, from, to, view);
     });
     if (seen === 0) {

@@ -6,7 +6,8 @@ import { glyphElement } from "./glyphs.ts";
 import { laneLabel } from "./labels.ts";
 import { laneHeight } from "./timeline_painter.ts";
 import { Tooltip } from "./tooltip.ts";
-import type { Kind, Table, TraceData } from "./trace_data.ts";
+import type { Table } from "./table.ts";
+import { DOWN_LEVEL, type Kind, type TraceData } from "./trace_data.ts";
 
 export interface Frame {
   readonly root: HTMLElement;
@@ -100,9 +101,7 @@ export function summary(data: TraceData): string {
 }
 
 function countKinds<K extends Kind>(table: Table, kinds: readonly K[]): [K, number][] {
-  const counts = new Uint32Array(kinds.length);
-  for (let row = 0; row < table.count; row++) counts[table.kind[row]] += 1;
-  return kinds.map((kind, index): [K, number] => [kind, counts[index]]).filter(([, count]) => count > 0);
+  return kinds.map((kind, index): [K, number] => [kind, table.countOf(index)]).filter(([, count]) => count > 0);
 }
 
 function button(text: string, label: string): HTMLButtonElement {
@@ -136,7 +135,7 @@ function legend(data: TraceData): HTMLElement {
 
 function swatch(kind: Kind): HTMLElement {
   const hatched = `repeating-linear-gradient(135deg, ${kind.color} 0 1.5px, ${kind.color}30 1.5px 4px)`;
-  const fill = kind.level >= 3 ? hatched : kind.level === 0 ? `${kind.color}61` : kind.color;
+  const fill = kind.level >= DOWN_LEVEL ? hatched : kind.level === 0 ? `${kind.color}61` : kind.color;
   return element("span", { class: "sdw-swatch", style: `background:${fill}` });
 }
 

@@ -8,17 +8,16 @@ import { drawAxis, drawOverview } from "./axis_painter.ts";
 import { element } from "./dom.ts";
 import { fanCentre, fanReach } from "./fan.ts";
 import { formatDuration, formatMoment } from "./format.ts";
-import { eventsInOrder, hitTest, spanAt, type Hit } from "./hit_test.ts";
+import { hitTest, spanAt, type Hit } from "./hit_test.ts";
 import { layOutMarks } from "./marks.ts";
 import { Selection } from "./selection.ts";
-import { downRows } from "./span_details.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
 import { centreOn, fit, inside, pan, zoom, type View } from "./time_scale.ts";
 import { buildFrame, type Frame } from "./timeline_frame.ts";
 import { listen, type Commands } from "./timeline_input.ts";
 import { laneHeight, TimelinePainter } from "./timeline_painter.ts";
 import { describe, spoken } from "./tooltip.ts";
-import { decode, laneOf, type TraceData, type TraceHeader } from "./trace_data.ts";
+import { decode, type TraceData, type TraceHeader } from "./trace_data.ts";
 import { nextEvent, nextSpan } from "./walk.ts";
 
 /** Where a timeline has its trace from, and who keeps its view. */
@@ -53,8 +52,8 @@ class Timeline implements Commands {
     const { first_s, last_s } = this.data.header;
     this.bounds = fit(first_s, last_s);
     this.view = this.wantedView();
-    this.events = eventsInOrder(this.data);
-    this.down = downRows(this.data);
+    this.events = this.data.eventRows();
+    this.down = this.data.downRows();
     this.frame = buildFrame(this.data);
     this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
   }
@@ -127,7 +126,7 @@ class Timeline implements Commands {
   walkEvents(step: 1 | -1): void {
     const row = nextEvent(this.data, this.events, this.chosen.position, step, this.view.start);
     if (row < 0) return;
-    const lane = (this.chosen.lane = laneOf(this.data.instants, row));
+    const lane = (this.chosen.lane = this.data.instants.laneOf(row));
     this.reveal(this.data.instants.start[row], 0);
     this.keepLaneVisible();
     const mark = layOutMarks(this.data, lane, this.view, this.width).find(({ rows }) => rows.includes(row));
