@@ -44,13 +44,20 @@ export class LiveTable implements Table {
   private pageEnd = new Float64Array(1);
   private pageLane = new Uint32Array(1);
   private pageCount = 0;
-  private readonly lanes: number[][] = []; // the pages of each lane
+  private readonly lanes: number[][] = []; // the pages of each lane, by the number that it was recorded under
+  private order: readonly number[] = []; // those numbers in the order in which lanes are shown
+  private place: readonly number[] = []; // and the other way round
   private readonly counts = new Uint32Array(256);
 
   constructor(
     private readonly places: Places,
     private readonly factsOf: (record: number) => Readonly<Record<string, unknown>>,
   ) {}
+
+  /** Says in which order lanes are shown: everywhere but in `append`, a lane is its place in that order. */
+  arrange(order: readonly number[], place: readonly number[]): void {
+    [this.order, this.place] = [order, place];
+  }
 
   append(row: Row): void {
     const pages = (this.lanes[row.lane] ??= []);
@@ -70,7 +77,7 @@ export class LiveTable implements Table {
   }
 
   stretches(lane: number, start: number, end: number, visit: (from: number, to: number) => void): void {
-    for (const page of this.lanes[lane] ?? []) {
+    for (const page of this.pagesOf(lane)) {
       const first = page * PAGE;
       if (this.start[first] > end) return;
       if (this.pageEnd[page] < start) continue;
@@ -84,7 +91,7 @@ export class LiveTable implements Table {
   }
 
   firstAfter(lane: number, time: number, orAt = false): number {
-    for (const page of this.lanes[lane] ?? []) {
+    for (const page of this.pagesOf(lane)) {
       const stop = page * PAGE + this.used[page];
       const row = firstAfter(this.start, page * PAGE, stop, time, orAt);
       if (row < stop) return row;
@@ -103,12 +110,13 @@ export class LiveTable implements Table {
   }
 
   lastOf(lane: number): number {
-    const page = this.lanes[lane]?.at(-1);
+    const page = this.pagesOf(lane).at(-1);
     return page === undefined ? -1 : page * PAGE + this.used[page] - 1;
   }
 
   laneOf(row: number): number {
-    return this.pageLane[Math.floor(row / PAGE)];
+    const lane = this.pageLane[Math.floor(row / PAGE)];
+    return this.place[lane] ?? lane;
   }
 
   countOf(kind: number): number {
@@ -117,6 +125,10 @@ export class LiveTable implements Table {
 
   facts(row: number): Readonly<Record<string, unknown>> {
     return this.factsOf(this.record[row]);
+  }
+
+  private pagesOf(lane: number): readonly number[] {
+    return this.lanes[this.order[lane] ?? lane] ?? [];
   }
 
   /** The page that a row belongs to: nearly always the last one. */

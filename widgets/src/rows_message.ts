@@ -1,7 +1,6 @@
 // Rows of a run as they arrive from the kernel, in order of recording: a small JSON header and one block of bytes.
 
-import type { Columns } from "./lab_types.ts";
-import type { Kind, MarkKind } from "./trace_data.ts";
+import type { ColumnPlace, Kind, MarkKind } from "./trace_data.ts";
 
 export const [SPAN, INSTANT, COUNTER] = [0, 1, 2];
 export const NO_CAUSE = 0xffffffff;
@@ -15,7 +14,7 @@ export interface RowsMessage {
   readonly lanes: readonly string[];
   readonly kinds: readonly Kind[];
   readonly marks: readonly MarkKind[];
-  readonly columns: Columns;
+  readonly columns: Readonly<Record<string, ColumnPlace>>;
 }
 
 /** The columns of one message. */
