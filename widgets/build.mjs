@@ -2,6 +2,7 @@
 //
 //   node build.mjs                     writes simdist_widgets/static, which is committed
 //   node build.mjs --outdir=FOLDER     writes the same files elsewhere (a test compares the two)
+//   node build.mjs --fixtures=FOLDER   bundles the views with made-up runs, for browser tests
 //   node build.mjs --test              bundles src/*.test.ts and runs them with node's own test runner
 //
 // anywidget loads a module from a blob, where relative imports do not work: hence one file per widget.
@@ -24,6 +25,12 @@ async function buildWidgets(outdir) {
   await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts") }); // for exported pages
 }
 
+async function buildFixtures(outdir) {
+  const settings = { ...common, outdir, legalComments: "none" };
+  await build({ ...settings, format: "iife", entryPoints: ["src/fixture_page.ts"] });
+  await build({ ...settings, entryPoints: ["src/lab.css"] });
+}
+
 async function runTests() {
   const outdir = join(here, "node_modules", ".simdist-tests");
   rmSync(outdir, { recursive: true, force: true });
@@ -40,6 +47,8 @@ async function runTests() {
 const argument = process.argv[2] ?? "";
 if (argument === "--test") {
   process.exitCode = await runTests();
+} else if (argument.startsWith("--fixtures=")) {
+  await buildFixtures(argument.slice(11));
 } else {
   await buildWidgets(argument.startsWith("--outdir=") ? argument.slice(9) : "simdist_widgets/static");
 }

@@ -1,0 +1,140 @@
+// Where everything of a topology is drawn, in pixels: tasks, racks, links, and the ways that messages take. No drawing.
+
+import type { Hub, Layout, LinkSpec, Task } from "./lab_types.ts";
+
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+export interface Placed {
+  readonly tasks: readonly Point[];
+  readonly hubs: readonly Point[];
+  readonly radius: number; // of a task
+  readonly labels: "all" | "short" | "none"; // what there is room for
+  readonly racks: readonly { readonly name: string; readonly box: Box }[];
+}
+
+const MOST_RADIUS = 21;
+const LEAST_RADIUS = 5;
+const LABEL_HEIGHT = 15;
+const LETTER_WIDTH = 6.4;
+
+/** Places the tasks in a box; they are as large as their neighbours let them be. */
+export function place({ tasks, hubs }: Pick<Layout, "tasks" | "hubs">, width: number, height: number): Placed {
+  const margin = { x: 40, top: 26, bottom: 40 };
+  const at = ({ x, y }: Task | Hub): Point => ({
+    x: margin.x + x * Math.max(width - 2 * margin.x, 1),
+    y: margin.top + y * Math.max(height - margin.top - margin.bottom, 1),
+  });
+  const points = tasks.map(at);
+  const nearest = leastDistance(points);
+  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, nearest * 0.36));
+  const longest = Math.max(0, ...tasks.map(({ name }) => name.length)) * LETTER_WIDTH;
+  const beside = leastBeside(points, LABEL_HEIGHT);
+  const labels = beside >= longest + 4 ? "all" : beside >= 3.2 * LETTER_WIDTH && radius >= 8 ? "short" : "none";
+  return { tasks: points, hubs: hubs.map(at), radius, labels, racks: racksOf(tasks, points, radius, labels) };
+}
+
+/** The name of a task as it is written beside it: "worker:12" is "12" where there is little room. */
+export function labelOf(task: Task, labels: Placed["labels"]): string {
+  return labels === "all" ? task.name : labels === "short" ? task.name.slice(task.name.lastIndexOf(":") + 1) : "";
+}
+
+/** The width of a line, by bandwidth: four times as much is one step more. */
+export function lineWidth(link: LinkSpec, links: readonly LinkSpec[]): number {
+  const least = Math.min(...links.map((other) => other.bandwidth_bytes_per_s));
+  const steps = Math.log(link.bandwidth_bytes_per_s / Math.max(least, 1)) / Math.log(4);
+  return Math.min(2 + 1.6 * Math.max(steps, 0), 8);
+}
+
+export function nameOf({ name, source, target }: LinkSpec): string {
+  return name ?? `${source} -> ${target}`;
+}
+
+/** The places that a message passes from one task to another: along the fewest links, or straight where none lead there. */
+export class Ways {
+  private readonly beside = new Map<string, string[]>();
+  private readonly known = new Map<string, readonly string[]>();
+
+  constructor(links: readonly LinkSpec[]) {
+    for (const { source, target } of links) {
+      for (const [from, to] of [[source, target], [target, source]]) {
+        this.beside.set(from, [...(this.beside.get(from) ?? []), to]);
+      }
+    }
+  }
+
+  between(source: string, target: string): readonly string[] {
+    const key = `${source}\n${target}`;
+    const known = this.known.get(key) ?? this.search(source, target);
+    this.known.set(key, known);
+    return known;
+  }
+
+  private search(source: string, target: string): readonly string[] {
+    const from = new Map<string, string>([[source, ""]]);
+    const queue = [source];
+    for (let next = queue.shift(); next !== undefined && !from.has(target); next = queue.shift()) {
+      for (const other of this.beside.get(next) ?? []) {
+        if (from.has(other)) continue;
+        from.set(other, next);
+        queue.push(other);
+      }
+    }
+    if (!from.has(target)) return [source, target];
+    const way = [target];
+    while (way[0] !== source) way.unshift(from.get(way[0]) ?? source);
+    return way;
+  }
+}
+
+/** The point at a fraction of a way; a little to the right of it, so that both directions are seen. */
+export function along(way: readonly Point[], fraction: number, aside = 0): Point {
+  const lengths = way.slice(1).map((point, i) => Math.hypot(point.x - way[i].x, point.y - way[i].y));
+  let rest = lengths.reduce((sum, length) => sum + length, 0) * Math.min(Math.max(fraction, 0), 1);
+  let i = 0;
+  while (i < lengths.length - 1 && rest > lengths[i]) rest -= lengths[i++];
+  const [from, to, length] = [way[i], way[i + 1] ?? way[i], lengths[i] || 1];
+  const [dx, dy] = [(to.x - from.x) / length, (to.y - from.y) / length];
+  return { x: from.x + dx * rest - dy * aside, y: from.y + dy * rest + dx * aside };
+}
+
+function racksOf(tasks: readonly Task[], points: readonly Point[], radius: number, labels: Placed["labels"]): Placed["racks"] {
+  const numbers = [...new Set(tasks.map(({ rack }) => rack).filter((rack) => rack >= 0))].sort((a, b) => a - b);
+  if (numbers.length < 2) return [];
+  const pad = radius + 9;
+  return numbers.map((rack) => {
+    const inside = points.filter((_, index) => tasks[index].rack === rack);
+    const [xs, ys] = [inside.map(({ x }) => x), inside.map(({ y }) => y)];
+    const [left, top] = [Math.min(...xs) - pad, Math.min(...ys) - pad];
+    const bottom = Math.max(...ys) + pad + (labels === "none" ? 0 : LABEL_HEIGHT - 4);
+    return { name: `rack ${rack}`, box: { x: left, y: top, width: Math.max(...xs) + pad - left, height: bottom - top } };
+  });
+}
+
+function leastDistance(points: readonly Point[]): number {
+  let least = Infinity;
+  points.forEach((a, i) => {
+    for (let j = i + 1; j < points.length; j++) least = Math.min(least, Math.hypot(a.x - points[j].x, a.y - points[j].y));
+  });
+  return least;
+}
+
+/** The least distance to the side of points whose labels are on one line. */
+function leastBeside(points: readonly Point[], line: number): number {
+  let least = Infinity;
+  points.forEach((a, i) => {
+    for (let j = i + 1; j < points.length; j++) {
+      if (Math.abs(a.y - points[j].y) < line) least = Math.min(least, Math.abs(a.x - points[j].x));
+    }
+  });
+  return least;
+}
