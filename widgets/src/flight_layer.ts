@@ -66,7 +66,7 @@ export class FlightLayer {
   };
 
   private dress(dot: SVGElement, flight: Flight): void {
-    const known = flight.ends_s !== null;
+    const known = (flight.ends_s ?? null) !== null;
     dot.setAttribute("r", dotRadius(flight.bytes).toFixed(1));
     dot.setAttribute("visibility", "visible");
     dot.setAttribute("style", `--color:${messageColor(flight.kind, this.layout)}`);

@@ -7,15 +7,16 @@ const MOST_UNKNOWN = 0.92; // of the way, where the end of a flight is not known
 
 /** How much of its way a message has behind it; one without a known end is estimated by its bytes and never arrives. */
 export function progress(flight: Flight, now: number, bytesPerSecond: number): number {
-  const { started_s, ends_s, bytes } = flight;
+  const { started_s, bytes } = flight;
+  const ends_s = flight.ends_s ?? null;
   const length = ends_s !== null ? ends_s - started_s : bytes / Math.max(bytesPerSecond, 1);
   const part = length > 0 ? (now - started_s) / length : 1;
   return Math.min(Math.max(part, 0), ends_s !== null ? 1 : MOST_UNKNOWN);
 }
 
-/** The radius of a message's dot: ten times as many bytes are one and a half pixels more. */
+/** The radius of a message's dot: ten times as many bytes are a pixel more. */
 export function dotRadius(bytes: number): number {
-  return Math.min(7.5, Math.max(2.4, 2.4 + 1.5 * (Math.log10(Math.max(bytes, 1)) - 3)));
+  return Math.min(7, Math.max(2.4, 2.4 + (Math.log10(Math.max(bytes, 1)) - 3)));
 }
 
 /** The slowest link of a way. */

@@ -106,7 +106,7 @@ export interface Flight {
   readonly kind: string;
   readonly bytes: number;
   readonly started_s: number;
-  readonly ends_s: number | null;
+  readonly ends_s?: number | null;
 }
 
 export interface Queue {

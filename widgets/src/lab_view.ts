@@ -1,6 +1,7 @@
 // The whole laboratory: the bar above, the cluster and its timeline side by side, charts and the console below.
 
 import { element } from "./dom.ts";
+import { mountLiveTimeline } from "./live_timeline.ts";
 import type { Source } from "./source.ts";
 import { mountTopology } from "./topology_view.ts";
 import { mountTransport } from "./transport.ts";
@@ -12,7 +13,7 @@ export function mountLab(root: HTMLElement, source: Source): () => void {
   const area = (name: string): HTMLElement => grid.appendChild(element("section", { class: `sdw-area-${name}` }));
   lab.append(grid);
   root.replaceChildren(lab);
-  const ends = [mountTransport(area("top"), source, lab), mountTopology(area("topology"), source)];
+  const ends = [mountTransport(area("top"), source, lab), mountTopology(area("topology"), source), mountLiveTimeline(area("timeline"), source)];
   return () => {
     for (const end of ends) end();
     lab.remove();

@@ -10,11 +10,17 @@ import { COUNTER, INSTANT, NO_CAUSE, readRows, SPAN, type RecordedRows, type Row
 import { DOWN_LEVEL, type Kind, type MarkKind, type TraceData, type TraceHeader } from "./trace_data.ts";
 
 const WORK_LEVEL = 1;
+const DISC = "M7 0C7 3.87 3.87 7 0 7C-3.87 7 -7 3.87 -7 0C-7 -3.87 -3.87 -7 0 -7C3.87 -7 7 -3.87 7 0Z";
 const EMPTY_TEXT = "Nothing has happened yet. Press play, or take one step.";
 
 export interface Styles {
   readonly kinds: readonly Kind[];
   readonly marks: readonly MarkKind[];
+}
+
+/** A style of marks with a shape, where the kernel has named none. */
+function withGlyph(kind: MarkKind): MarkKind {
+  return { ...kind, body: kind.body ?? DISC, sign: kind.sign ?? "" };
 }
 
 export class LiveTrace implements TraceData {
@@ -25,7 +31,8 @@ export class LiveTrace implements TraceData {
   series = new Map<string, Series>();
   busy = new BusyBins();
   version = 0; // greater after every change
-  records = 0;
+  arrived = 0; // rows
+  private shownLanes: readonly string[] = [];
   private lanes: string[] = []; // in order of arrival
   private kinds: Kind[] = [];
   private marks: MarkKind[] = [];
@@ -35,6 +42,7 @@ export class LiveTrace implements TraceData {
   private downRecords: number[] = [];
   private eventRecords: number[] = [];
   private last_s = 0;
+  private greatest = -1; // number of a record
 
   constructor(
     private readonly tasks: readonly string[],
@@ -50,28 +58,28 @@ export class LiveTrace implements TraceData {
     this.spans = new LiveTable(this.places[SPAN], facts);
     this.instants = new LiveTable(this.places[INSTANT], facts);
     [this.names, this.lanes, this.downRecords, this.eventRecords] = [[], [], [], []];
-    [this.kinds, this.marks] = [[...this.styles.kinds], [...this.styles.marks]];
+    [this.kinds, this.marks] = [[...this.styles.kinds], this.styles.marks.map(withGlyph)];
     this.series = new Map();
     this.busy = new BusyBins();
-    this.records = this.last_s = 0;
+    this.arrived = this.last_s = 0;
+    this.greatest = -1;
+    this.sorts.fill(COUNTER);
     this.arrange();
     this.changed();
   }
 
   append(message: RowsMessage, bytes: DataView): void {
-    if (message.from_row !== this.records) {
-      throw new Error(`rows from ${message.from_row} came after ${this.records} rows; send resend to get all of them`);
+    if (message.from_row !== this.arrived) {
+      throw new Error(`rows from ${message.from_row} came after ${this.arrived} rows; send resend to get all of them`);
     }
     this.names.push(...message.names);
     this.kinds.push(...message.kinds);
-    this.marks.push(...message.marks);
+    this.marks.push(...message.marks.map(withGlyph));
     if (message.lanes.length) {
       this.lanes.push(...message.lanes);
       this.arrange();
     }
     const rows = readRows(message, bytes);
-    this.sorts = withRoom(this.sorts, this.records + message.rows);
-    this.causes = withRoom(this.causes, this.records + message.rows);
     for (let index = 0; index < message.rows; index++) this.add(rows, index);
     this.changed();
   }
@@ -88,19 +96,18 @@ export class LiveTrace implements TraceData {
 
   /** Where a record is now; null for one that is no span and no instant. */
   find(record: number): { sort: "span" | "instants"; row: number } | null {
-    if (record < 0 || record >= this.records) return null;
-    const sort = this.sorts[record];
-    if (sort === COUNTER) return null;
+    const sort = this.sorts[record] ?? COUNTER;
+    if (sort === COUNTER || record > this.greatest) return null;
     return { sort: sort === SPAN ? "span" : "instants", row: this.places[sort].rowOf(record) };
   }
 
   private add(rows: RecordedRows, index: number): void {
-    const record = this.records++;
     const sort = rows.sort[index];
-    this.sorts[record] = sort;
-    this.causes[record] = rows.cause[index];
+    const record = rows.number?.[index] ?? this.arrived;
+    this.arrived += 1;
     const [lane, name, kind, start] = [rows.lane[index], rows.name[index], rows.category[index], rows.start[index]];
     if (sort === COUNTER) return this.addValue(this.lanes[lane], this.names[name], start, rows.value[index]);
+    this.remember(record, sort, rows.cause[index]);
     const duration = sort === SPAN ? rows.duration[index] : 0;
     (sort === SPAN ? this.spans : this.instants).append({ lane, name, kind, start, duration, record });
     this.last_s = Math.max(this.last_s, start + duration);
@@ -108,6 +115,14 @@ export class LiveTrace implements TraceData {
     if (sort === INSTANT && level > 0) this.eventRecords.push(record);
     if (sort === SPAN && level >= DOWN_LEVEL) this.downRecords.push(record);
     if (sort === SPAN && level === WORK_LEVEL) this.busy.add(start, duration);
+  }
+
+  private remember(record: number, sort: number, cause: number): void {
+    this.greatest = Math.max(this.greatest, record);
+    this.sorts = withRoom(this.sorts, record + 1);
+    this.causes = withRoom(this.causes, record + 1);
+    this.sorts[record] = sort;
+    this.causes[record] = cause;
   }
 
   private addValue(lane: string, name: string, time: number, value: number): void {
@@ -125,7 +140,6 @@ export class LiveTrace implements TraceData {
     for (const table of [this.spans, this.instants]) table.arrange(order, place);
     this.shownLanes = order.map((lane) => this.lanes[lane]);
   }
-  private shownLanes: readonly string[] = [];
 
   private changed(): void {
     this.version += 1;
@@ -138,7 +152,7 @@ export class LiveTrace implements TraceData {
       last_s: this.last_s,
       facts_left_out: 0,
       not_restarted: 0,
-      empty_text: this.records ? "" : EMPTY_TEXT,
+      empty_text: this.arrived ? "" : EMPTY_TEXT,
       columns: {},
     };
   }

@@ -6,7 +6,7 @@
 import { NO_STATE, type LabState, type Layout, type Reply, type Verb } from "./lab_types.ts";
 import type { Model } from "./model.ts";
 import type { RowsMessage } from "./rows_message.ts";
-import { BaseSource } from "./source.ts";
+import { BaseSource, type SourceEvent } from "./source.ts";
 
 type Message = RowsMessage | { readonly kind: "clear"; readonly branch: number } | ({ readonly kind: "reply"; readonly id: number } & Reply);
 
@@ -16,13 +16,14 @@ export class ModelSource extends BaseSource {
   private readonly waiting = new Map<number, (reply: Reply) => void>();
   private next = Math.floor(Math.random() * 2 ** 40) * 4096;
   private isResending = false;
+  private isCleared = false;
 
   constructor(private readonly model: Model) {
     super();
-    this.layout = model.get("layout") as Layout;
+    this.layout = model.get("layout_of_cluster") as Layout;
     model.on("msg:custom", (message, buffers) => this.receive(message as Message, (buffers ?? []) as DataView[]));
-    for (const [trait, event] of [["state", "state"], ["cursor_s", "cursor"], ["view_s", "view"], ["selection", "selection"]] as const) {
-      model.on(`change:${trait}`, () => this.listeners.say(event));
+    for (const [trait, event] of [["state", "state"], ["cursor_s", "cursor"], ["view_s", "view"], ["selected", "selection"]] as const) {
+      model.on(`change:${trait}`, () => this.changed(event));
     }
     this.resend();
   }
@@ -56,11 +57,11 @@ export class ModelSource extends BaseSource {
   }
 
   selection(): readonly number[] {
-    return (this.model.get("selection") as readonly number[] | null | undefined) ?? [];
+    return (this.model.get("selected") as readonly number[] | null | undefined) ?? [];
   }
 
   setSelection(records: readonly number[]): void {
-    this.put("selection", records);
+    this.put("selected", records);
   }
 
   private put(trait: string, value: unknown): void {
@@ -68,8 +69,20 @@ export class ModelSource extends BaseSource {
     this.model.save_changes();
   }
 
+  /** Rows that were cleared are shown as such with the next state: until then, those that follow are under way. */
+  private changed(event: SourceEvent): void {
+    if (event === "state" && this.isCleared) {
+      this.isCleared = false;
+      this.listeners.say("rows");
+    }
+    this.listeners.say(event);
+  }
+
   private receive(message: Message, buffers: readonly DataView[]): void {
-    if (message.kind === "clear") return this.clearRows(message.branch);
+    if (message.kind === "clear") {
+      this.isCleared = true;
+      return this.trace(message.branch).clear();
+    }
     if (message.kind === "rows") return this.receiveRows(message, buffers[0]);
     const resolve = this.waiting.get(message.id);
     this.waiting.delete(message.id);
@@ -77,7 +90,7 @@ export class ModelSource extends BaseSource {
   }
 
   private receiveRows(message: RowsMessage, bytes: DataView): void {
-    if (message.from_row === this.trace(message.branch).records) this.addRows(message, bytes);
+    if (message.from_row === this.trace(message.branch).arrived) this.addRows(message, bytes);
     else if (!this.isResending) this.resend(); // a message was lost, or belongs to a run that was cleared
   }
 

@@ -17,7 +17,7 @@ export class PageSource extends BaseSource {
 
   constructor(model: Model) {
     super();
-    this.layout = model.get("layout") as Layout;
+    this.layout = model.get("layout_of_cluster") as Layout;
     const state = { ...NO_STATE, ...(model.get("state") as Partial<LabState> | undefined) };
     const recorded: RunState = state.state === "playing" ? "paused" : state.state;
     this.last = { ...state, state: recorded };

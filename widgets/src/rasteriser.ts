@@ -21,6 +21,7 @@ export function packColor(hex: string): number {
 
 export class Rasteriser {
   readonly width: number;
+  readonly kinds: number;
   private readonly cover: Float32Array; // kinds x width
   private readonly middle: Float32Array; // kinds x (width + 1), a difference
   private readonly colors: Uint32Array;
@@ -28,6 +29,7 @@ export class Rasteriser {
 
   constructor(kinds: readonly Kind[], width: number) {
     this.width = width;
+    this.kinds = kinds.length;
     this.cover = new Float32Array(kinds.length * width);
     this.middle = new Float32Array(kinds.length * (width + 1));
     this.colors = Uint32Array.from(kinds, (kind) => packColor(kind.color));

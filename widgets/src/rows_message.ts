@@ -3,7 +3,7 @@
 import type { ColumnPlace, Kind, MarkKind } from "./trace_data.ts";
 
 export const [SPAN, INSTANT, COUNTER] = [0, 1, 2];
-export const NO_CAUSE = 0xffffffff;
+export const NO_CAUSE = 0xffffffff; // and no number
 
 export interface RowsMessage {
   readonly kind: "rows";
@@ -26,7 +26,8 @@ export interface RecordedRows {
   readonly category: Uint8Array;
   readonly sort: Uint8Array;
   readonly value: Float64Array;
-  readonly cause: Uint32Array;
+  readonly cause: Uint32Array; // the number of the record that caused it
+  readonly number: Uint32Array | null; // of the record; null: they are numbered in order of arrival
 }
 
 const TYPES = {
@@ -38,12 +39,14 @@ const TYPES = {
   sort: Uint8Array,
   value: Float64Array,
   cause: Uint32Array,
+  number: Uint32Array,
 } as const;
 
 /** The columns of a message's bytes, wherever in memory they begin. */
 export function readRows({ columns }: RowsMessage, bytes: DataView): RecordedRows {
   const read = ([name, type]: [string, (typeof TYPES)[keyof typeof TYPES]]): [string, unknown] => {
     const place = columns[name];
+    if (!place && name === "number") return [name, null];
     if (!place) throw new Error(`the rows have no column ${name}: reinstall simdist_widgets`);
     const begin = bytes.byteOffset + place.offset;
     const end = begin + place.length * type.BYTES_PER_ELEMENT;

@@ -29,14 +29,15 @@ const LETTER_WIDTH = 6.4;
 
 /** Places the tasks in a box; they are as large as their neighbours let them be. */
 export function place({ tasks, hubs }: Pick<Layout, "tasks" | "hubs">, width: number, height: number): Placed {
-  const margin = { x: 40, top: 26, bottom: 40 };
+  const margin = { x: 14, top: 8, bottom: 14 };
   const at = ({ x, y }: Task | Hub): Point => ({
     x: margin.x + x * Math.max(width - 2 * margin.x, 1),
     y: margin.top + y * Math.max(height - margin.top - margin.bottom, 1),
   });
   const points = tasks.map(at);
   const nearest = leastDistance(points);
-  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, nearest * 0.36));
+  const below = leastBelow(points, 2 * MOST_RADIUS);
+  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, nearest * 0.36, Math.max((below - LABEL_HEIGHT) / 2, below * 0.3)));
   const longest = Math.max(0, ...tasks.map(({ name }) => name.length)) * LETTER_WIDTH;
   const beside = leastBeside(points, LABEL_HEIGHT);
   const labels = beside >= longest + 4 ? "all" : beside >= 3.2 * LETTER_WIDTH && radius >= 8 ? "short" : "none";
@@ -124,6 +125,18 @@ function leastDistance(points: readonly Point[]): number {
   let least = Infinity;
   points.forEach((a, i) => {
     for (let j = i + 1; j < points.length; j++) least = Math.min(least, Math.hypot(a.x - points[j].x, a.y - points[j].y));
+  });
+  return least;
+}
+
+/** The least distance downwards of points that stand below each other. */
+function leastBelow(points: readonly Point[], width: number): number {
+  let least = Infinity;
+  points.forEach((a, i) => {
+    for (let j = i + 1; j < points.length; j++) {
+      const down = Math.abs(a.y - points[j].y);
+      if (down > 1 && Math.abs(a.x - points[j].x) < width) least = Math.min(least, down);
+    }
   });
   return least;
 }

@@ -125,11 +125,17 @@ class Topology {
     this.nodes.forEach(({ group }, index) => group.classList.toggle("sdw-open", index === task));
     const [x, y] = this.grid ? this.grid.middle(task) : [this.points[task].x, this.points[task].y];
     const { element: card } = this.card;
-    const room = this.root.clientWidth;
+    const room = this.room();
     const right = x + 30 + card.offsetWidth <= room;
     card.style.left = `${right ? x + 30 : Math.max(0, Math.min(x - 30 - card.offsetWidth, room - card.offsetWidth))}px`;
     card.style.top = `${Math.max(0, Math.min(y - 40, this.root.clientHeight - card.offsetHeight))}px`;
     card.focus({ preventScroll: true });
+  }
+
+  /** How far to the right a card may reach: over what stands beside the topology, too. */
+  private room(): number {
+    const lab = this.root.closest(".sdw-lab") ?? this.root;
+    return lab.getBoundingClientRect().right - this.root.getBoundingClientRect().left;
   }
 
   /** The card was closed: the keyboard goes back to where it was. */

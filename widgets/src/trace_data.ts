@@ -33,6 +33,7 @@ export interface TraceHeader {
 }
 
 export interface TraceData {
+  readonly version: number; // greater after every change; a snapshot's never changes
   readonly header: TraceHeader;
   readonly names: readonly string[];
   readonly spans: Table;
@@ -57,7 +58,7 @@ export function decode(header: TraceHeader, bytes: DataView): TraceData {
   const down = rowsFrom(spans, header.kinds, DOWN_LEVEL);
   const events = rowsFrom(instants, header.marks, 1).sort((a, b) => instants.start[a] - instants.start[b] || a - b);
   const names = JSON.parse(columns.text("names")) as string[];
-  return { header, names, spans, instants, downRows: () => down, eventRows: () => events };
+  return { version: 0, header, names, spans, instants, downRows: () => down, eventRows: () => events };
 }
 
 /** The rows whose kind is of a level or above it. */

@@ -1,0 +1,49 @@
+// The timeline of a branch of a running cluster: the same view as that of a snapshot, over a trace that grows.
+
+import type { Source } from "./source.ts";
+import type { Line, TimelineSource } from "./timeline_source.ts";
+import { mountTimeline } from "./timeline_view.ts";
+
+const SECONDS_IN_VIEW = 5; // real ones, while the present is followed
+
+/** What more a timeline of a Lab may show: another branch than the present one, a moment where two branches part. */
+export interface LiveOptions {
+  readonly branch?: () => number;
+  readonly difference?: () => Line | null;
+}
+
+export function timelineSource(source: Source, options: LiveOptions = {}): TimelineSource {
+  const branch = options.branch ?? (() => source.state().branch);
+  const now = (): number => source.state().branches.find(({ number }) => number === branch())?.now_s ?? source.state().now_s;
+  return {
+    data: () => source.trace(branch()),
+    view: () => source.view(),
+    saveView: (view) => source.setView(view),
+    watchView: (changed) => source.on("view", changed),
+    live: {
+      watchData(changed) {
+        const ends = [source.on("rows", changed), source.on("state", changed)];
+        return () => ends.forEach((end) => end());
+      },
+      watchLines: (changed) => source.on("cursor", changed),
+      lines() {
+        const cursor = source.cursor();
+        const difference = options.difference?.() ?? null;
+        const pointed: Line[] = cursor === null ? [] : [{ time: cursor, sort: "cursor" }];
+        return [{ time: now(), sort: "now" }, ...pointed, ...(difference ? [difference] : [])];
+      },
+      now,
+      span: () => source.state().pace * SECONDS_IN_VIEW,
+      pointAt: (time) => source.setCursor(time),
+      choose(sort, row) {
+        const trace = source.trace(branch());
+        source.setSelection([(sort === "span" ? trace.spans : trace.instants).record[row]]);
+      },
+    },
+  };
+}
+
+/** Shows the timeline of a branch in an element; returns what ends it. */
+export function mountLiveTimeline(root: HTMLElement, source: Source, options: LiveOptions = {}): () => void {
+  return mountTimeline(root, timelineSource(source, options));
+}
