@@ -13,7 +13,7 @@ import { readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology"];
+const WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology", "fault_console"];
 const here = dirname(fileURLToPath(import.meta.url));
 const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
 

@@ -34,7 +34,7 @@ def test_fresh_build_gives_the_committed_bytes(tmp_path: Path) -> None:
     assert contents(tmp_path) == contents(PACKAGE / "static")
 
 
-WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology"]
+WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology", "fault_console"]
 
 
 @pytest.mark.parametrize("name", [f"{prefix}{widget}.js" for prefix in ("", "page_") for widget in WIDGETS])

@@ -7,13 +7,15 @@ export const BINS = 512;
 
 export class BusyBins {
   private seconds = new Float64Array(BINS);
+  private readonly lanes = new Set<number>();
   width: number; // of a bin, seconds
 
   constructor(first = 1e-6) {
     this.width = first;
   }
 
-  add(start: number, duration: number): void {
+  add(lane: number, start: number, duration: number): void {
+    this.lanes.add(lane);
     const end = start + duration;
     while (end > this.width * BINS) this.double();
     for (let bin = Math.floor(Math.max(start, 0) / this.width); bin < BINS && bin * this.width < end; bin++) {
@@ -22,8 +24,8 @@ export class BusyBins {
     }
   }
 
-  /** The share of `lanes` lanes that was busy, at the middle of each bin up to `end`; fewer bins than `most`. */
-  shares(lanes: number, end: number, most = 160): { times: number[]; values: number[] } {
+  /** The share of these lanes that was busy, at the middle of each bin up to `end`; fewer bins than `most`. */
+  shares(end: number, most = 160): { times: number[]; values: number[] } {
     const used = Math.min(BINS, Math.ceil(end / this.width - 1e-9));
     const group = Math.max(1, Math.ceil(used / most));
     const [times, values]: number[][] = [[], []];
@@ -32,7 +34,7 @@ export class BusyBins {
       let sum = 0;
       for (let i = bin; i < Math.min(bin + group, BINS); i++) sum += this.seconds[i];
       times.push((from + to) / 2);
-      values.push(lanes > 0 ? Math.min(1, sum / lanes / Math.max(to - from, 1e-12)) : 0);
+      values.push(this.lanes.size > 0 ? Math.min(1, sum / this.lanes.size / Math.max(to - from, 1e-12)) : 0);
     }
     return { times, values };
   }

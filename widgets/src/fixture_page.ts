@@ -2,9 +2,10 @@
 
 import { fixtureLayout } from "./fixture_cluster.ts";
 import { FixtureSource } from "./fixture_source.ts";
+import { mountFaultConsole } from "./fault_console_view.ts";
 import { mountLab } from "./lab_view.ts";
 import { mountTopology } from "./topology_view.ts";
 import { mountTransport } from "./transport.ts";
 
-const simdist = { FixtureSource, fixtureLayout, mountLab, mountTopology, mountTransport };
+const simdist = { FixtureSource, fixtureLayout, mountFaultConsole, mountLab, mountTopology, mountTransport };
 Object.assign(window, { simdist });

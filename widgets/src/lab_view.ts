@@ -1,10 +1,17 @@
-// The whole laboratory: the bar above, the cluster and its timeline side by side, charts and the console below.
+// The whole laboratory: the bar above, the cluster and its timeline side by side, charts and the console below. A branch
+// that is compared has its timeline below the first, on the same axis.
 
+import { mountBranches } from "./branches_bar.ts";
+import { mountCharts } from "./charts_view.ts";
+import { Comparing } from "./comparing.ts";
 import { element } from "./dom.ts";
 import { mountLiveTimeline } from "./live_timeline.ts";
+import { mountSide } from "./side_view.ts";
 import type { Source } from "./source.ts";
+import type { Line } from "./timeline_source.ts";
 import { mountTopology } from "./topology_view.ts";
 import { mountTransport } from "./transport.ts";
+import { cut } from "./words.ts";
 
 /** Shows all views of a source in an element; returns what ends them. */
 export function mountLab(root: HTMLElement, source: Source): () => void {
@@ -13,9 +20,47 @@ export function mountLab(root: HTMLElement, source: Source): () => void {
   const area = (name: string): HTMLElement => grid.appendChild(element("section", { class: `sdw-area-${name}` }));
   lab.append(grid);
   root.replaceChildren(lab);
-  const ends = [mountTransport(area("top"), source, lab), mountTopology(area("topology"), source), mountLiveTimeline(area("timeline"), source)];
+  const comparing = new Comparing(source);
+  const [top, topology, timeline, charts, side] = ["top", "topology", "timeline", "charts", "side"].map(area);
+  const ends = [
+    mountTransport(top, source, lab),
+    mountBranches(top, source, comparing),
+    mountTopology(topology, source),
+    mountTimelines(timeline, source, comparing),
+    mountCharts(charts, source, comparing),
+    mountSide(side, source),
+  ];
   return () => {
     for (const end of ends) end();
     lab.remove();
+  };
+}
+
+/** The timeline of the present branch, and below it that of the branch that it is compared with. */
+function mountTimelines(root: HTMLElement, source: Source, comparing: Comparing): () => void {
+  const difference = (): Line | null => (comparing.sameUntil === null ? null : { time: comparing.sameUntil, sort: "difference", label: "the same up to here" });
+  const place = root.appendChild(element("div"));
+  const below = root.appendChild(element("div", { class: "sdw-other-branch" }));
+  const first = mountLiveTimeline(place, source, { difference, redrawn: (listener) => comparing.on("changed", listener) });
+  let shown: number | null = null;
+  let end = (): void => {};
+  const update = (): void => {
+    const { other } = comparing;
+    if (other === shown) return;
+    end();
+    end = () => {};
+    shown = other;
+    below.replaceChildren();
+    if (other === null) return;
+    const name = source.state().branches.find(({ number }) => number === other)?.name ?? "";
+    const inside = element("div");
+    below.append(element("h5", {}, cut(name, 80)), inside);
+    end = mountLiveTimeline(inside, source, { branch: () => other, difference, redrawn: (listener) => comparing.on("changed", listener) });
+  };
+  const unwatch = comparing.on("changed", update);
+  return () => {
+    unwatch();
+    end();
+    first();
   };
 }

@@ -10,6 +10,8 @@ const SECONDS_IN_VIEW = 5; // real ones, while the present is followed
 export interface LiveOptions {
   readonly branch?: () => number;
   readonly difference?: () => Line | null;
+  /** Calls `listener` when the difference has moved; returns what ends that. */
+  readonly redrawn?: (listener: () => void) => () => void;
 }
 
 export function timelineSource(source: Source, options: LiveOptions = {}): TimelineSource {
@@ -25,7 +27,10 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
         const ends = [source.on("rows", changed), source.on("state", changed)];
         return () => ends.forEach((end) => end());
       },
-      watchLines: (changed) => source.on("cursor", changed),
+      watchLines(changed) {
+        const ends = [source.on("cursor", changed), ...(options.redrawn ? [options.redrawn(changed)] : [])];
+        return () => ends.forEach((end) => end());
+      },
       lines() {
         const cursor = source.cursor();
         const difference = options.difference?.() ?? null;

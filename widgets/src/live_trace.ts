@@ -114,7 +114,12 @@ export class LiveTrace implements TraceData {
     const level = (sort === SPAN ? this.kinds : this.marks)[kind].level;
     if (sort === INSTANT && level > 0) this.eventRecords.push(record);
     if (sort === SPAN && level >= DOWN_LEVEL) this.downRecords.push(record);
-    if (sort === SPAN && level === WORK_LEVEL) this.busy.add(start, duration);
+    if (sort === SPAN && level === WORK_LEVEL && this.isWorker(this.lanes[lane])) this.busy.add(lane, start, duration);
+  }
+
+  /** Whose business counts: the workers', or everybody's where there are none. */
+  private isWorker(lane: string): boolean {
+    return lane.startsWith("worker") || !this.tasks.some((task) => task.startsWith("worker"));
   }
 
   private remember(record: number, sort: number, cause: number): void {
