@@ -4,10 +4,12 @@
 // ever computed again from the spans.
 
 export const BINS = 512;
+const FORGETTING = 0.98; // of the longest span, with every span
 
 export class BusyBins {
   private seconds = new Float64Array(BINS);
   private readonly lanes = new Set<number>();
+  longest = 0; // of late spans, seconds: so far before the present, spans may be missing that have not ended
   width: number; // of a bin, seconds
 
   constructor(first = 1e-6) {
@@ -16,6 +18,7 @@ export class BusyBins {
 
   add(lane: number, start: number, duration: number): void {
     this.lanes.add(lane);
+    this.longest = Math.max(this.longest * FORGETTING, duration);
     const end = start + duration;
     while (end > this.width * BINS) this.double();
     for (let bin = Math.floor(Math.max(start, 0) / this.width); bin < BINS && bin * this.width < end; bin++) {

@@ -44,7 +44,7 @@ function linesOf(trace: LiveTrace, name: string, isOther: boolean): ChartLine[] 
 }
 
 function busyLine(trace: LiveTrace, now: number, isOther: boolean): ChartLine {
-  return { label: "busy workers", ...trace.busy.shares(Math.min(now, trace.header.last_s)), isOther };
+  return { label: "busy workers", ...trace.busy.shares(Math.min(now - trace.busy.longest, trace.header.last_s)), isOther };
 }
 
 /** The value of a line at a moment: of a stepped one that of the last point, else that of the nearest; null outside. */

@@ -8,7 +8,7 @@ import type { Source } from "./source.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
 import type { View } from "./time_scale.ts";
 
-const LEAST_WIDTH = 230; // pixels of a chart
+const LEAST_WIDTH = 210; // pixels of a chart
 const GAP = 16;
 const EVERY_MS = 90; // between two drawings while a run plays
 
@@ -56,8 +56,9 @@ class Charts {
     const other = this.comparing?.other ?? null;
     const otherNow = state.branches.find(({ number }) => number === other)?.now_s ?? 0;
     const all = chartsOf(this.source.trace(state.branch), state.now_s, other === null ? null : { trace: this.source.trace(other), now: otherNow });
-    const columns = Math.max(1, Math.min(all.length, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
+    const columns = Math.max(1, Math.min(3, all.length, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const each = Math.floor((width + GAP) / columns) - GAP;
+    this.root.style.setProperty("--columns", String(columns));
     const view = this.view(Math.max(state.now_s, otherNow));
     const shown = all.filter(({ lines }) => lines.some(({ times }) => times.length > 0));
     for (const [name, chart] of this.charts) if (!shown.some((data) => data.name === name)) this.drop(name, chart);

@@ -5,7 +5,7 @@ import { Asking } from "./asking.ts";
 import { copyButton } from "./copying.ts";
 import { element } from "./dom.ts";
 import { FaultForm } from "./fault_form.ts";
-import { formatMoment } from "./format.ts";
+import { formatDuration } from "./format.ts";
 import type { Fault, PlannedFault } from "./lab_types.ts";
 import type { Source } from "./source.ts";
 import { cut, sentence, write } from "./words.ts";
@@ -45,8 +45,27 @@ class FaultConsole {
     const key = JSON.stringify(faults);
     if (key === this.shown) return;
     this.shown = key;
-    this.list.replaceChildren(...(faults.length ? faults.map(faultLine) : [element("li", { class: "sdw-quiet" }, "Nothing has gone wrong yet.")]));
+    this.list.replaceChildren(...(faults.length ? faults.map((fault, index) => this.line(fault, index)) : [element("li", { class: "sdw-quiet" }, "Nothing has gone wrong yet.")]));
   };
+
+  /** One fault, with what else can be done with it: a run without it, and what it has cost. */
+  private line(fault: PlannedFault, command: number): HTMLElement {
+    const line = faultLine(fault);
+    if (!this.source.canControl || this.source.state().commands.length <= command) return line;
+    const note = new Asking(this.source);
+    const without = element("button", { type: "button", class: "sdw-plain", title: "Fork: the same run up to here, without this fault" }, "What if not?");
+    without.addEventListener("click", () => void note.ask("fork", { t_s: this.source.state().now_s, without: [command] }, without));
+    const cost = element("button", { type: "button", class: "sdw-plain", title: "Compares with the exact run without this fault" }, "What did it cost?");
+    cost.addEventListener("click", async () => {
+      const { recovery } = await note.ask("recover", { command }, cost);
+      const text = (recovery as { readonly text?: unknown } | undefined)?.text;
+      line.querySelector("pre")?.remove();
+      if (typeof text === "string") line.append(element("pre", {}, cut(text, 4000)));
+    });
+    const acts = [without, ...(fault.status === "pending" ? [] : [cost])];
+    line.append(element("div", { class: "sdw-fault-acts" }, ...acts, note.note));
+    return line;
+  }
 
   private controls(): HTMLElement[] {
     const inject = element("button", { type: "button", class: "sdw-go" }, "Inject");
@@ -117,9 +136,10 @@ function faultLine({ description, status, fired_s, healed_s }: PlannedFault): HT
   const [sign, word] = STATUS[status] ?? ["?", status];
   const name = element("span", { class: "sdw-fault-name" });
   write(name, description);
-  const begun = fired_s !== null ? ` at ${formatMoment(fired_s)}` : "";
-  const ended = status === "healed" && healed_s !== null ? `, until ${formatMoment(healed_s)}` : "";
+  const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : "";
+  const ended = status === "healed" && healed_s !== null ? `, until ${formatDuration(healed_s)}` : "";
   const when = element("span", { class: "sdw-quiet" }, status === "healed" ? `ended${begun.replace(" at", ", from")}${ended}` : `${word}${begun}`);
+  when.title = cut(when.textContent ?? "");
   return element("li", { "data-status": status }, element("span", { class: "sdw-status", "aria-hidden": "true" }, sign), name, when);
 }
 

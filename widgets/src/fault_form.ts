@@ -49,7 +49,11 @@ export class FaultForm {
   private control(parameter: Parameter, entry: Entry): Control {
     const { type } = parameter;
     if (type === "switch") return switchControl(parameter, entry === true);
-    if (type === "task") return choiceControl(parameter, this.layout.tasks.map(({ name }) => name), String(entry));
+    if (type === "task") {
+      const { tasks } = this.layout;
+      const usual = tasks.find(({ job }) => job === "worker") ?? tasks.at(-1);
+      return choiceControl(parameter, tasks.map(({ name }) => name), String(entry) || (usual?.name ?? ""));
+    }
     if (type === "choice") return choiceControl(parameter, parameter.choices, String(entry));
     if (type === "tasks" && this.layout.tasks.length <= MOST_BUTTONS) return tasksControl(parameter, this.layout, entry as readonly string[]);
     return textControl(parameter, Array.isArray(entry) ? entry.join(", ") : String(entry));

@@ -17,11 +17,11 @@ import { cut } from "./words.ts";
 export function mountLab(root: HTMLElement, source: Source): () => void {
   const lab = element("div", { class: "sdw sdw-lab", "data-lm-suppress-shortcuts": "true" });
   const grid = element("div", { class: "sdw-lab-grid" });
-  const area = (name: string): HTMLElement => grid.appendChild(element("section", { class: `sdw-area-${name}` }));
+  const [top, topology, charts, timeline, side] = ["top", "topology", "charts", "timeline", "side"].map(area);
+  grid.append(top, element("div", { class: "sdw-lab-left" }, topology, charts), timeline, side);
   lab.append(grid);
   root.replaceChildren(lab);
   const comparing = new Comparing(source);
-  const [top, topology, timeline, charts, side] = ["top", "topology", "timeline", "charts", "side"].map(area);
   const ends = [
     mountTransport(top, source, lab),
     mountBranches(top, source, comparing),
@@ -34,6 +34,10 @@ export function mountLab(root: HTMLElement, source: Source): () => void {
     for (const end of ends) end();
     lab.remove();
   };
+}
+
+function area(name: string): HTMLElement {
+  return element("section", { class: `sdw-area-${name}` });
 }
 
 /** The timeline of the present branch, and below it that of the branch that it is compared with. */

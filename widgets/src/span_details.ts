@@ -2,7 +2,7 @@
 
 import { shorten } from "./labels.ts";
 import { inkOn } from "./theme.ts";
-import { BAND, WORK, type Scene } from "./timeline_painter.ts";
+import { BAND, WORK, type OpenDown, type Scene } from "./timeline_painter.ts";
 import { DOWN_LEVEL } from "./trace_data.ts";
 
 const CHARACTER = 5.6; // pixels, about
@@ -37,18 +37,23 @@ export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lan
 
 /** Down times: the whole height of the lane, hatched, so that they differ from work without colour too. */
 export function drawDown(context: CanvasRenderingContext2D, scene: Scene): void {
-  const { data, view, width, laneHeight, colors } = scene;
-  const { spans, header } = data;
-  const scale = width / (view.end - view.start);
+  const { spans, header } = scene.data;
   for (const row of scene.down) {
-    const left = Math.max((spans.start[row] - view.start) * scale, -9);
-    const right = Math.min((spans.start[row] + spans.duration[row] - view.start) * scale, width + 9);
-    if (right < 0 || left > width) continue;
-    const box = [left, spans.laneOf(row) * laneHeight + 1, Math.max(right - left, 1), laneHeight - 2] as const;
-    context.fillStyle = colors.background;
-    context.fillRect(...box);
-    hatch(context, header.kinds[spans.kind[row]].color, box);
+    const { color } = header.kinds[spans.kind[row]];
+    drawDownTime(context, scene, { lane: spans.laneOf(row), start: spans.start[row], end: spans.start[row] + spans.duration[row], color });
   }
+  for (const open of scene.open) drawDownTime(context, scene, open);
+}
+
+function drawDownTime(context: CanvasRenderingContext2D, { view, width, laneHeight, colors }: Scene, { lane, start, end, color }: OpenDown): void {
+  const scale = width / (view.end - view.start);
+  const left = Math.max((start - view.start) * scale, -9);
+  const right = Math.min((end - view.start) * scale, width + 9);
+  if (right < 0 || left > width) return;
+  const box = [left, lane * laneHeight + 1, Math.max(right - left, 1), laneHeight - 2] as const;
+  context.fillStyle = colors.background;
+  context.fillRect(...box);
+  hatch(context, color, box);
 }
 
 function hatch(

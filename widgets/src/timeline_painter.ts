@@ -14,6 +14,14 @@ import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
 
+/** A lane that is down since a moment, up to the present. */
+export interface OpenDown {
+  readonly lane: number;
+  readonly start: number; // seconds
+  readonly end: number;
+  readonly color: string;
+}
+
 export interface Scene {
   readonly data: TraceData;
   readonly version: number; // of the data
@@ -24,6 +32,7 @@ export interface Scene {
   readonly ratio: number; // device pixels per CSS pixel
   readonly lane: number; // the chosen lane
   readonly down: Uint32Array; // rows of the down times
+  readonly open: readonly OpenDown[]; // down times that have not ended yet
   readonly hit: Hit | null; // what the pointer or the keyboard is on
   readonly fan: Fan | null; // where that is one of several marks that stand together
 }

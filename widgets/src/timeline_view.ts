@@ -215,7 +215,7 @@ class Timeline implements Commands {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { lane, hit, fan } = this.chosen;
     const { version } = data;
-    const scene = { data, version, view, colors, ratio, lane, hit, fan, down: this.down, width: this.width, laneHeight: this.laneHeight };
+    const scene = { data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight: this.laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";

@@ -18,7 +18,7 @@ export interface Placed {
   readonly tasks: readonly Point[];
   readonly hubs: readonly Point[];
   readonly radius: number; // of a task
-  readonly labels: "all" | "short" | "none"; // what there is room for
+  readonly labels: readonly string[]; // of each task, as much as there is room for
   readonly racks: readonly { readonly name: string; readonly box: Box }[];
 }
 
@@ -26,27 +26,45 @@ const MOST_RADIUS = 21;
 const LEAST_RADIUS = 5;
 const LABEL_HEIGHT = 15;
 const LETTER_WIDTH = 6.4;
+export const MOST_LABEL = 18; // characters
 
-/** Places the tasks in a box; they are as large as their neighbours let them be. */
+/** Places the tasks in a box, which they fill; they are as large as their neighbours let them be. */
 export function place({ tasks, hubs }: Pick<Layout, "tasks" | "hubs">, width: number, height: number): Placed {
-  const margin = { x: 14, top: 8, bottom: 14 };
-  const at = ({ x, y }: Task | Hub): Point => ({
-    x: margin.x + x * Math.max(width - 2 * margin.x, 1),
-    y: margin.top + y * Math.max(height - margin.top - margin.bottom, 1),
-  });
+  const all = [...tasks, ...hubs];
+  const side = Math.min(38, width / 8); // half of a label
+  const across = scale(all.map(({ x }) => x), side, width - side);
+  const down = scale(all.map(({ y }) => y), MOST_RADIUS + 4, height - MOST_RADIUS - LABEL_HEIGHT - 4);
+  const at = ({ x, y }: Task | Hub): Point => ({ x: across(x), y: down(y) });
   const points = tasks.map(at);
-  const nearest = leastDistance(points);
   const below = leastBelow(points, 2 * MOST_RADIUS);
-  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, nearest * 0.36, Math.max((below - LABEL_HEIGHT) / 2, below * 0.3)));
-  const longest = Math.max(0, ...tasks.map(({ name }) => name.length)) * LETTER_WIDTH;
-  const beside = leastBeside(points, LABEL_HEIGHT);
-  const labels = beside >= longest + 4 ? "all" : beside >= 3.2 * LETTER_WIDTH && radius >= 8 ? "short" : "none";
-  return { tasks: points, hubs: hubs.map(at), radius, labels, racks: racksOf(tasks, points, radius, labels) };
+  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, leastDistance(points) * 0.36, Math.max((below - LABEL_HEIGHT) / 2, below * 0.3)));
+  const labels = labelsOf(tasks, points, radius, below);
+  return { tasks: points, hubs: hubs.map(at), radius, labels, racks: racksOf(tasks, points, radius) };
 }
 
-/** The name of a task as it is written beside it: "worker:12" is "12" where there is little room. */
-export function labelOf(task: Task, labels: Placed["labels"]): string {
-  return labels === "all" ? task.name : labels === "short" ? task.name.slice(task.name.lastIndexOf(":") + 1) : "";
+/** From the least and the greatest of some values to the borders; all in the middle where they are equal. */
+function scale(values: readonly number[], low: number, high: number): (value: number) => number {
+  const [least, greatest] = [Math.min(...values), Math.max(...values)];
+  if (!(greatest - least > 1e-6)) return () => (low + high) / 2;
+  return (value) => low + ((value - least) / (greatest - least)) * (high - low);
+}
+
+/** Names of tasks, job by job: whole ones, only their numbers, or none, by the room beside and below them. */
+function labelsOf(tasks: readonly Task[], points: readonly Point[], radius: number, below: number): string[] {
+  const jobs = new Map<string, number[]>();
+  tasks.forEach(({ job }, index) => jobs.set(job, [...(jobs.get(job) ?? []), index]));
+  const labels = tasks.map(() => "");
+  if (below < 2 * radius + LABEL_HEIGHT - 5) return labels;
+  for (const members of jobs.values()) {
+    const beside = Math.min(...members.map((index) => besideOf(points, index)));
+    const longest = Math.max(...members.map((index) => Math.min(tasks[index].name.length, MOST_LABEL))) * LETTER_WIDTH;
+    for (const index of members) {
+      const { name } = tasks[index];
+      if (beside >= longest + 4) labels[index] = name;
+      else if (beside >= 3.2 * LETTER_WIDTH && radius >= 8) labels[index] = name.slice(name.lastIndexOf(":") + 1);
+    }
+  }
+  return labels;
 }
 
 /** The width of a line, by bandwidth: four times as much is one step more. */
@@ -108,7 +126,7 @@ export function along(way: readonly Point[], fraction: number, aside = 0): Point
   return { x: from.x + dx * rest - dy * aside, y: from.y + dy * rest + dx * aside };
 }
 
-function racksOf(tasks: readonly Task[], points: readonly Point[], radius: number, labels: Placed["labels"]): Placed["racks"] {
+function racksOf(tasks: readonly Task[], points: readonly Point[], radius: number): Placed["racks"] {
   const numbers = [...new Set(tasks.map(({ rack }) => rack).filter((rack) => rack >= 0))].sort((a, b) => a - b);
   if (numbers.length < 2) return [];
   const pad = radius + 9;
@@ -116,7 +134,7 @@ function racksOf(tasks: readonly Task[], points: readonly Point[], radius: numbe
     const inside = points.filter((_, index) => tasks[index].rack === rack);
     const [xs, ys] = [inside.map(({ x }) => x), inside.map(({ y }) => y)];
     const [left, top] = [Math.min(...xs) - pad, Math.min(...ys) - pad];
-    const bottom = Math.max(...ys) + pad + (labels === "none" ? 0 : LABEL_HEIGHT - 4);
+    const bottom = Math.max(...ys) + pad + LABEL_HEIGHT - 5;
     return { name: `rack ${rack}`, box: { x: left, y: top, width: Math.max(...xs) + pad - left, height: bottom - top } };
   });
 }
@@ -141,13 +159,12 @@ function leastBelow(points: readonly Point[], width: number): number {
   return least;
 }
 
-/** The least distance to the side of points whose labels are on one line. */
-function leastBeside(points: readonly Point[], line: number): number {
+/** The least distance to the side of a point's neighbours on its line. */
+function besideOf(points: readonly Point[], index: number): number {
+  const { x, y } = points[index];
   let least = Infinity;
-  points.forEach((a, i) => {
-    for (let j = i + 1; j < points.length; j++) {
-      if (Math.abs(a.y - points[j].y) < line) least = Math.min(least, Math.abs(a.x - points[j].x));
-    }
+  points.forEach((other, i) => {
+    if (i !== index && Math.abs(y - other.y) < LABEL_HEIGHT) least = Math.min(least, Math.abs(x - other.x));
   });
   return least;
 }

@@ -5,7 +5,7 @@ import { shape } from "./dom.ts";
 import type { LabState, Layout, Task } from "./lab_types.ts";
 import { colorOf, outline, styleOf } from "./task_states.ts";
 import { inkOn } from "./theme.ts";
-import { labelOf, lineWidth, nameOf, type Placed, type Point } from "./topology_layout.ts";
+import { lineWidth, MOST_LABEL, nameOf, type Placed, type Point } from "./topology_layout.ts";
 import { cut } from "./words.ts";
 
 const LEAST_CHANGE = 0.02; // of a load, that is worth a new colour
@@ -23,15 +23,14 @@ export class TaskNode {
     private readonly layout: Layout,
     { x, y }: Point,
     private readonly radius: number,
-    labels: Placed["labels"],
+    label: string,
   ) {
     const size = Math.max(radius * 0.95, 7);
     this.letter = shape("text", { class: "sdw-task-letter", "font-size": size.toFixed(1), "text-anchor": "middle", "dominant-baseline": "central" });
     this.reach = shape("circle", { class: "sdw-task-reach", r: radius + 4 });
-    const text = labelOf(task, labels);
-    const label = shape("text", { class: "sdw-task-label", y: radius + 14, "text-anchor": "middle" }, cut(text, 18));
+    const name = shape("text", { class: "sdw-task-label", y: radius + 14, "text-anchor": "middle" }, cut(label, MOST_LABEL));
     const title = shape("title", {}, cut(task.name));
-    this.group = shape("g", { class: "sdw-task", role: "button", tabindex: -1, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, title, this.reach, this.body, this.letter, label);
+    this.group = shape("g", { class: "sdw-task", role: "button", tabindex: -1, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, title, this.reach, this.body, this.letter, name);
   }
 
   show(state: string): void {

@@ -79,7 +79,7 @@ class Topology {
       ...layout.tasks.map((task, i) => [task.name, placed.tasks[i]] as const),
     ]);
     this.links = new LinkLines(layout, at);
-    this.nodes = layout.tasks.map((task, i) => new TaskNode(task, layout, placed.tasks[i], placed.radius, placed.labels));
+    this.nodes = layout.tasks.map((task, i) => new TaskNode(task, layout, placed.tasks[i], placed.radius, placed.labels[i]));
     const [racks, hubs] = backdrop(layout, placed);
     const tasks = shape("g", { class: "sdw-tasks" }, ...this.nodes.map(({ group }) => group));
     const picture = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `${layout.tasks.length} tasks` }, racks, this.links.group, hubs, this.flights.group, tasks);
