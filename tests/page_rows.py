@@ -63,7 +63,7 @@ def groups(text: str) -> list[Group]:
             else:
                 block.code += line + "\n"
         elif line.lstrip().startswith(("```", "~~~")):
-            if line[3:] not in KINDS:
+            if line.removeprefix("```") not in KINDS:
                 raise ValueError(f"line {number}: {line!r} begins a block that nothing would run; expected one of {sorted(KINDS)}")
             block = Block(line[3:], number + 1, "")
         elif line.startswith("## "):

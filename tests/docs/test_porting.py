@@ -72,6 +72,12 @@ def test_the_page_has_all_groups_and_rows() -> None:
     assert sum(len(group.rows) for group in GROUPS) > 40
 
 
+def test_the_contents_name_every_group() -> None:
+    links = re.findall(r"^- \[(.+)\]\(#([\w-]+)\)$", TEXT, re.MULTILINE)
+    assert [title for title, _ in links] == [group.title for group in GROUPS]
+    assert [anchor for _, anchor in links] == [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title, _ in links]
+
+
 def test_names_in_sentences_exist() -> None:
     refusals = {line for group in GROUPS for line, _ in group.rows}
     code = {line for group in GROUPS for b in group.blocks for line in range(b.line, b.line + b.code.count("\n"))}
