@@ -179,3 +179,12 @@ def test_what_is_so_passes(code: str) -> None:
 )
 def test_a_value_is_what_the_page_says_or_not(value: object, text: str, equal: bool) -> None:
     assert rows.is_stated(value, text) is equal
+
+
+def test_the_blocks_of_one_group_run_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("## A\n\n```python tf\nx = 2\nx  # -> 2\n```\n\n## B\n\n```python tf\nx = 2\nx  # -> 3\n```\n")
+    rows.main(str(page), "tf", "A")
+    assert capsys.readouterr().out == ""
+    rows.main(str(page), "tf")
+    assert capsys.readouterr().out == f"{page}:11: AssertionError: line 12: x is 2; the page says 3\n"
