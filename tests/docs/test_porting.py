@@ -101,6 +101,7 @@ def test_every_public_name_that_tensorflow_has_is_on_the_page() -> None:
         "compare",
         "hardware",
         "open_share",
+        "recovery",
         "share",
         "sleep",
         "spare_the_collector",
