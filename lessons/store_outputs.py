@@ -28,8 +28,8 @@ from simdist.trace.atomic_file import replacing
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_TIMEOUT_S = 300
-# the numbers that are stored come from the CPU, whatever the machine has
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3"}
+# the numbers that are stored come from the CPU, whatever the machine has; widgets are stored as their static pictures
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "SIMDIST_STATIC_PICTURES": "1"}
 
 
 def execute(notebook: NotebookNode, folder: Path) -> NotebookNode:

@@ -12,14 +12,16 @@ import { readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+const WIDGETS = ["timeline", "shard_map", "collective_stepper"];
 const here = dirname(fileURLToPath(import.meta.url));
 const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
 
 async function buildWidgets(outdir) {
   const release = { ...common, minify: true, outdir, legalComments: "none" };
-  await build({ ...release, format: "esm", entryPoints: ["src/timeline.ts", "src/shard_map.ts", "src/collective_stepper.ts"] });
-  await build({ ...release, entryPoints: ["src/timeline.css", "src/shard_map.css", "src/collective_stepper.css", "src/page.css"] });
-  await build({ ...release, format: "iife", entryPoints: ["src/page.ts"] }); // the exported page knows all widgets
+  const sources = (prefix, ending) => WIDGETS.map((name) => `src/${prefix}${name}${ending}`);
+  await build({ ...release, format: "esm", entryPoints: sources("", ".ts") });
+  await build({ ...release, entryPoints: [...sources("", ".css"), "src/page.css"] });
+  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts") }); // for exported pages
 }
 
 async function runTests() {

@@ -1,7 +1,7 @@
 """The style of each category of the event log, in every picture: static, interactive and exported.
 
-Colours and levels are said once, here; the interactive timeline receives them with its data. A level decides what is
-seen when several things fall on one pixel: the greater one.
+Colours, shapes and levels are said once, here and in glyphs.py; the interactive timeline receives them with its data. A level
+decides what is seen when several things fall on one pixel: the greater one.
 
 Taught in lesson 00.
 """
@@ -9,6 +9,8 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from simdist.trace.glyphs import GLYPHS, OTHER_GLYPH, Glyph
 
 __all__ = ["MARK_STYLES", "SPAN_STYLES", "MarkStyle", "SpanStyle", "mark_style", "span_style"]
 
@@ -23,10 +25,13 @@ class SpanStyle:
 
 @dataclass(frozen=True)
 class MarkStyle:
-    """How a category of instants is drawn: colour, matplotlib marker, level (0 note, 1 recovery, 2 retry, 3 fault)."""
+    """How a category of instants is drawn: its colour, its shape, and its level.
+
+    Levels: 0 a note, 1 recovery, 2 retry, cancel, messages that are disturbed, 3 a task that is hit, error.
+    """
 
     color: str
-    marker: str
+    glyph: Glyph
     level: int
 
 
@@ -43,23 +48,35 @@ SPAN_STYLES = {
     "wait": SpanStyle("#d9d9d9", level=0),
     "down": SpanStyle("#d1423f", level=3),
 }
+# One luminance for all: at least 3 to 1 against light lanes, dark lanes and the white sign (tests/widgets/test_contrast.py).
+RED, ORANGE, PURPLE, GREY, BROWN, GREEN = "#e0424e", "#ca5b1b", "#9e66c1", "#747f8b", "#b26c0b", "#1c8d54"
+# Every kind of fault of simdist.faults, and what the cluster does about it; order of the legend.
 MARK_STYLES = {
-    "crash": MarkStyle("#c1121f", "X", level=3),
-    "fault": MarkStyle("#c1121f", "D", level=3),
-    "pause": MarkStyle("#c1121f", "8", level=3),
-    "partition": MarkStyle("#c1121f", "h", level=3),
-    "slow": MarkStyle("#c1121f", "<", level=3),
-    "error": MarkStyle("#c1121f", "^", level=3),
-    "retry": MarkStyle("#7b3fa0", "o", level=2),
-    "cancel": MarkStyle("#5c6670", "s", level=2),
-    "detect": MarkStyle("#b35900", "v", level=1),
-    "restart": MarkStyle("#1b7f4b", "P", level=1),
-    "heal": MarkStyle("#1b7f4b", ">", level=1),
-    "place": MarkStyle("#8a949e", "|", level=0),
-    "observe": MarkStyle("#8a949e", "d", level=0),
+    name: MarkStyle(color, GLYPHS[name], level)
+    for name, color, level in (
+        ("crash", RED, 3),
+        ("lose_host", RED, 3),
+        ("fault", RED, 3),
+        ("pause", RED, 3),
+        ("partition", RED, 3),
+        ("slow", RED, 3),
+        ("error", RED, 3),
+        ("slow_link", ORANGE, 2),
+        ("drop", ORANGE, 2),
+        ("delay", ORANGE, 2),
+        ("duplicate", ORANGE, 2),
+        ("retry", PURPLE, 2),
+        ("cancel", GREY, 2),
+        ("detect", BROWN, 1),
+        ("restart", GREEN, 1),
+        ("heal", GREEN, 1),
+        ("resize", GREEN, 1),
+        ("place", GREY, 0),
+        ("observe", GREY, 0),
+    )
 }
 OTHER_SPAN = SpanStyle("#999933")
-OTHER_MARK = MarkStyle("#5c6670", "o", level=1)
+OTHER_MARK = MarkStyle(GREY, OTHER_GLYPH, level=1)
 
 
 def span_style(category: str) -> SpanStyle:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Route, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60
@@ -31,9 +31,9 @@ CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 LONGEST_PICTURE_PX = 12_000  # Chromium cannot paint a surface of more than 16,384 pixels
 
-# Every cell is attached to the page, so that all of them can be looked at; saving never asks.
+# The settings of `make lab`. Besides: every cell is attached to the page, so that all of them can be looked at; saving never asks.
 SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"},
+    **json.loads((ROOT / ".ci" / "lab_settings" / "overrides.json").read_text()),
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
@@ -149,6 +149,7 @@ def _server_command(folder: Path, private: Path) -> list[str]:
         "ServerApp.open_browser": "False",
         "IdentityProvider.token": "",
         "LabApp.app_settings_dir": str(private / "settings"),
+        "LabApp.extra_labextensions_path": str(ROOT / ".ci" / "lab_extensions"),
         "LabApp.news_url": "None",
         "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
         "LabApp.extension_manager": "readonly",
@@ -194,6 +195,13 @@ def browser_page(width_px: int = 1280, height_px: int = 900) -> Iterator[Page]:
             browser.close()
 
 
+def _refuse_to_start(route: Route) -> None:
+    if route.request.method == "POST":
+        route.fulfill(status=503, body='{"message": "no kernel today"}')
+    else:
+        route.continue_()
+
+
 class Notebook:
     """One notebook, open in JupyterLab.
 
@@ -201,14 +209,21 @@ class Notebook:
         page: a page of the browser; it goes to the notebook.
         address: the server's address.
         name: the notebook's name in the server's root.
+        with_kernel: False: no kernel can be started from now on; the notebook shows what it holds (default True).
     """
 
-    def __init__(self, page: Page, address: str, name: str) -> None:
+    def __init__(self, page: Page, address: str, name: str, with_kernel: bool = True) -> None:
         self.page = page
+        if not with_kernel:
+            page.route("**/api/sessions**", _refuse_to_start)
         page.goto(f"{address}lab/tree/{name}?reset", timeout=START_TIMEOUT_S * 1000)
         page.locator(".jp-NotebookPanel:visible").wait_for(timeout=START_TIMEOUT_S * 1000)
         page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
-        self._wait(lambda: self._state()["kernel"] == "idle", START_TIMEOUT_S, "the kernel did not start")
+        if with_kernel:
+            self._wait(lambda: self._state()["kernel"] == "idle", START_TIMEOUT_S, "the kernel did not start")
+        else:
+            for answer in ("Ok", "No Kernel"):  # to the message that none has started, and to the question which one is wanted
+                page.locator(".jp-Dialog").get_by_role("button", name=answer).click(timeout=START_TIMEOUT_S * 1000)
 
     def run_all(self) -> list[Cell]:
         """Runs all cells from the menu and waits until the kernel is idle and every cell has run, or one has failed."""
@@ -220,6 +235,16 @@ class Notebook:
     def cells(self) -> list[Cell]:
         """The code cells that are not empty, as they are now."""
         return [Cell(**cell) for cell in self._state()["cells"]]
+
+    def save_and_shut_down(self) -> None:
+        """Saves the notebook, as the menu does, and ends its kernel."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        self._wait(lambda: self._state()["kernel"] == "none", START_TIMEOUT_S, "the kernel did not end")
+
+    def has_kernel(self) -> bool:
+        """Whether a kernel runs for this notebook."""
+        return self._state()["kernel"] != "none"
 
     def widgets_drawn(self) -> list[bool]:
         """For every widget on the page, top to bottom, whether it shows a picture; waits for those that are late."""

@@ -82,3 +82,11 @@ def test_storing_a_lesson_that_warns_or_fails_leaves_it_as_it_was(tool: Any, tmp
     before = path.read_bytes()
     assert tool.main([str(path)]) == 1
     assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_widget_is_stored_as_its_picture(tool: Any, tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "widget.ipynb", ["import simdist_widgets as sw\nsw.ShardMap([])"])
+    assert tool.store(path)
+    (cell,) = nbformat.read(path, as_version=4).cells
+    assert sorted(cell.outputs[0]["data"]) == ["image/png", "text/plain"]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from simdist.trace import Trace
 from simdist.trace.boxes import PARTS, boxes_by_category
-from simdist.trace.plots import lane_names, timeline
+from simdist.trace.plots import EMPTY_TEXT, lane_names, timeline
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 
 
@@ -89,7 +89,39 @@ def test_legend_names_what_occurs_and_nothing_else(trace: Trace) -> None:
 
 
 def test_axis_carries_its_unit(trace: Trace) -> None:
-    assert timeline(trace).axes[0].get_xlabel() == "virtual time (s)"
+    ax = timeline(trace).axes[0]
+    assert ax.get_xlabel() == "virtual time"
+    assert [label.get_text() for label in ax.get_xticklabels()][:3] == ["0.0 s", "0.5 s", "1.0 s"]
+
+
+def test_axis_follows_a_view_that_is_set_later(trace: Trace) -> None:
+    ax = timeline(trace).axes[0]
+    ax.set_xlim(1.0, 1.002)
+    assert [label.get_text() for label in ax.get_xticklabels()][:2] == ["1000.0 ms", "1000.5 ms"]
+
+
+def test_marks_that_would_touch_are_one_mark_that_shows_the_most_serious() -> None:
+    trace = Trace()
+    for number, category in enumerate(["retry", "crash", "restart"]):
+        trace.instant("worker:0", category, category, 1.0 + number * 1e-4)
+    trace.span("worker:0", "compute", "step", 0.0, 4.0)
+    figure = timeline(trace)
+    assert np.asarray(marks(figure)["crash"].get_offsets()).tolist() == [[1.0, 0.0]]
+    assert {text.get_text() for text in figure.axes[0].texts} == {"crash +2"}
+
+
+def test_span_that_takes_no_time_is_a_pixel_wide() -> None:
+    trace = Trace()
+    trace.span("ps:0", "apply", "update", 0.5, 0.5)
+    trace.span("ps:0", "compute", "step", 1.0, 2.0)
+    (path,) = boxes(timeline(trace))["apply"].get_paths()
+    assert path.get_extents().width == pytest.approx(2.06 / 880)
+
+
+def test_task_that_is_not_restarted_is_down_to_the_end(trace: Trace) -> None:
+    trace.instant("worker:0", "crash", "crash of worker:0", 2.0)
+    (ends,) = [path.get_extents().intervalx.tolist() for path in boxes(timeline(trace))["down"].get_paths() if path.vertices[0][1] < 1.5]
+    assert ends == [2.0, 4.0]
 
 
 def test_given_axes_are_used(trace: Trace) -> None:
@@ -98,10 +130,20 @@ def test_given_axes_are_used(trace: Trace) -> None:
     assert boxes(ax.figure)
 
 
-def test_empty_trace_gives_an_empty_figure() -> None:
+def test_empty_trace_says_so() -> None:
     figure = timeline(Trace())
     assert boxes(figure) == {}
     assert figure.axes[0].get_legend() is None
+    assert [text.get_text() for text in figure.axes[0].texts] == [EMPTY_TEXT]
+
+
+def test_devices_stand_below_their_task_with_their_part_of_the_name() -> None:
+    trace = Trace()
+    for lane in ("worker:0", "worker:0/gpu:1"):
+        trace.declare_lane(lane)
+    task, device = timeline(trace).axes[0].get_yticklabels()
+    assert (task.get_text(), device.get_text()) == ("worker:0", "gpu:1")
+    assert device.get_fontsize() < task.get_fontsize()
 
 
 def test_unknown_category_is_drawn_in_a_colour_of_its_own() -> None:
@@ -126,10 +168,7 @@ def test_every_category_draws_without_a_warning() -> None:
 
 def test_colours_and_markers_differ_between_categories() -> None:
     assert len({style.color for style in SPAN_STYLES.values()}) == len(SPAN_STYLES)
-    faults = [
-        MARK_STYLES[name].marker for name in ("crash", "fault", "pause", "partition", "slow", "error", "retry", "restart", "detect", "heal")
-    ]
-    assert len(set(faults)) == len(faults)
+    assert len({(style.glyph.body, style.glyph.sign) for style in MARK_STYLES.values()}) == len(MARK_STYLES)
     assert mark_style("crash").level > mark_style("retry").level > mark_style("place").level
 
 

@@ -34,7 +34,10 @@ def test_fresh_build_gives_the_committed_bytes(tmp_path: Path) -> None:
     assert contents(tmp_path) == contents(PACKAGE / "static")
 
 
-@pytest.mark.parametrize("name", ["timeline.js", "shard_map.js", "collective_stepper.js", "page.js"])
+WIDGETS = ["timeline", "shard_map", "collective_stepper"]
+
+
+@pytest.mark.parametrize("name", [f"{prefix}{widget}.js" for prefix in ("", "page_") for widget in WIDGETS])
 def test_bundle_is_small_and_complete_in_itself(name: str) -> None:
     text = (PACKAGE / "static" / name).read_text(encoding="utf-8")
     assert len(text.encode()) < LARGEST_BUNDLE_BYTES

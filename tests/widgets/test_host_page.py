@@ -46,6 +46,13 @@ def test_several_widgets_share_one_script_and_have_states_of_their_own(tmp_path:
     assert [text.count(f'id="{state}"') for state in states] == [1, 1, 1]
 
 
+def test_page_holds_the_scripts_of_its_widgets_only(tmp_path: Path) -> None:
+    sizes = [len(export(tmp_path, ("", widget))) for widget in (sw.ShardMap([]), sw.Timeline(Trace()))]
+    static = Path(sw.__file__).parent / "static"
+    shards, timeline = (len((static / f"page_{name}.js").read_text()) for name in ("shard_map", "timeline"))
+    assert sizes[1] - sizes[0] > 0.8 * (timeline - shards)
+
+
 def test_page_without_widgets_has_no_script(tmp_path: Path) -> None:
     assert "<script" not in export(tmp_path, ("", "text"))
 

@@ -49,7 +49,7 @@ def test_records_satisfy_the_protocol() -> None:
 def test_picture_has_a_bar_per_shard_and_the_bytes_of_each_task() -> None:
     ax = sw.ShardMap(RECORDS).picture().axes[0]
     assert [bar.get_width() for bar in ax.patches] == [32, 64, 4, 32]
-    assert {"100 B", "32 B"} <= {text.get_text() for text in ax.texts}
+    assert {"100 B · 76 %", "32 B · 24 %"} <= {text.get_text() for text in ax.texts}
 
 
 UNEVEN = [
@@ -80,12 +80,6 @@ def test_chief_that_holds_parameters_and_a_chief_alone_count() -> None:
     alone = sw.ShardMap(UNEVEN[:1])
     assert alone.header["balanced"] == ["chief:0"]
     assert alone.picture().axes[0].get_title("left") == ""
-
-
-def test_mime_bundle_has_text_and_picture() -> None:
-    data, _ = sw.ShardMap(RECORDS)._repr_mimebundle_()
-    assert data["text/plain"] == repr(sw.ShardMap(RECORDS))
-    assert "image/png" in data
 
 
 def test_no_variables_is_an_empty_map() -> None:

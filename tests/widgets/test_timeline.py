@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import simdist_widgets as sw
+from simdist.collectives import ring
 from simdist.trace import Trace
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -32,11 +33,19 @@ def test_repr_is_one_line_that_depends_on_the_trace_alone(trace: Trace) -> None:
     assert repr(sw.Timeline(trace)) == repr(sw.Timeline(trace)) == text
 
 
-def test_mime_bundle_has_text_picture_and_view(trace: Trace) -> None:
+def test_display_has_text_and_view_and_draws_no_picture(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SIMDIST_STATIC_PICTURES", raising=False)
     widget = sw.Timeline(trace)
+    monkeypatch.setattr(widget, "picture", lambda: pytest.fail("a display draws a picture"))
     data, _ = widget._repr_mimebundle_()
-    assert set(data) == {"text/plain", "image/png", WIDGET_VIEW}
+    assert set(data) == {"text/plain", WIDGET_VIEW}
     assert data["text/plain"] == repr(widget)
+
+
+@pytest.mark.parametrize("make", [sw.Timeline, lambda _: sw.ShardMap([]), lambda _: sw.CollectiveStepper(ring.schedule(2))])
+def test_display_has_a_picture_where_outputs_are_stored(trace: Trace, monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+    monkeypatch.setenv("SIMDIST_STATIC_PICTURES", "1")
+    data, _ = make(trace)._repr_mimebundle_()
     assert base64.b64decode(data["image/png"]).startswith(PNG)
 
 

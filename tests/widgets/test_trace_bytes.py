@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from simdist.trace import Trace
+from simdist.trace.plots import EMPTY_TEXT
 from simdist_widgets import trace_bytes
 from simdist_widgets.trace_bytes import encode, pack
 
@@ -47,6 +48,23 @@ def test_names_and_categories_are_numbers_into_tables(trace: Trace) -> None:
     assert [names[i] for i in column(encoded, "span_name")] == ["update", "closure 0", "step"]
     assert [kinds[i] for i in column(encoded, "span_kind")] == ["apply", "closure", "compute"]
     assert [names[i] for i in column(encoded, "instant_name")] == ["crash of worker:0"]
+
+
+def test_task_that_is_not_restarted_has_a_down_time_to_the_end(trace: Trace) -> None:
+    trace.span("ps:0", "apply", "update", 0.5, 1.0)
+    encoded = encode(trace)
+    header = encoded[0]
+    assert [kind["name"] for kind in header["kinds"]][-1] == "down"
+    assert (header["not_restarted"], column(encoded, "span_lane_first").tolist()) == (1, [0, 2, 5])
+    assert (column(encoded, "span_start")[-1], column(encoded, "span_duration")[-1]) == (0.4, pytest.approx(0.6))
+    assert json.loads(column(encoded, "names"))[column(encoded, "span_name")[-1]] == "down"
+    assert column(encoded, "span_fact_row").tolist()[-1] == 4
+    assert column(encoded, "span_fact_text").endswith('{"until": "the end of the trace: not restarted"}')
+
+
+def test_empty_trace_says_so_and_others_do_not(trace: Trace) -> None:
+    assert encode(Trace())[0]["empty_text"] == EMPTY_TEXT
+    assert encode(trace)[0]["empty_text"] == ""
 
 
 def test_facts_follow_their_rows_through_the_sorting(trace: Trace) -> None:

@@ -1,13 +1,18 @@
 """What all widgets have in common: the three ways in which one shows itself.
 
-Live: anywidget's view. Static: a PNG of the same data, beside the view in the mime bundle, for places that run no
-widgets. Text: one line without a memory address, equal for equal data, because stored notebooks are compared by it.
+Live: anywidget's view. Static: a PNG of the same data (`png`), for places that run no widgets. Text: one line without a
+memory address, equal for equal data, because stored notebooks are compared by it.
+
+A picture takes up to some seconds, so a display has none: it would keep the reader waiting for what is not shown. Where
+outputs are stored for places that run no widgets, the environment variable SIMDIST_STATIC_PICTURES=1 puts it beside the view;
+lessons/store_outputs.py sets it.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +22,7 @@ from simdist.extras import needs
 from simdist_widgets.host_page import export_page
 
 STATIC = Path(__file__).parent / "static"
+PICTURES = "SIMDIST_STATIC_PICTURES"
 
 
 class BaseWidget(anywidget.AnyWidget):
@@ -64,5 +70,7 @@ class BaseWidget(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
-        picture = base64.b64encode(self.png()).decode("ascii")
-        return {**data, "text/plain": repr(self), "image/png": picture}, metadata
+        data = {**data, "text/plain": repr(self)}
+        if os.environ.get(PICTURES) == "1":
+            data["image/png"] = base64.b64encode(self.png()).decode("ascii")
+        return data, metadata

@@ -1,6 +1,6 @@
 """Pages that hold live widgets and need nothing else: no server, no kernel, no network.
 
-The page carries its style sheet, its script and the states of its widgets. The script (src/page.ts) gives each widget
+The page carries its style sheet, the scripts of the widgets that it shows and their states. A script (src/page.ts) gives each widget
 a model with anywidget's interface (get, set, on, off, save_changes). Where scripts are switched off, the static
 pictures show instead. Text is escaped here; nothing that a trace or a caller says is ever taken as markup, except
 what an object offers itself by `__html__` or `_repr_html_`.
@@ -83,19 +83,21 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
     """
     path = Path(path)
     blocks: list[str] = []
+    widgets: set[str] = set()
     for number, (heading, content) in enumerate(sections):
         if heading:
             blocks.append(f"<h2>{html.escape(heading)}</h2>")
         blocks.append(_block(content, f"simdist-state-{number}"))
+        if isinstance(content, _Widget):
+            widgets.add(content.page_name)
     with replacing(path) as file:
-        file.write(_page(title, "\n".join(blocks)).encode())
+        file.write(_page(title, "\n".join(blocks), widgets).encode())
     return path
 
 
-def _page(title: str, body: str) -> str:
-    live = "data-simdist-widget" in body
-    style = PAGE_STYLE + (_static("page.css") if live else "")
-    script = f"<script>{_static('page.js')}</script>\n" if live else ""
+def _page(title: str, body: str, widgets: set[str]) -> str:
+    style = PAGE_STYLE + (_static("page.css") if widgets else "")
+    script = f"<script>{''.join(_static(f'page_{name}.js') for name in sorted(widgets))}</script>\n" if widgets else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

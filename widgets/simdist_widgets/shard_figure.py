@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simdist.extras import needs
+from simdist_widgets.byte_units import byte_ticks, format_bytes
 
 # Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the stack.
 KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
@@ -29,30 +30,45 @@ def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], bala
 
     Example:
         >>> shard = {"task": "ps:0", "variable": "w", "kind": "parameter", "size_bytes": 32, "num_shards": 1}
-        >>> shard_figure(["ps:0"], [shard], ["ps:0"]).axes[0].get_xlabel()
-        'bytes'
+        >>> [text.get_text() for text in shard_figure(["ps:0"], [shard], ["ps:0"]).axes[0].texts]
+        ['w', '32 B · 100 %']
     """
     with needs("The picture of a shard map", "lab"):
         from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 1.0 + 0.55 * min(max(len(tasks), 1), 20)), layout="constrained")
+    figure = Figure(figsize=(10.0, 1.0 + _row_inch(len(tasks)) * max(len(tasks), 1)), layout="constrained")
     ax = figure.add_subplot()
     bytes_of = {task: sum(shard["size_bytes"] for shard in shards if shard["task"] == task) for task in tasks}
     greatest = max(bytes_of.values(), default=1) or 1
+    total = sum(bytes_of[task] for task in balanced)
     for row, task in enumerate(tasks):
-        _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest)
-    ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55), xlabel="bytes")
+        share = f" · {bytes_of[task] / total:.0%}".replace("%", " %") if total and task in balanced else ""
+        _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest, share)
+    ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55))
     ax.set_yticks(range(len(tasks)), tasks)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.set_xticks(*byte_ticks(greatest * 1.16))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_title(_balance(bytes_of, balanced), loc="left", fontsize=9)
+    ax.set_title(balance_text(tasks, shards, balanced), loc="left", fontsize=9)
     _draw_legend(ax, {str(shard["kind"]) for shard in shards})
     return figure
 
 
-def _balance(bytes_of: Mapping[str, int], balanced: Sequence[str]) -> str:
-    """How even the tasks are: 1.00 times the mean is perfect; nothing where there is nothing to compare."""
+def _row_inch(tasks: int) -> float:
+    """The height of a row: few tasks get more room."""
+    return 0.55 if tasks <= 20 else 0.34
+
+
+def balance_text(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> str:
+    """How even the tasks are: 1.00 times the mean is perfect; nothing where there is nothing to compare.
+
+    Example:
+        >>> balance_text(["ps:0", "ps:1"], [{"task": "ps:0", "size_bytes": 8}], ["ps:0", "ps:1"])
+        'the fullest task holds 2.00 times the mean'
+    """
+    bytes_of = dict.fromkeys(tasks, 0)
+    for shard in shards:
+        bytes_of[shard["task"]] += shard["size_bytes"]
     total = sum(bytes_of[task] for task in balanced)
     if len(balanced) < 2 or not total:
         return ""
@@ -61,7 +77,7 @@ def _balance(bytes_of: Mapping[str, int], balanced: Sequence[str]) -> str:
     return f"the fullest task holds {imbalance:.2f} times the mean{apart}"
 
 
-def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int) -> None:
+def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int, share: str) -> None:
     left = 0
     for shard in shards:
         size = shard["size_bytes"]
@@ -76,7 +92,7 @@ def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest:
             ink = "#101418" if color == KIND_COLORS["slot"] else "white"
             ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink)
         left += size
-    ax.text(left + greatest * 0.01, row, f"{left:,} B", va="center", fontsize=9)
+    ax.text(left + greatest * 0.01, row, f"{format_bytes(left)}{share}", va="center", fontsize=9)
 
 
 def _draw_legend(ax: Any, kinds: set[str]) -> None:

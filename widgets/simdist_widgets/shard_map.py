@@ -2,7 +2,8 @@
 
 A block's height is its bytes, always, on one scale for all tasks, so that the balance is seen at a glance; pointing at
 a block shows its facts and picks out the other shards of the same variable. What is said about the balance leaves out a
-chief that holds no parameters: its counts and metrics lie there on purpose. The widget is a snapshot.
+chief that holds no parameters: its counts and metrics lie there on purpose. From `HEAT_MAP_FROM` tasks on it is a heat map, one cell per
+task (heat_map.py). The widget is a snapshot.
 
 Taught in lesson 00.
 """
@@ -15,7 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 import traitlets
 
 from simdist_widgets.base import STATIC, BaseWidget
-from simdist_widgets.shard_figure import KIND_COLORS, shard_figure
+from simdist_widgets.heat_map import HEAT_MAP_FROM, heat_figure, heat_map
+from simdist_widgets.shard_figure import KIND_COLORS, balance_text, shard_figure
 
 FIELDS = (
     "variable", "shape", "dtype", "shard", "num_shards", "task", "row_start", "row_stop", "size_bytes", "kind",
@@ -85,18 +87,32 @@ class ShardMap(BaseWidget):
         tasks = sorted({shard["task"] for shard in shards}, key=_task_order)
         used = sorted({shard["kind"] for shard in shards}, key=_kind_order)
         kinds = [{"name": kind, "color": KIND_COLORS.get(kind, KIND_COLORS["other"])} for kind in used]
-        super().__init__(header={"tasks": tasks, "balanced": _balanced(tasks, shards), "kinds": kinds, "shards": shards})
+        balanced = _balanced(tasks, shards)
+        heat = heat_map(tasks, shards, balanced) if len(tasks) >= HEAT_MAP_FROM else None
+        header = {
+            "tasks": tasks,
+            "balanced": balanced,
+            "num_variables": len({(shard["kind"], shard["variable"]) for shard in shards}),
+            "num_shards": len(shards),
+            "size_bytes": sum(shard["size_bytes"] for shard in shards),
+            "balance": balance_text(tasks, shards, balanced),
+            "kinds": kinds,
+            "shards": [] if heat else shards,
+            "heat": heat,
+        }
+        super().__init__(header=header)
 
     def picture(self) -> Any:
         """The map as a matplotlib ``Figure``."""
+        if self.header["heat"]:
+            return heat_figure(self.header["heat"], self.header["balance"])
         return shard_figure(self.header["tasks"], self.header["shards"], self.header["balanced"])
 
     def __repr__(self) -> str:
-        shards = self.header["shards"]
-        variables = {(shard["kind"], shard["variable"]) for shard in shards}
-        counts = [(len(self.header["tasks"]), "task"), (len(variables), "variable"), (len(shards), "shard")]
+        header = self.header
+        counts = [(len(header["tasks"]), "task"), (header["num_variables"], "variable"), (header["num_shards"], "shard")]
         parts = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts]
-        return f"ShardMap({', '.join(parts)}, {sum(shard['size_bytes'] for shard in shards)} bytes)"
+        return f"ShardMap({', '.join(parts)}, {header['size_bytes']} bytes)"
 
 
 def _records(source: Any) -> Iterable[Any]:

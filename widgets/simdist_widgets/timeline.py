@@ -69,10 +69,7 @@ class Timeline(BaseWidget):
 
     def picture(self) -> Any:
         """The timeline as a matplotlib ``Figure``, of the same stretch of time."""
-        figure = timeline(self._trace)
-        if self.view_s:
-            figure.axes[0].set_xlim(*self.view_s)
-        return figure
+        return timeline(self._trace, view_s=self.view_s)
 
     def __repr__(self) -> str:
         return self._summary

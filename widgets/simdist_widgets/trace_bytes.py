@@ -3,23 +3,27 @@
 Rows are sorted by lane, then start, longer spans first; `lane_first` tells where each lane begins. A span takes 17
 bytes: start (float64, because a view may be a microsecond wide after hours), duration (float32), name (uint32),
 category (uint8). Facts are JSON texts one after the other, with the row and the end of each; texts of spans beyond
-MOST_FACTS are left out, and the header says how many. The other side is src/trace_data.ts.
+MOST_FACTS are left out, and the header says how many. A task that was not restarted gets a down time up to the end, which the log does
+not hold as a span. The other side is src/trace_data.ts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from simdist.trace import Trace
-from simdist.trace.plots import lane_names
+from simdist.trace.down_times import unfinished_down_times
+from simdist.trace.plots import EMPTY_TEXT, lane_names
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 
 MOST_FACTS = 100_000
 ALIGNMENT = 8
+DOWN, NOT_RESTARTED = "down", {"until": "the end of the trace: not restarted"}
 DTYPES = {np.dtype("f8"): "f8", np.dtype("f4"): "f4", np.dtype("u4"): "u4", np.dtype("u1"): "u1"}
 
 
@@ -43,20 +47,28 @@ def encode(trace: Trace) -> tuple[dict[str, Any], bytes]:
     name = trace.spans.name  # first, since it gives codes to names that show a number
     names = dict.fromkeys(trace.names.texts)
     names.update(dict.fromkeys(instant.name for instant in trace.instants))
-    kinds = _in_order(SPAN_STYLES, (trace.names.texts[code] for code in np.unique(_int32(trace.spans.category))))
+    unfinished = unfinished_down_times(trace)
+    present = {trace.names.texts[code] for code in np.unique(_int32(trace.spans.category))}
+    kinds = _in_order(SPAN_STYLES, present | {DOWN} if unfinished else present)
     marks = _in_order(MARK_STYLES, (instant.category for instant in trace.instants))
-    spans, left_out = _spans(trace, lanes, kinds, name)
-    columns = {"names": json.dumps(list(names)).encode(), **spans, **_instants(trace, lanes, marks, list(names))}
+    if unfinished:
+        names[DOWN] = None
+    names_in_order = list(names)
+    table = _with_down_times(_Rows.of(trace, lanes, kinds, name), unfinished, trace.end_s(), lanes, kinds, names_in_order)
+    spans, left_out = _spans(trace, lanes, table)
+    columns = {"names": json.dumps(names_in_order).encode(), **spans, **_instants(trace, lanes, marks, names_in_order)}
     sections, data = pack(columns)
     first_s = min(min(trace.spans.start, default=0.0), min((i.time_s for i in trace.instants), default=0.0), 0.0)
     header = {
-        "version": 1,
+        "version": 2,
         "lanes": lanes,
         "kinds": [{"name": k, "color": span_style(k).color, "level": span_style(k).level} for k in kinds],
-        "marks": [{"name": m, "color": mark_style(m).color, "level": mark_style(m).level} for m in marks],
+        "marks": [{"name": m, **_mark(m)} for m in marks],
         "first_s": first_s,
         "last_s": trace.end_s(),
         "facts_left_out": left_out,
+        "not_restarted": len(unfinished),
+        "empty_text": "" if len(trace.spans) or len(trace.instants) else EMPTY_TEXT,
         "columns": sections,
     }
     return header, data
@@ -89,6 +101,11 @@ def pack(columns: Mapping[str, np.ndarray | bytes]) -> tuple[dict[str, dict[str,
     return sections, b"".join(parts)
 
 
+def _mark(category: str) -> dict[str, Any]:
+    style = mark_style(category)
+    return {"color": style.color, "level": style.level, "body": style.glyph.body, "sign": style.glyph.sign}
+
+
 def _in_order(known: Iterable[str], present: Iterable[str]) -> list[str]:
     """The names that are present: known ones in their order, others after them by the alphabet."""
     found = set(present)
@@ -96,20 +113,53 @@ def _in_order(known: Iterable[str], present: Iterable[str]) -> list[str]:
     return ordered + sorted(found.difference(ordered))
 
 
-def _spans(trace: Trace, lanes: list[str], kinds: list[str], name: np.ndarray) -> tuple[dict[str, np.ndarray | bytes], int]:
-    columns = trace.spans.columns()
-    texts = len(trace.names.texts)
-    lane = _renumber(columns["lane"], trace, lanes, texts)
-    start_s, duration_s = columns["start_s"], columns["end_s"] - columns["start_s"]
-    order = np.lexsort((-duration_s, start_s, lane))
-    with_facts: list[int] = trace.spans.rows_with_facts().tolist()
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of spans in the order of the log, each of length n; the facts are those of row i where i < n of the log."""
+
+    lane: np.ndarray
+    start_s: np.ndarray
+    duration_s: np.ndarray
+    name: np.ndarray
+    kind: np.ndarray
+
+    @staticmethod
+    def of(trace: Trace, lanes: list[str], kinds: list[str], name: np.ndarray) -> _Rows:
+        columns = trace.spans.columns()
+        texts = len(trace.names.texts)
+        lane, kind = _renumber(columns["lane"], trace, lanes, texts), _renumber(columns["category"], trace, kinds, texts)
+        return _Rows(lane, columns["start_s"], columns["end_s"] - columns["start_s"], name, kind)
+
+
+def _with_down_times(
+    rows: _Rows, since_s: Mapping[str, float], end_s: float, lanes: list[str], kinds: list[str], names: list[str]
+) -> _Rows:
+    """The rows of the log, and behind them one for each task that was not restarted."""
+    count = len(since_s)
+    if not count:
+        return rows
+    start_s = np.array(list(since_s.values()))
+    return _Rows(
+        np.append(rows.lane, [lanes.index(lane) for lane in since_s]),
+        np.append(rows.start_s, start_s),
+        np.append(rows.duration_s, end_s - start_s),
+        np.append(rows.name, np.full(count, names.index(DOWN))),
+        np.append(rows.kind, np.full(count, kinds.index(DOWN))),
+    )
+
+
+def _spans(trace: Trace, lanes: list[str], rows: _Rows) -> tuple[dict[str, np.ndarray | bytes], int]:
+    order = np.lexsort((-rows.duration_s, rows.start_s, rows.lane))
     row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
-    chosen = sorted((int(row_of[index]), index) for index in with_facts[:MOST_FACTS])
-    facts = _facts("span", [row for row, _ in chosen], [trace.spans.facts_of(index) for _, index in chosen])
-    kind = _renumber(columns["category"], trace, kinds, texts)
-    table = _table("span", lanes, lane[order], start_s[order], duration_s[order], name[order], kind[order])
-    return table | facts, max(0, len(with_facts) - MOST_FACTS)
+    recorded = len(trace.spans)
+    with_facts: list[int] = trace.spans.rows_with_facts().tolist()
+    chosen = [*with_facts[:MOST_FACTS], *range(recorded, len(order))]
+    chosen.sort(key=lambda index: row_of[index])
+    texts = [trace.spans.facts_of(index) if index < recorded else NOT_RESTARTED for index in chosen]
+    facts = _facts("span", [int(row_of[index]) for index in chosen], texts)
+    columns = (rows.lane, rows.start_s, rows.duration_s, rows.name, rows.kind)
+    return _table("span", lanes, *(column[order] for column in columns)) | facts, max(0, len(with_facts) - MOST_FACTS)
 
 
 def _instants(trace: Trace, lanes: list[str], marks: list[str], names: list[str]) -> dict[str, np.ndarray | bytes]:

@@ -1,6 +1,6 @@
 // Traces for the tests of the front end, packed the way the Python side packs them.
 
-import { decode, type ColumnPlace, type Kind, type TraceData } from "./trace_data.ts";
+import { decode, type ColumnPlace, type Kind, type MarkKind, type TraceData } from "./trace_data.ts";
 
 export interface Row {
   readonly lane: number;
@@ -16,11 +16,12 @@ export const KINDS: readonly Kind[] = [
   { name: "compute", color: "#0072b2", level: 1 },
   { name: "down", color: "#d1423f", level: 3 },
 ];
-export const MARKS: readonly Kind[] = [
-  { name: "crash", color: "#c1121f", level: 3 },
-  { name: "retry", color: "#7b3fa0", level: 2 },
-  { name: "restart", color: "#1b7f4b", level: 1 },
-  { name: "place", color: "#8a949e", level: 0 },
+const glyph = { body: "M0 -7L7 0L0 7Z", sign: "" };
+export const MARKS: readonly MarkKind[] = [
+  { name: "crash", color: "#c1121f", level: 3, ...glyph },
+  { name: "retry", color: "#7b3fa0", level: 2, ...glyph },
+  { name: "restart", color: "#1b7f4b", level: 1, ...glyph },
+  { name: "place", color: "#8a949e", level: 0, ...glyph },
 ];
 
 /** A decoded trace; names of rows are their categories. `shift` moves the bytes to an odd address. */
@@ -37,13 +38,15 @@ export function traceOf(
   addTable(pack, "instant", lanes.length, instants, MARKS, names);
   const ends = [...spans, ...instants].map((row) => row.end ?? row.start);
   const header = {
-    version: 1,
+    version: 2,
     lanes,
     kinds: KINDS,
     marks: MARKS,
     first_s: 0,
     last_s: Math.max(0, ...ends),
     facts_left_out: 0,
+    not_restarted: 0,
+    empty_text: "",
     columns: pack.places,
   };
   const buffer = new Uint8Array(shift + pack.bytes.length);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { traceOf } from "./fixtures.ts";
-import { eventsInOrder, hitTest, nextSpan, type Hit } from "./hit_test.ts";
+import { eventsInOrder, hitTest, type Hit } from "./hit_test.ts";
 
 const DATA = traceOf(
   ["worker:0", "worker:1"],
@@ -55,16 +55,7 @@ test("idle time is no hit", () => {
   assert.equal(at(0, 500), null);
 });
 
-test("walking along spans goes in order of start and stops at both ends", () => {
-  assert.deepEqual([nextSpan(DATA, 0, 0, 1, 0), nextSpan(DATA, 0, 3, 1, 0), nextSpan(DATA, 0, 0, -1, 0)], [1, -1, -1]);
-});
-
-test("walking without a place to start from begins at the view", () => {
-  assert.equal(nextSpan(DATA, 0, -1, 1, 15), 2);
-  assert.equal(nextSpan(DATA, 0, -1, -1, 15), 1);
-});
-
-test("events are walked in order of time across lanes, without notes", () => {
+test("events are in order of time across lanes, without notes", () => {
   const names = [...eventsInOrder(DATA)].map((row) => DATA.header.marks[DATA.instants.kind[row]].name);
   assert.deepEqual(names, ["crash", "restart"]);
 });

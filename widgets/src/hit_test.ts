@@ -1,7 +1,7 @@
-// What lies under the pointer, and what comes next when the keyboard walks along a lane.
+// What lies under the pointer, and the events that the keyboard goes along.
 
 import { layOutMarks, MARK_RADIUS } from "./marks.ts";
-import { firstAfter, stretches, type TraceData } from "./trace_data.ts";
+import { stretches, type TraceData } from "./trace_data.ts";
 import type { View } from "./time_scale.ts";
 
 export type Hit =
@@ -52,15 +52,6 @@ export function spanAt(data: TraceData, lane: number, time: number, tolerance: n
     if (exact !== bestExact) return exact && level >= bestLevel;
     return spans.duration[row] <= spans.duration[best];
   }
-}
-
-/** The next span of a lane after (or before) a row, by start; -1 at the end. With row -1: the first at `time`. */
-export function nextSpan(data: TraceData, lane: number, row: number, step: 1 | -1, time: number): number {
-  const { laneFirst, start } = data.spans;
-  const first = laneFirst[lane];
-  const stop = laneFirst[lane + 1];
-  const next = row < 0 ? firstAfter(start, first, stop, time) - (step < 0 ? 1 : 0) : row + step;
-  return next >= first && next < stop ? next : -1;
 }
 
 /** Instants above the level of notes in order of time; what "next event" walks along. */

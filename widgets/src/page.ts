@@ -1,18 +1,10 @@
-// The exported page: finds the places of its widgets, reads their states from the page itself, and draws them.
+// The exported page: finds the places of one sort of widget, reads their states from the page itself, and draws them.
+// page_timeline.ts and its like are the bundles; a page holds those of the widgets that it shows.
 //
 //   <div data-simdist-widget="timeline" data-simdist-state="state-0"></div>
 //   <script type="application/json" id="state-0"> {"values": {...}, "bytes": {"data": base64}} </script>
 
-import collectiveStepper from "./collective_stepper.ts";
 import { HostModel, type Render } from "./model.ts";
-import shardMap from "./shard_map.ts";
-import timeline from "./timeline.ts";
-
-const WIDGETS: Readonly<Record<string, { render: Render }>> = {
-  timeline,
-  shard_map: shardMap,
-  collective_stepper: collectiveStepper,
-};
 
 interface State {
   readonly values: Readonly<Record<string, unknown>>;
@@ -26,19 +18,22 @@ function decodeBase64(text: string): DataView {
   return new DataView(bytes.buffer);
 }
 
-function show(place: HTMLElement): void {
+function show(place: HTMLElement, render: Render): void {
   const stored = document.getElementById(place.dataset["simdistState"] ?? "");
   const state = JSON.parse(stored?.textContent ?? "") as State;
   const bytes = Object.entries(state.bytes).map(([name, text]) => [name, decodeBase64(text)] as const);
   const model = new HostModel({ ...state.values, ...Object.fromEntries(bytes) });
-  WIDGETS[place.dataset["simdistWidget"] ?? ""].render({ model, el: place });
+  render({ model, el: place });
 }
 
-for (const place of document.querySelectorAll<HTMLElement>("[data-simdist-widget]")) {
-  try {
-    show(place);
-  } catch (error) {
-    place.textContent = `This widget could not be drawn: ${error instanceof Error ? error.message : error}`;
-    throw error;
+/** Draws all widgets of this name. */
+export function showAll(name: string, render: Render): void {
+  for (const place of document.querySelectorAll<HTMLElement>(`[data-simdist-widget="${name}"]`)) {
+    try {
+      show(place, render);
+    } catch (error) {
+      place.textContent = `This widget could not be drawn: ${error instanceof Error ? error.message : error}`;
+      throw error;
+    }
   }
 }

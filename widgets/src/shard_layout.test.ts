@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HEIGHT, imbalance, layOut, MOST_BLOCKS, SEEN, type Shard } from "./shard_layout.ts";
-import { facts, label, note, rows, sameVariable, shortenFront } from "./shard_text.ts";
+import { HEIGHT, layOut, MOST_BLOCKS, SEEN, type Shard } from "./shard_layout.ts";
+import { facts, label, note, rows, sameVariable } from "./shard_text.ts";
 
 function shard(task: string, size_bytes: number, changes: Partial<Shard> = {}): Shard {
   const whole = { variable: "dense/kernel", shape: [64, 4], dtype: "float32", shard: 0, num_shards: 1 };
@@ -45,12 +45,6 @@ test("the smallest of many blocks are folded into one, and no byte is lost", () 
   assert.equal(blocks.flatMap((block) => block.shards).reduce((sum, { size_bytes }) => sum + size_bytes, 0), 104_950);
 });
 
-test("imbalance is the fullest over the mean, of the tasks of the balance", () => {
-  const shards = [shard("a", 300), shard("b", 100), shard("chief:0", 4)];
-  assert.equal(imbalance(layOut(["chief:0", "a", "b"], ["a", "b"], shards)), 1.5);
-  assert.equal(imbalance(layOut([], [], [])), 1);
-});
-
 test("a task without shards is an empty column", () => {
   const [, empty] = layOut(["ps:0", "ps:1"], ["ps:0", "ps:1"], [shard("ps:0", 8)]);
   assert.deepEqual([empty.blocks, empty.height], [[], 0]);
@@ -67,10 +61,6 @@ test("the line below a column names a block and its bytes", () => {
   const block = (...shards: Shard[]) => ({ shards, top: 0, height: 1 });
   assert.equal(note(block(shard("ps:0", 4, { variable: "count" })), 300), "count · 4 B");
   assert.equal(note(block(shard("ps:0", 4), shard("ps:0", 8)), 300), "2 smaller, 12 B");
-});
-
-test("a long name keeps its end", () => {
-  assert.equal(shortenFront("sequential/dense/kernel", 61), "…se/kernel");
 });
 
 test("shards of one variable know each other, its slots are another variable", () => {

@@ -50,13 +50,6 @@ export function layOut(tasks: readonly string[], balanced: readonly string[], sh
   });
 }
 
-/** How unequal the tasks of the balance are: the bytes of the fullest divided by the mean; 1 is perfect. */
-export function imbalance(columns: readonly Column[]): number {
-  const bytes = columns.filter(({ share }) => share !== null).map((column) => column.bytes);
-  const total = bytes.reduce((a, b) => a + b, 0);
-  return total > 0 ? Math.max(...bytes) / (total / bytes.length) : 1;
-}
-
 function stack(shards: readonly Shard[], scale: number): Block[] {
   let top = 0;
   return fold(shards, SEEN / scale).map((group) => {

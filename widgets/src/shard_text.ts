@@ -1,6 +1,7 @@
 // The words on a shard map: names and rows that fit a block, and the facts of the card.
 
 import { formatBytes, formatCount } from "./format.ts";
+import { shortenFront } from "./labels.ts";
 import type { Block, Shard } from "./shard_layout.ts";
 import type { Group } from "./tooltip.ts";
 
@@ -11,9 +12,9 @@ const MOST_LISTED = 8;
 export function label(block: Block, room: number, withRows = true): string {
   const [first] = block.shards;
   const { length } = block.shards;
-  if (length > 1) return shortenFront(`${length} smaller, ${formatBytes(bytes(block))}`, room);
+  if (length > 1) return shortenTo(`${length} smaller, ${formatBytes(bytes(block))}`, room);
   const cut = withRows && first.num_shards > 1 ? ` · ${rowsOf(first)}` : "";
-  return `${shortenFront(first.variable, room - cut.length * CHARACTER)}${cut}`;
+  return `${shortenTo(first.variable, room - cut.length * CHARACTER)}${cut}`;
 }
 
 /** The line below a column for a block that has no room for its name. */
@@ -63,10 +64,9 @@ export function bytesByKind(shards: readonly Shard[]): Map<string, number> {
   return bytes;
 }
 
-/** A name cut from the front to about `width` pixels: its end tells more than its beginning. */
-export function shortenFront(text: string, width: number): string {
-  const room = Math.max(Math.floor(width / CHARACTER), 4);
-  return text.length <= room ? text : `…${text.slice(text.length - room + 1)}`;
+/** A name cut from the front to about `width` pixels. */
+function shortenTo(text: string, width: number): string {
+  return shortenFront(text, Math.max(Math.floor(width / CHARACTER), 4));
 }
 
 function bytes(block: Block): number {

@@ -1,10 +1,10 @@
 // What is added to the raster where there is room: the edge and the name of each span, and down times as hatching.
 
+import { shorten } from "./labels.ts";
 import { inkOn } from "./theme.ts";
 import { BAND, WORK, type Scene } from "./timeline_painter.ts";
 import { laneOf, stretches, type TraceData } from "./trace_data.ts";
 
-const LEAST_SHOWN = 7; // characters of a name that is cut; fewer say nothing
 const DOWN_LEVEL = 3;
 const CHARACTER = 5.6; // pixels, about
 
@@ -25,7 +25,7 @@ export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lan
       context.fillStyle = colors.background;
       context.fillRect(left - 0.5, y, 1, height * laneHeight);
       const [x0, x1] = [Math.max(left, 0) + 3, Math.min(right, width) - 2];
-      const text = laneHeight < 24 ? "" : shorten(data.names[spans.name[row]], x1 - x0);
+      const text = laneHeight < 24 ? "" : shorten(data.names[spans.name[row]], Math.floor((x1 - x0) / CHARACTER));
       if (!text) continue;
       const outer = kind.level === 0;
       context.font = `${outer ? 10 : 10.5}px ${colors.font}`;
@@ -81,11 +81,4 @@ function hatch(
   }
   context.stroke();
   context.restore();
-}
-
-/** A text cut to about `width` pixels; empty where too little of it would be left. */
-export function shorten(text: string, width: number): string {
-  const room = Math.floor(width / CHARACTER);
-  if (text.length <= room) return text;
-  return room > LEAST_SHOWN ? `${text.slice(0, room - 1)}…` : "";
 }

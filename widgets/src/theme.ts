@@ -10,12 +10,14 @@ export interface Colors {
   readonly grid: string;
   readonly focus: string;
   readonly font: string;
+  readonly forced: boolean; // the system forces its colours
 }
 
 /** The colours that hold for `root` now, resolved by the browser. */
 export function readColors(root: HTMLElement): Colors {
   const probe = document.createElement("span");
   probe.hidden = true;
+  probe.style.setProperty("forced-color-adjust", "none"); // else every colour is that of text where colours are forced
   root.append(probe);
   const resolve = (name: string): string => {
     probe.style.color = `var(--sdw-${name})`;
@@ -31,6 +33,7 @@ export function readColors(root: HTMLElement): Colors {
     grid: resolve("grid"),
     focus: resolve("focus"),
     font: getComputedStyle(root).fontFamily,
+    forced: matchMedia("(forced-colors: active)").matches,
   };
   probe.remove();
   return colors;

@@ -1,8 +1,9 @@
 // The parts of a timeline on the page: toolbar, strips, lane names, plot, legend. No behaviour.
 
-import { element, shape } from "./dom.ts";
+import { element } from "./dom.ts";
 import { formatCount } from "./format.ts";
-import { glyphOf } from "./glyphs.ts";
+import { glyphElement } from "./glyphs.ts";
+import { laneLabel } from "./labels.ts";
 import { laneHeight } from "./timeline_painter.ts";
 import { Tooltip } from "./tooltip.ts";
 import type { Kind, Table, TraceData } from "./trace_data.ts";
@@ -21,13 +22,14 @@ export interface Frame {
   readonly tooltip: Tooltip;
 }
 
+const LABEL_HEIGHT = 14; // pixels
 const KEYS: readonly [string, string][] = [
   ["wheel", "zoom (after a click, or with Ctrl)"],
   ["drag, ← →", "move"],
   ["+ − 0", "zoom, fit"],
   ["↑ ↓", "lane"],
   [", .", "span"],
-  ["p n", "event"],
+  ["p n", "event, also of those that stand together"],
 ];
 
 export function buildFrame(data: TraceData): Frame {
@@ -67,6 +69,11 @@ function assemble(frame: Frame, data: TraceData): void {
   const bar = { class: "sdw-bar", role: "toolbar", "aria-label": "Timeline" };
   const spacer = element("div", { class: "sdw-corner" }, "run");
   frame.scroll.append(element("div", { class: "sdw-line" }, frame.lanes, frame.plot));
+  const { empty_text, facts_left_out } = data.header;
+  if (empty_text) {
+    frame.root.classList.add("sdw-nothing");
+    frame.scroll.append(element("p", { class: "sdw-empty" }, empty_text));
+  }
   frame.root.append(
     element("div", bar, frame.range, ...Object.values(frame.buttons)),
     element("div", { class: "sdw-line" }, spacer, frame.overview),
@@ -77,8 +84,8 @@ function assemble(frame: Frame, data: TraceData): void {
     frame.spoken,
     frame.tooltip.element,
   );
-  if (data.header.facts_left_out > 0) {
-    const text = `Facts of ${formatCount(data.header.facts_left_out, "span")} are left out to keep this picture small.`;
+  if (facts_left_out > 0) {
+    const text = `Facts of ${formatCount(facts_left_out, "span")} are left out to keep this picture small.`;
     frame.root.append(element("p", { class: "sdw-note" }, text));
   }
 }
@@ -87,14 +94,15 @@ function assemble(frame: Frame, data: TraceData): void {
 export function summary(data: TraceData): string {
   const counts = countKinds(data.instants, data.header.marks).filter(([kind]) => kind.level > 0);
   const events = counts.map(([kind, count]) => formatCount(count, kind.name)).join(", ") || "no faults";
-  const { lanes } = data.header;
-  return `Timeline of ${formatCount(lanes.length, "lane")}, ${formatCount(data.spans.count, "span")}, ${events}.`;
+  const { lanes, not_restarted, empty_text } = data.header;
+  const spans = formatCount(data.spans.count - not_restarted, "span");
+  return `Timeline of ${formatCount(lanes.length, "lane")}, ${spans}, ${events}.${empty_text && ` ${empty_text}`}`;
 }
 
-function countKinds(table: Table, kinds: readonly Kind[]): [Kind, number][] {
+function countKinds<K extends Kind>(table: Table, kinds: readonly K[]): [K, number][] {
   const counts = new Uint32Array(kinds.length);
   for (let row = 0; row < table.count; row++) counts[table.kind[row]] += 1;
-  return kinds.map((kind, index): [Kind, number] => [kind, counts[index]]).filter(([, count]) => count > 0);
+  return kinds.map((kind, index): [K, number] => [kind, counts[index]]).filter(([, count]) => count > 0);
 }
 
 function button(text: string, label: string): HTMLButtonElement {
@@ -104,12 +112,13 @@ function button(text: string, label: string): HTMLButtonElement {
 function laneNames(data: TraceData): HTMLElement {
   const { lanes } = data.header;
   const height = laneHeight(lanes.length);
-  const every = Math.ceil(13 / height); // names of very low lanes would overlap
+  const every = Math.ceil((LABEL_HEIGHT - 1) / height); // names of very low lanes would overlap
   const rows = lanes.map((lane, index) => {
-    const device = lane.includes("/");
-    const style = `top:${index * height}px;height:${height}px`;
-    const name = index % every === 0 ? (device ? lane.slice(lane.indexOf("/") + 1) : lane) : "";
-    return element("div", { style, class: device ? "sdw-device" : false, title: lane }, name);
+    const { text, isPart } = laneLabel(lane);
+    const labelHeight = Math.max(height, LABEL_HEIGHT);
+    const style = `top:${Math.max(0, (index + 0.5) * height - labelHeight / 2)}px;height:${labelHeight}px`;
+    const between = index % every !== 0; // shown only while it is the chosen lane
+    return element("div", { style, class: `${isPart ? "sdw-device" : ""} ${between ? "sdw-between" : ""}`, title: lane }, text);
   });
   const style = `height:${lanes.length * height}px`;
   return element("div", { class: "sdw-lanes", "aria-hidden": "true", style }, ...rows);
@@ -120,7 +129,7 @@ function legend(data: TraceData): HTMLElement {
     element("li", { title: formatCount(count, "span") }, swatch(kind), kind.name),
   );
   const marks = countKinds(data.instants, data.header.marks).map(([kind, count]) =>
-    element("li", { title: `${count} times` }, glyph(kind), `${kind.name} ${count.toLocaleString("en-US")}`),
+    element("li", { title: `${count} times` }, glyphElement(kind), `${kind.name} ${count.toLocaleString("en-US")}`),
   );
   return element("ul", { class: "sdw-legend", "aria-label": "Legend" }, ...spans, ...marks);
 }
@@ -129,13 +138,6 @@ function swatch(kind: Kind): HTMLElement {
   const hatched = `repeating-linear-gradient(135deg, ${kind.color} 0 1.5px, ${kind.color}30 1.5px 4px)`;
   const fill = kind.level >= 3 ? hatched : kind.level === 0 ? `${kind.color}61` : kind.color;
   return element("span", { class: "sdw-swatch", style: `background:${fill}` });
-}
-
-function glyph(kind: Kind): SVGElement {
-  const { body, sign } = glyphOf(kind.name);
-  const line = { fill: "none", stroke: "#ffffff", "stroke-width": 1.8, "stroke-linecap": "round" };
-  const parts = [shape("path", { d: body, fill: kind.color }), shape("path", { d: sign, ...line })];
-  return shape("svg", { viewBox: "-8 -8 16 16", width: 15, height: 15, "aria-hidden": "true" }, ...parts);
 }
 
 function keyHints(): (Node | string)[] {

@@ -11,7 +11,7 @@ export interface Commands {
   fitAll(): void;
   goTo(fraction: number): void;
   pointAt(x: number, y: number): void;
-  pickLane(y: number): void;
+  pickAt(x: number, y: number): void;
   pointAway(): void;
   chooseLane(step: number): void;
   walkSpans(step: 1 | -1): void;
@@ -104,7 +104,7 @@ function dragging(plot: HTMLElement, commands: Commands, options: { signal: Abor
     plot.addEventListener(name, () => void (last = null), options);
   }
   plot.addEventListener("click", (event) => {
-    if (!moved) commands.pickLane(event.offsetY);
+    if (!moved) commands.pickAt(event.offsetX, event.offsetY);
   }, options);
   plot.addEventListener("pointerleave", () => commands.pointAway(), options);
 }

@@ -3,9 +3,9 @@
 // Order, from back to front: lane stripes, grid, raster rows (closures, then work), details where few spans are in
 // view, down times, notes, marks. So a fault is never covered by anything.
 
-import { drawGlyph } from "./glyphs.ts";
+import type { Fan } from "./fan.ts";
 import type { Hit } from "./hit_test.ts";
-import { layOutMarks, MARK_RADIUS, NOTE_LEVEL } from "./marks.ts";
+import { drawChosenMark, drawMarks } from "./mark_painter.ts";
 import { Rasteriser } from "./rasteriser.ts";
 import { drawDetails, drawDown } from "./span_details.ts";
 import type { Colors } from "./theme.ts";
@@ -13,7 +13,6 @@ import { axis, type View } from "./time_scale.ts";
 import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
-const LABEL_LEVEL = 1; // marks from this level on get their category beside them, where there is room
 
 export interface Scene {
   readonly data: TraceData;
@@ -25,11 +24,12 @@ export interface Scene {
   readonly lane: number; // the chosen lane
   readonly down: Uint32Array; // rows of the down times
   readonly hit: Hit | null; // what the pointer or the keyboard is on
+  readonly fan: Fan | null; // where that is one of several marks that stand together
 }
 
 /** The height of a lane, in CSS pixels: fewer lanes get more room. */
 export function laneHeight(lanes: number): number {
-  return lanes <= 14 ? 34 : lanes <= 32 ? 24 : lanes <= 100 ? 14 : 9;
+  return lanes <= 14 ? 34 : lanes <= 32 ? 24 : lanes <= 128 ? 14 : 9;
 }
 
 /** Where the closures' band and the work are in a lane: [top, height] of each, as fractions of the lane's height. */
@@ -109,67 +109,17 @@ function resize(canvas: HTMLCanvasElement, width: number, height: number): void 
   if (canvas.height !== height) canvas.height = height;
 }
 
-function drawMarks(context: CanvasRenderingContext2D, scene: Scene, lane: number): void {
-  const { data, view, width, laneHeight, colors } = scene;
-  const y = (lane + 0.5) * laneHeight;
-  const scale = Math.min(1, (laneHeight - 2) / (2 * MARK_RADIUS));
-  const marks = layOutMarks(data, lane, view, width);
-  for (const mark of marks) {
-    const { name, color, level } = data.header.marks[data.instants.kind[mark.row]];
-    if (level > NOTE_LEVEL) {
-      context.fillStyle = color;
-      context.fillRect(Math.round(mark.x) - 0.75, lane * laneHeight + 1, 1.5, laneHeight - 2);
-    }
-    drawGlyph(context, name, color, colors.background, mark.x, level > NOTE_LEVEL ? y : y + laneHeight * 0.34, scale);
-  }
-  if (laneHeight < 20) return;
-  marks.forEach((mark, index) => {
-    const { name, level } = data.header.marks[data.instants.kind[mark.row]];
-    if (level < LABEL_LEVEL) return;
-    const text = mark.rows.length > 1 ? `${name} +${mark.rows.length - 1}` : name;
-    drawTag(context, scene, text, mark.x + MARK_RADIUS + 2, y, marks[index + 1]?.x ?? width + 99);
-  });
-}
-
-/** A word on a piece of background, unless it would reach the next mark or leave the plot. */
-function drawTag(
-  context: CanvasRenderingContext2D,
-  scene: Scene,
-  text: string,
-  x: number,
-  y: number,
-  limit: number,
-): void {
-  context.font = `600 10.5px ${scene.colors.font}`;
-  const length = context.measureText(text).width + 6;
-  if (x + length > Math.min(limit - MARK_RADIUS - 1, scene.width)) return;
-  context.fillStyle = scene.colors.background;
-  context.globalAlpha = 0.88;
-  context.fillRect(x, y - 7, length, 14);
-  context.globalAlpha = 1;
-  context.fillStyle = scene.colors.text;
-  context.textBaseline = "middle";
-  context.fillText(text, x + 3, y + 0.5);
-}
-
-/** A frame around the span, or a ring around the mark, that the tooltip speaks of. */
+/** A frame around the span, or what marks the event, that the card speaks of. */
 function drawHit(context: CanvasRenderingContext2D, scene: Scene): void {
   const { data, view, width, laneHeight, hit, colors } = scene;
   if (!hit) return;
+  if (hit.sort === "instants") return drawChosenMark(context, scene, hit.lane, hit.row, scene.fan);
   const scale = width / (view.end - view.start);
-  context.strokeStyle = colors.text;
-  context.lineWidth = 1.5;
-  if (hit.sort === "instants") {
-    context.beginPath();
-    const x = (data.instants.start[hit.row] - view.start) * scale;
-    context.arc(x, (hit.lane + 0.5) * laneHeight, MARK_RADIUS + 2.5, 0, 2 * Math.PI);
-    context.stroke();
-    return;
-  }
-  const outer = data.header.kinds[data.spans.kind[hit.row]].level === 0;
-  const [top, height] = outer ? BAND : WORK;
+  const [top, height] = data.header.kinds[data.spans.kind[hit.row]].level === 0 ? BAND : WORK;
   const left = Math.max((data.spans.start[hit.row] - view.start) * scale, -4);
   const right = Math.min((data.spans.start[hit.row] + data.spans.duration[hit.row] - view.start) * scale, width + 4);
   const y = hit.lane * laneHeight + top * laneHeight;
+  context.strokeStyle = colors.text;
+  context.lineWidth = 1.5;
   context.strokeRect(left - 0.5, y - 0.5, Math.max(right - left, 2) + 1, height * laneHeight + 1);
 }

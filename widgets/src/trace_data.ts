@@ -4,6 +4,8 @@
 // so a million spans cost no objects. Longer spans may start before a window and reach into it: for every block of
 // rows, `blockEnd` holds the latest end, and blocks that end before the window are skipped.
 
+import type { Glyph } from "./glyphs.ts";
+
 export const BLOCK = 512;
 
 export interface ColumnPlace {
@@ -15,17 +17,21 @@ export interface ColumnPlace {
 export interface Kind {
   readonly name: string;
   readonly color: string; // #rrggbb
-  readonly level: number; // greater is drawn over smaller; spans: 0 outer, 1 work, 3 down; marks: see markers.ts
+  readonly level: number; // greater is drawn over smaller; spans: 0 outer, 1 work, 3 down; marks: see marks.ts
 }
+
+export type MarkKind = Kind & Glyph;
 
 export interface TraceHeader {
   readonly version: number;
   readonly lanes: readonly string[];
   readonly kinds: readonly Kind[]; // categories of spans
-  readonly marks: readonly Kind[]; // categories of instants
+  readonly marks: readonly MarkKind[]; // categories of instants
   readonly first_s: number;
   readonly last_s: number;
   readonly facts_left_out: number;
+  readonly not_restarted: number; // down times at the end of the trace that the log does not hold as spans
+  readonly empty_text: string; // what to say where nothing was recorded; else ""
   readonly columns: Readonly<Record<string, ColumnPlace>>;
 }
 
@@ -54,7 +60,7 @@ const NO_FACTS: Readonly<Record<string, unknown>> = Object.freeze({});
 
 /** Reads what `encode` of the Python side wrote. */
 export function decode(header: TraceHeader, bytes: DataView): TraceData {
-  if (header.version !== 1) throw new Error(`unknown trace format ${header.version}: reinstall simdist_widgets`);
+  if (header.version !== 2) throw new Error(`unknown trace format ${header.version}: reinstall simdist_widgets`);
   const columns = new Columns(header, bytes);
   return {
     header,

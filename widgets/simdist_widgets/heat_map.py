@@ -1,0 +1,119 @@
+"""A shard map of very many tasks: one cell per task, its colour by its bytes, in rows that begin anew with every job.
+
+The cells, their colours and the scale are computed here, once for the live map (src/heat_map.ts) and for the static picture.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from simdist.extras import needs
+from simdist_widgets.byte_units import format_bytes
+
+HEAT_MAP_FROM = 40  # tasks, from which columns of blocks say less than cells
+COLUMNS = (10, 20, 25, 50)  # that a row may have
+MOST_LARGEST = 5
+# From no bytes to the most that a task has: one hue, so that dark is more for everyone (after ColorBrewer's Blues).
+STOPS = ("#eff3fa", "#c6dbef", "#8fc0e0", "#539ecd", "#2371b5", "#08408a")
+RAMP_LENGTH = 32
+
+
+def ramp_color(share: float) -> str:
+    """The colour of a share of the greatest amount, 0.0 to 1.0.
+
+    Example:
+        >>> ramp_color(0.0), ramp_color(1.0)
+        ('#eff3fa', '#08408a')
+    """
+    position = min(max(share, 0.0), 1.0) * (len(STOPS) - 1)
+    index = min(int(position), len(STOPS) - 2)
+    part = position - index
+    low, high = (bytes.fromhex(stop[1:]) for stop in STOPS[index : index + 2])
+    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(low, high, strict=True))
+
+
+def heat_map(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> dict[str, Any]:
+    """The cells of a heat map, as the front end reads them.
+
+    Args:
+        tasks: the tasks, in their order.
+        shards: dicts with the fields of a placement record.
+        balanced: the tasks between which the variables are meant to be shared.
+
+    Returns:
+        A JSON-able dict: columns, rows of cells, the colours of the scale, and the bytes at its end.
+
+    Example:
+        >>> shard = {"task": "ps:1", "variable": "w", "size_bytes": 32, "num_shards": 1}
+        >>> cells = heat_map(["ps:0", "ps:1"], [shard], ["ps:0", "ps:1"])["rows"][0]
+        >>> [(cell["task"], cell["bytes"], cell["color"]) for cell in cells]
+        [('ps:0', 0, '#eff3fa'), ('ps:1', 32, '#08408a')]
+    """
+    of_task: dict[str, list[Mapping[str, Any]]] = {task: [] for task in tasks}
+    for shard in shards:
+        of_task[shard["task"]].append(shard)
+    bytes_of = {task: sum(shard["size_bytes"] for shard in held) for task, held in of_task.items()}
+    greatest = max(bytes_of.values(), default=0)
+    total = sum(bytes_of[task] for task in balanced)
+    members = set(balanced)
+
+    def cell(task: str) -> dict[str, Any]:
+        size, held = bytes_of[task], of_task[task]
+        largest = heapq.nlargest(MOST_LARGEST, held, key=lambda shard: shard["size_bytes"])
+        return {
+            "task": task,
+            "bytes": size,
+            "color": ramp_color(size / greatest if greatest else 0.0),
+            "num_shards": len(held),
+            "share": size / total if total and task in members else None,
+            "largest": [[_shard_name(shard), shard["size_bytes"]] for shard in largest],
+        }
+
+    columns = next((count for count in COLUMNS if count**2 >= 1.5 * len(tasks)), COLUMNS[-1])
+    jobs = [list(job) for _, job in groupby(tasks, key=lambda task: task.partition(":")[0])]
+    rows = [job[first : first + columns] for job in jobs for first in range(0, len(job), columns)]
+    ramp = [ramp_color(step / (RAMP_LENGTH - 1)) for step in range(RAMP_LENGTH)]
+    return {"columns": columns, "rows": [[cell(task) for task in row] for row in rows], "ramp": ramp, "greatest": greatest}
+
+
+def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
+    """The same cells as a matplotlib ``Figure``.
+
+    Args:
+        heat: what `heat_map` returned.
+        title: what to say about the balance.
+
+    Example:
+        >>> heat_figure(heat_map(["ps:0"], [], ["ps:0"]), "").axes[0].get_yticklabels()[0].get_text()
+        'ps:0'
+    """
+    with needs("The picture of a shard map", "lab"):
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import ListedColormap, Normalize
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+
+    rows = heat["rows"]
+    figure = Figure(figsize=(10.0, 1.5 + 0.27 * len(rows)), layout="constrained")
+    ax = figure.add_subplot()
+    for y, row in enumerate(rows):
+        for x, cell in enumerate(row):
+            ax.add_patch(Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=cell["color"], edgecolor="#c4cbd3", linewidth=0.6))
+    ax.set(xlim=(0, heat["columns"]), ylim=(len(rows), 0), xticks=[])
+    ax.set_yticks([y + 0.5 for y in range(len(rows))], [row[0]["task"] for row in rows], fontsize=9)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(title, loc="left", fontsize=9)
+    scale = ScalarMappable(Normalize(0, heat["greatest"] or 1), ListedColormap(heat["ramp"]))
+    bar = figure.colorbar(scale, ax=ax, orientation="horizontal", fraction=0.05, aspect=50, shrink=0.5)
+    bar.set_ticks([0, heat["greatest"] or 1], labels=["0 B", f"{format_bytes(heat['greatest'])} of a task"])
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    return figure
+
+
+def _shard_name(shard: Mapping[str, Any]) -> str:
+    """The variable, with its rows where it is cut."""
+    return f"{shard['variable']} [{shard['row_start']}:{shard['row_stop']}]" if shard["num_shards"] > 1 else str(shard["variable"])

@@ -1,0 +1,4 @@
+import timeline from "./timeline.ts";
+import { showAll } from "./page.ts";
+
+showAll("timeline", timeline.render);
