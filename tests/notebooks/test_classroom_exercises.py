@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "lessons"), str(Path(__file__).parent)]  # as in the 
 from classroom.exercise import Exercise  # noqa: E402
 from exercise_rows import HOSTILE, rows_of  # noqa: E402
 
-LESSONS = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("lesson_??.py"))
+LESSONS = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("lesson_*.py"))
 
 
 def exercises_of(lesson: str) -> dict[str, Exercise]:
