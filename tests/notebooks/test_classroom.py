@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from classroom import Exercise, Prediction
+from classroom.automatic import VARIABLE
+from classroom.kept import FILE
+from classroom.stopping import NotYetAnswered
+from exercise_rows import HOSTILE
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "lessons"), str(Path(__file__).parent)]  # as in the kernel of a lesson
-
-from classroom import Exercise, Prediction  # noqa: E402
-from classroom.automatic import VARIABLE  # noqa: E402
-from classroom.kept import FILE  # noqa: E402
-from classroom.stopping import NotYetAnswered  # noqa: E402
-from exercise_rows import HOSTILE  # noqa: E402
-
 MODULES = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("*.py") if path.stem != "__init__")
 
 
@@ -146,6 +142,12 @@ def test_lesson_that_runs_by_itself_needs_no_guess(
     Prediction("closures", ...).reveal(48, why="because")
     assert capsys.readouterr().out == "closures: it is 48.\nbecause\n"
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", [".ci/stages.py", "tests/browser/lab_driver.py", "lessons/store_outputs.py"])
+def test_programs_that_run_lessons_set_the_variable(program: str) -> None:
+    text = (ROOT / program).read_text(encoding="utf-8")
+    assert f'"{VARIABLE}"' in text or "import VARIABLE" in text
 
 
 # -- exercises ----------------------------------------------------------------------------------------------------------

@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 import importlib
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom.exercise import Exercise
+from exercise_rows import HOSTILE, rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "lessons"), str(Path(__file__).parent)]  # as in the kernel of a lesson
-
-from classroom.exercise import Exercise  # noqa: E402
-from exercise_rows import HOSTILE, rows_of  # noqa: E402
-
 LESSONS = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("lesson_*.py"))
 
 
