@@ -91,7 +91,7 @@ third_exercise = Exercise(
     lambda answer: schedule_problem(answer, num_ranks=4, most_steps=2),
     hints=(
         "In each step every rank swaps with one partner, and both add: that is two transfers for each pair. First 0 with 1, and 2 with 3.",
-        "After the first step ranks 0 and 1 have the sum of their pair, and ranks 2 and 3 that of theirs. Now 0 swaps with 2, and 1 with 3.",
+        "After the first step each rank has the sum of its pair. Now 0 swaps with 2, and 1 with 3.",
     ),
     why="After step k each rank has the sum of 2, then of 4 ranks. Fewer than 2 steps are impossible with one partner at a time.",
 )

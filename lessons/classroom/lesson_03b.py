@@ -22,9 +22,9 @@ The results are neither wrong nor random. Every one is within 1e-6 of the exact 
 same bits; otherwise their models would drift apart. And the same algorithm gives the same bits in every run. But only about half of
 the elements have the bits of a plain loop on rank 0, because the loop adds in another order.
 
-So the same program with another number of workers, or with a library that *chooses* another algorithm, gives other last bits, and after
-some thousand steps perhaps a visibly different model. If you need the same bits, fix the algorithm and the number of ranks. (Recursive doubling and
-the binomial tree have equal lines, because they add in the same order.)
+So the same program with another number of workers, or with a library that *chooses* another algorithm, gives other last bits, and
+after some thousand steps perhaps a visibly different model. If you need the same bits, fix the algorithm and the number of ranks.
+(Recursive doubling and the binomial tree have equal lines, because they add in the same order.)
 """
 
 LOST = """
@@ -115,7 +115,8 @@ third_exercise = Exercise(
     "Give a factor f with which ring and hierarchical copy differ by at most 2 per cent.",
     a_number("times", as_slow_as_hierarchical_copy, least=1, most=1000),
     hints=(
-        "How much of a gradient does worker:2 send in the ring, and how much in hierarchical copy? Each gradient takes f ms on the slow link.",
+        "How much of a gradient does worker:2 send in the ring, and how much in hierarchical copy? "
+        "Each gradient takes f ms on the slow link.",
         "The ring takes 0.14 + 1.75 f milliseconds; hierarchical copy takes 6.05 + f.",
     ),
     why="Below it the ring is faster; above it the algorithm that sends the least over the slow link.",
