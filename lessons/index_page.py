@@ -26,7 +26,7 @@ __all__ = ["FILE", "Lesson", "index_page", "read_lesson"]
 
 FILE = "START_HERE.md"
 LABELS = ("What you will learn.", "You need", "It takes")
-TITLE = re.compile(r"\A# (\d\d)\. (.+)$", re.MULTILINE)
+TITLE = re.compile(r"\A# (\d\d[a-z]?)\. (.+)$", re.MULTILINE)
 HEAD = """# Lessons
 
 Each lesson is a notebook with one question about training on many machines. You predict, run it, see what happened, break it, fix
@@ -103,7 +103,7 @@ def main() -> int:
     """Write the page beside the lessons."""
     folder = Path(__file__).resolve().parent
     with replacing(folder / FILE) as file:
-        file.write(index_page(sorted(folder.glob("[0-9][0-9]_*.ipynb"))).encode())
+        file.write(index_page(sorted(folder.glob("[0-9][0-9]*.ipynb"))).encode())
     return 0
 
 
