@@ -103,7 +103,7 @@ def main() -> int:
     """Write the page beside the lessons."""
     folder = Path(__file__).resolve().parent
     with replacing(folder / FILE) as file:
-        file.write(index_page(sorted(folder.glob("[0-9][0-9]*_*.ipynb"))).encode())
+        file.write(index_page(sorted(folder.glob("[0-9][0-9]*.ipynb"))).encode())
     return 0
 
 

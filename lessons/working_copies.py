@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -49,7 +50,7 @@ def bring_up_to_date(lessons: Path, copies: Path) -> list[str]:
         OSError: a file cannot be written.
     """
     desk = _Desk(copies)
-    notebooks = sorted(lessons.glob("[0-9][0-9]*_*.ipynb"))
+    notebooks = sorted(lessons.glob("[0-9][0-9]*.ipynb"))
     sources = {path.name: _cleared(path) for path in notebooks}
     modules = {f"classroom/{path.name}": path.read_bytes() for path in sorted((lessons / "classroom").glob("*.py"))}
     for name, content in sources.items():
@@ -175,4 +176,4 @@ def _beside(name: str, number: int) -> str:
 
 
 def _is_beside(name: str) -> bool:
-    return "_new" in Path(name).stem and name.endswith(".ipynb")
+    return re.search(r"_new\d*\.ipynb$", name) is not None

@@ -16,11 +16,15 @@ from typing import Any
 import simdist
 from classroom.values import described, wrapped
 
-__all__ = ["Check", "Exercise"]
+__all__ = ["Check", "Exercise", "NotAnswered"]
 
 Check = Callable[[Any], str | None]  # takes the answer; None if it is right, else what is wrong with it
 
 NOT_OF_STUDENTS = tuple(str(path) for path in (Path(__file__).parent, Path(simdist.__file__).parent, sys.prefix, sys.base_prefix))
+
+
+class NotAnswered(Exception):
+    """A check has found `...` where the answer should be, for example in the body of a function."""
 
 
 class Exercise:
@@ -57,10 +61,11 @@ class Exercise:
 
     def check(self, answer: Any) -> None:
         """Print whether an answer is right and why; if it is not, what is wrong with it and a hint."""
-        if answer is ...:
+        try:
+            problem = self.problem(answer)
+        except NotAnswered:
             print(wrapped(f"Not answered yet. {self.task}"))
             return
-        problem = self.problem(answer)
         if problem is None:
             print(wrapped(f"Right. {self.why}".strip()))
             return
@@ -69,10 +74,18 @@ class Exercise:
         print(wrapped(f"Not yet: {problem}\nHint: {hint}"))
 
     def problem(self, answer: Any) -> str | None:
-        """What is wrong with an answer; None if nothing is."""
+        """What is wrong with an answer; None if nothing is.
+
+        Raises:
+            NotAnswered: there is no answer yet.
+        """
+        if answer is ...:
+            raise NotAnswered
         try:
             return self._check(answer)
-        except (Exception, SystemExit) as error:  # a student's code may raise anything; an interrupt from the keyboard still stops it
+        except NotAnswered:
+            raise
+        except (Exception, SystemExit) as error:  # of the student's code; an interrupt from the keyboard still stops it
             return error_in_words(error, answer)
 
 
@@ -84,6 +97,8 @@ def error_in_words(error: BaseException, answer: Any) -> str:
         text = type(error).__name__
     text = text.splitlines()[0][:300]
     frame = deepest_frame_of_student(error)
+    if frame is None and callable(answer):
+        return f"calling {described(answer)} led to this error: {text}"
     if frame is None:
         return f"{described(answer)} could not be checked. It led to this error: {text}"
     number, line = frame

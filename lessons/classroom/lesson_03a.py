@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from classroom.answers import a_number
 from classroom.exercise import Exercise
-from classroom.schedules import schedule_problem
-from simdist.collectives import ALL_REDUCE
+from classroom.schedules import contributions, schedule_problem
+from simdist.collectives import ALL_REDUCE, Schedule, Transfer
 
-__all__ = ["FASTEST", "RACKS", "RING", "first_exercise", "second_exercise", "third_exercise"]
+__all__ = ["FASTEST", "RACKS", "RING", "first_exercise", "print_contents", "second_exercise", "third_exercise"]
 
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
@@ -33,6 +33,21 @@ RACKS = """
 In each of the ring's steps only one transfer leaves a rack, and the uplink has room for exactly one: the ring does not notice the racks.
 In the first step of Rabenseifner all four ranks of a rack send half of their data to the other rack, and share its uplink.
 """
+
+
+def print_contents(transfers: list[Transfer], num_ranks: int) -> None:
+    """Print whose data each rank has in the end, and how often if more than once.
+
+    Example:
+        >>> print_contents([Transfer(0, 0, 1, (0,), True)], num_ranks=2)
+        rank 0 has the data of rank 0
+        rank 1 has the data of ranks 0, 1
+    """
+    found = contributions(Schedule("all_reduce", "yours", num_ranks, 1, tuple(transfers)))[:, 0]
+    for rank, row in enumerate(found):
+        names = [f"{other} ({times} times)" if times > 1 else f"{other}" for other, times in enumerate(row) if times]
+        print(f"rank {rank} has the data of rank{'s' * (len(names) > 1)} {', '.join(names)}")
+
 
 # -- the checks ---------------------------------------------------------------------------------------------------------
 

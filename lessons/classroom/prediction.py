@@ -68,7 +68,7 @@ class Prediction:
 
         Args:
             truth: what came out.
-            why: the explanation, in Markdown.
+            why: the explanation, in Markdown; a constant of the lesson's module, because the source of a cell is visible before it runs.
 
         Raises:
             NotYetAnswered: there is no guess, or one of another kind than the truth.
@@ -112,7 +112,7 @@ def in_words(value: Plain) -> str:
 
     Example:
         >>> in_words(48000), in_words(0.12345), in_words(["ring", "binomial"]), in_words(True)
-        ('48,000', '0.1235', 'ring, binomial', 'yes')
+        ('48,000', '0.123', 'ring, binomial', 'yes')
     """
     if isinstance(value, list):
         return ", ".join(map(in_words, value))
@@ -120,7 +120,9 @@ def in_words(value: Plain) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**15 else f"{value:.3e}" if abs(value) < 10**300 else "a very large number"
-    return f"{value:.4g}" if isinstance(value, float) else textwrap.shorten(value, 60, placeholder=" ...")
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3e}"
+    return textwrap.shorten(value, 60, placeholder=" ...")
 
 
 def kind(value: Plain) -> str:

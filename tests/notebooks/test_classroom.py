@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from classroom import Exercise, Prediction
+from classroom.answers import a_function
 from classroom.automatic import VARIABLE
 from classroom.kept import FILE
 from classroom.stopping import NotYetAnswered
@@ -59,7 +60,7 @@ def test_reveal_prints_the_guess_the_truth_and_then_why(guess: Any, truth: Any, 
 
 def test_unit_stands_after_both_values(capsys: pytest.CaptureFixture[str]) -> None:
     Prediction("time", 2, unit="ms").reveal(23.868)
-    assert capsys.readouterr().out == "time: your prediction is 2 ms.\ntime: you predicted 2 ms, it is 23.87 ms.\n"
+    assert capsys.readouterr().out == "time: your prediction is 2 ms.\ntime: you predicted 2 ms, it is 23.9 ms.\n"
 
 
 def test_reveal_without_a_guess_stops_and_keeps_the_answer_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,3 +179,10 @@ def test_interrupt_of_a_check_is_not_swallowed() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         asking(interrupted).check(3)
+
+
+def test_function_without_a_body_is_no_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    exercise = asking(a_function("of nothing", lambda function: None if function() == 1 else "no."))
+    exercise.check(lambda: ...)
+    assert capsys.readouterr().out == "Not answered yet. Do it.\n"
+    assert exercise.wrong_attempts == 0

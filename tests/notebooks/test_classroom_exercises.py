@@ -13,7 +13,7 @@ from classroom.exercise import Exercise
 from exercise_rows import HOSTILE, rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("lesson_*.py"))
+LESSONS = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("lesson_[0-9]*.py"))
 
 
 def exercises_of(lesson: str) -> dict[str, Exercise]:

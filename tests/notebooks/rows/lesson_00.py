@@ -36,4 +36,16 @@ ROWS = {
             (60 / 14, "is not a whole number"),
         ],
     ),
+    "third_exercise": Rows(
+        right=[3, np.int64(3)],
+        wrong=[
+            (1, "with 1 server an epoch takes 29.8 ms"),
+            (2, "with 2 servers an epoch takes 15.5 ms"),
+            (4, "but with 3 it takes 11.5 ms: enough, too"),
+            (12, "enough, too"),
+            (0, "from 1 to 12"),
+            (13, "from 1 to 12"),
+            (2.5, "is not a whole number"),
+        ],
+    ),
 }
