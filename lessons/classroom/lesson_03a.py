@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from classroom.answers import a_number
 from classroom.exercise import Exercise
-from classroom.schedules import contributions, schedule_problem
-from simdist.collectives import ALL_REDUCE, Schedule, Transfer
+from classroom.schedules import contributions, schedule_of, schedule_problem
+from classroom.values import wrapped
+from simdist.collectives import ALL_REDUCE, Transfer
 
 __all__ = ["FASTEST", "RACKS", "RING", "first_exercise", "print_contents", "second_exercise", "third_exercise"]
 
@@ -43,8 +44,11 @@ def print_contents(transfers: list[Transfer], num_ranks: int) -> None:
         rank 0 has the data of rank 0
         rank 1 has the data of ranks 0, 1
     """
-    found = contributions(Schedule("all_reduce", "yours", num_ranks, 1, tuple(transfers)))[:, 0]
-    for rank, row in enumerate(found):
+    schedule = schedule_of(transfers, num_ranks)
+    if isinstance(schedule, str):
+        print(wrapped(schedule))
+        return
+    for rank, row in enumerate(contributions(schedule)[:, 0]):
         names = [f"{other} ({times} times)" if times > 1 else f"{other}" for other, times in enumerate(row) if times]
         print(f"rank {rank} has the data of rank{'s' * (len(names) > 1)} {', '.join(names)}")
 

@@ -14,7 +14,7 @@ from classroom.values import described, plain
 from simdist.collectives import Schedule, Transfer, check_schedule, run_schedule
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["all_reduce_anomalies", "contributions", "schedule_problem"]
+__all__ = ["all_reduce_anomalies", "contributions", "schedule_of", "schedule_problem"]
 
 MOST_TRANSFERS = 1000
 LAST_STEP = 99
@@ -66,6 +66,25 @@ def schedule_problem(transfers: Any, num_ranks: int, most_steps: int) -> str | N
         >>> schedule_problem([Transfer(0, 0, 1, (0,), True)], num_ranks=2, most_steps=1)
         'the transfers are well-formed, but the result is wrong: rank 0, chunk 0: misses rank 1.'
     """
+    schedule = schedule_of(transfers, num_ranks)
+    if isinstance(schedule, str):
+        return schedule
+    anomalies = all_reduce_anomalies(schedule)
+    if anomalies:
+        more = f", and {len(anomalies) - 1} more" if len(anomalies) > 1 else ""
+        return f"the transfers are well-formed, but the result is wrong: {anomalies[0]}{more}."
+    if schedule.num_steps > most_steps:
+        return f"the sums are right, but it takes {schedule.num_steps} steps; {most_steps} are enough."
+    return None
+
+
+def schedule_of(transfers: Any, num_ranks: int) -> Schedule | str:
+    """The schedule of one chunk with these transfers, or what is wrong with how they are written.
+
+    Example:
+        >>> schedule_of([Transfer(0, 0, 2, (0,), True)], num_ranks=2)
+        'your all-reduce on 2 ranks, Transfer(step=0, source=0, target=2, chunks=(0,), adds=True): ranks go from 0 to 1.'
+    """
     if not isinstance(transfers, (list, tuple)):
         return f"{described(transfers)} is not a list of transfers: give [Transfer(step, source, target, chunks, adds), ...]."
     if len(transfers) > MOST_TRANSFERS:
@@ -76,16 +95,9 @@ def schedule_problem(transfers: Any, num_ranks: int, most_steps: int) -> str | N
             return f"element {number} of the list: {problem}"
     clean = tuple(Transfer(int(t.step), int(t.source), int(t.target), tuple(map(int, t.chunks)), bool(t.adds)) for t in transfers)
     try:
-        schedule = check_schedule(Schedule("all_reduce", "your all-reduce", num_ranks, 1, clean))
+        return check_schedule(Schedule("all_reduce", "your all-reduce", num_ranks, 1, clean))
     except InvalidArgumentError as error:
         return str(error)
-    anomalies = all_reduce_anomalies(schedule)
-    if anomalies:
-        more = f", and {len(anomalies) - 1} more" if len(anomalies) > 1 else ""
-        return f"the transfers are well-formed, but the result is wrong: {anomalies[0]}{more}."
-    if schedule.num_steps > most_steps:
-        return f"the sums are right, but it takes {schedule.num_steps} steps; {most_steps} are enough."
-    return None
 
 
 def transfer_problem(transfer: Any) -> str | None:

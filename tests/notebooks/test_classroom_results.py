@@ -33,6 +33,9 @@ def test_contents_say_what_was_added_twice(capsys: pytest.CaptureFixture[str]) -
     print_contents([Transfer(0, 0, 1, (0,), True), Transfer(1, 0, 1, (0,), True)], num_ranks=2)
     assert capsys.readouterr().out == "rank 0 has the data of rank 0\nrank 1 has the data of ranks 0 (2 times), 1\n"
 
+    print_contents([Transfer(0, "0", 1, (0,), True)], num_ranks=2)  # type: ignore[arg-type]
+    assert "source is the text '0'" in capsys.readouterr().out
+
 
 def test_sharding_without_anomaly_is_accepted() -> None:
     assert sharding_anomalies(BLOCKS, num_rows=12) == []
