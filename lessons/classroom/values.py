@@ -82,8 +82,7 @@ def described(answer: Any) -> str:
             return f"the {'class' if isinstance(answer, type) else 'function'} {getattr(answer, '__name__', type(answer).__name__)}"
         if isinstance(getattr(answer, "shape", None), tuple):
             return f"an array of shape {answer.shape}"
-        kind = type(answer).__name__
-        return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}, {shown(answer)}"
+        return f"the {type(answer).__name__} {shown(answer)}"
     except Exception:
         return "an object that cannot be printed"
 

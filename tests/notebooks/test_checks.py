@@ -20,7 +20,7 @@ import pytest
 from simdist.collectives import ALL_REDUCE, Schedule, Transfer
 
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
-NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
+NOTEBOOKS = sorted(LESSONS.glob("0[234]*.ipynb"))  # those that still use checks.py
 ANSWER = re.compile(r"^(\w+) = \.\.\.$", re.MULTILINE)
 SOLUTION = re.compile(r"`(\w+) = ([^`]+)`")
 
