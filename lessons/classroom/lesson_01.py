@@ -34,8 +34,8 @@ something, they do.
 WHY_SILENCE = """
 When a process dies, the operating system of its machine still lives and closes the connections: the chief is notified one network
 latency later. When the *machine* loses power, or the cable is cut, nothing travels. Then only missing **heartbeats** tell: each task
-sends one a second, and after five seconds without one it is believed to be down. The last closure had to wait for that, and the
-other workers had nothing to do meanwhile.
+sends one a second, and after more than five seconds without one it is believed to be down. The lost closure had to wait for that, and
+the other workers soon had nothing left to do.
 """
 
 WHY_FRONT = """
