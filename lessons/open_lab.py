@@ -17,6 +17,7 @@ from simdist.compilation_cache import switch_on
 from simdist.errors import SimdistError
 
 LESSONS = Path(__file__).resolve().parent
+SETTINGS = LESSONS.parent / ".ci" / "lab_settings"
 
 
 def main(arguments: list[str]) -> int:
@@ -34,12 +35,22 @@ def main(arguments: list[str]) -> int:
     for line in lines:
         print(line, flush=True)
     switch_on()
-    return subprocess.call([sys.executable, "-m", "jupyter", "lab", *lab_options(folder), *of_lab])
+    given = {word.partition("=")[0] for word in of_lab}
+    options_of_lab = [option for option in lab_options(folder) if option.partition("=")[0] not in given]
+    return subprocess.call([sys.executable, "-m", "jupyter", "lab", *options_of_lab, *of_lab])
 
 
 def lab_options(folder: Path) -> list[str]:
-    """JupyterLab's options: its root, and the page with which it opens."""
-    return [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{INDEX}"]
+    """JupyterLab's options: its root, the page with which it opens, our settings, and nothing that asks for the network."""
+    options = {
+        "ServerApp.root_dir": folder,
+        "LabApp.default_url": f"/lab/tree/{INDEX}",
+        "LabApp.app_settings_dir": SETTINGS,
+        "LabApp.news_url": None,
+        "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
+        "LabApp.extension_manager": "readonly",
+    }
+    return [f"--{name}={value}" for name, value in options.items()]
 
 
 if __name__ == "__main__":

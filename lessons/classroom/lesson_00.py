@@ -36,6 +36,10 @@ A worker reads again when the servers have acknowledged its update, and the ackn
 microseconds). In that time the servers apply the updates of the other two as well, so all three workers read the same version. The
 first to send its gradient finds what it read (staleness 0), the second finds one update more, the third finds two. When n workers
 take turns like this, no update is more than n - 1 updates old. Updates of a worker that is slower than the others can be older.
+
+A gradient that is two updates old points in almost the right direction, because two updates do not move the variables far. With a
+hundred workers it could be ninety-nine updates old, and the learning rate would have to be smaller. That trade, more updates a
+second against better updates, is the theme of asynchronous training.
 """
 
 WHY_HOT_SPOT = """

@@ -9,7 +9,7 @@ import simdist as sd
 from classroom.answers import a_function, a_whole_number
 from classroom.digits import train
 from classroom.exercise import Exercise
-from classroom.values import described
+from classroom.values import described, plain
 
 __all__ = [
     "WHY_AT_LEAST_ONCE",
@@ -34,8 +34,11 @@ something, they do.
 WHY_SILENCE = """
 When a process dies, the operating system of its machine still lives and closes the connections: the chief is notified one network
 latency later. When the *machine* loses power, or the cable is cut, nothing travels. Then only missing **heartbeats** tell: each task
-sends one a second, and after five seconds without one it is believed to be down. The last closure had to wait for that, and the
-other workers had nothing to do meanwhile.
+sends one a second, and after more than five seconds without one it is believed to be down. The lost closure had to wait for that, and
+the other workers soon had nothing left to do.
+
+Five seconds are a compromise. A shorter time-out finds real deaths sooner, and takes more slow workers for dead ones. The chief
+cannot see the state of a worker; it sees messages, or their absence.
 """
 
 WHY_FRONT = """
@@ -133,15 +136,19 @@ def exactly_once(accepts: Callable[..., Any]) -> str | None:
     """A function that accepts each update the first time, and only then."""
     seen: set[Any] = set()
     for (closure, step), is_new in updates_of_a_run():
-        accepted = accepts(seen, closure, step)
+        returned = accepts(seen, closure, step)
+        accepted = plain(returned)
         if accepted not in (True, False):
-            return f"for step {step} of closure {closure} it returned {described(accepted)}; it must return True or False."
+            return f"for step {step} of closure {closure} it returned {described(returned)}; it must return True or False."
         if accepted and not is_new:
             return f"it accepted step {step} of closure {closure} although that update had been applied before the worker died."
         if not accepted and is_new:
             return f"it refused step {step} of closure {closure}, which had not been applied yet."
-    again = accepts(set(), 0, 0)
-    return None if again else "with an empty `seen` it must accept everything: keep what was applied in `seen`, not elsewhere."
+    return (
+        None
+        if plain(accepts(set(), 0, 0))
+        else "with an empty `seen` it must accept everything: keep what was applied in `seen`, not elsewhere."
+    )
 
 
 third_exercise = Exercise(

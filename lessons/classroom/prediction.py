@@ -8,6 +8,7 @@ after a restart of the kernel, does not replace it. A program that runs the less
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from typing import Any
 
@@ -18,7 +19,8 @@ from classroom.values import Plain, described, plain, wrapped
 
 __all__ = ["Prediction"]
 
-CLOSE = 0.1  # a number that is nearer than this part of the truth is called close
+MARKS = re.compile(r"([\\`*_\[\]<>#|$])")  # what Markdown reads as more than a character
+CLOSE = 0.1  # a measured number that is nearer than this part of the truth is called close; a count is right or wrong
 
 
 class Prediction:
@@ -63,8 +65,18 @@ class Prediction:
             self._guess = value
             self._say(f"your prediction is {self._in_words(value)}.")
 
+    def required(self) -> None:
+        """Stop the notebook if there is no guess: the first line of a cell that changes something before it reveals.
+
+        Raises:
+            NotYetAnswered: there is no guess.
+        """
+        if self._guess is None and not runs_by_itself():
+            text = f"First predict: {self.question}. Replace ... in the cell with Prediction, run that cell, and then this one again."
+            raise NotYetAnswered(text)
+
     def reveal(self, truth: Any, why: str = "") -> None:
-        """Print the guess beside the truth, then the explanation.
+        """Show the guess beside the truth, then the explanation.
 
         Args:
             truth: what came out.
@@ -76,28 +88,27 @@ class Prediction:
         value = plain(truth)
         assert value is not None, f"the truth of a prediction must be a plain value, not {described(truth)}"
         if runs_by_itself():
-            self._say(f"it is {self._in_words(value)}.")
+            verdict = f"it is {self._in_words(value)}."
         else:
-            self._demand_guess(value)
-            assert self._guess is not None
-            self._kept.keep(self.question, self._guess)
-            self._say(self._verdict(self._guess, value))
-        if why:
-            explain(why)
+            guess = self._guess_like(value)
+            self._kept.keep(self.question, guess)
+            verdict = self._verdict(guess, value)
+        explain(self.question, verdict, why)
 
-    def _demand_guess(self, truth: Plain) -> None:
-        if self._guess is None:
-            text = f"First predict: {self.question}. Replace ... in the cell with Prediction, run that cell, and then this one again."
-            raise NotYetAnswered(text)
+    def _guess_like(self, truth: Plain) -> Plain:
+        """The guess, if there is one of the truth's kind."""
+        self.required()
+        assert self._guess is not None
         if kind(self._guess) != kind(truth):
             text = f"{self.question}: you predicted {described(self._guess)}, but the answer is {kind(truth)}. Give {kind(truth)} in"
             self._kept.forget(self.question)
             raise NotYetAnswered(f"{text} the cell with Prediction, run that cell, and then this one again.")
+        return self._guess
 
     def _verdict(self, guess: Plain, truth: Plain) -> str:
         if guess == truth or self._in_words(guess) == self._in_words(truth):
             return f"you predicted {self._in_words(guess)}, and that is right."
-        close = ": close" if kind(truth) == "a number" and is_close(guess, truth) else ""
+        close = ": close" if isinstance(truth, float) and is_close(guess, truth) else ""
         return f"you predicted {self._in_words(guess)}, it is {self._in_words(truth)}{close}."
 
     def _in_words(self, value: Plain) -> str:
@@ -154,13 +165,14 @@ def finite(value: Plain) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def explain(text: str) -> None:
-    """Show Markdown in a notebook, and print it elsewhere."""
-    text = textwrap.dedent(text).strip()
+def explain(question: str, verdict: str, why: str) -> None:
+    """Show the verdict and the explanation: as Markdown in a notebook, as text elsewhere."""
     from IPython import get_ipython
     from IPython.display import Markdown, display
 
+    why = textwrap.dedent(why).strip()
     if get_ipython() is None:
-        print(text)
+        print(wrapped(f"{question}: {verdict}") + f"\n{why}".rstrip())
     else:
-        display(Markdown(text))
+        literal = MARKS.sub(r"\\\1", f"{question}: {verdict}")
+        display(Markdown(f"**{literal}**\n\n{why}".strip()))

@@ -17,6 +17,7 @@ __all__ = ["Plain", "described", "plain", "shown", "wrapped"]
 Plain = bool | int | float | str | list["Plain"]
 
 LONGEST_TEXT = 60  # characters of an answer that a message repeats
+LONGEST_LIST = 100  # items that are looked at
 LINE = 92  # columns that JupyterLab shows in one line
 ARTICLES = {"int": "the number", "float": "the number", "str": "the text", "bool": "the truth value"}
 
@@ -34,6 +35,8 @@ def plain(answer: Any) -> Plain | None:
         return answer
     try:
         if isinstance(answer, (list, tuple)):
+            if len(answer) > LONGEST_LIST:
+                return None
             items = [plain(item) for item in answer]
             return None if any(item is None for item in items) else [item for item in items if item is not None]
         if isinstance(answer, np.generic) or getattr(answer, "shape", None) == ():
@@ -53,7 +56,11 @@ def shown(answer: Any) -> str:
     """
     try:
         if isinstance(answer, int) and not -(10**30) < answer < 10**30:
-            return f"{'-' if answer < 0 else ''}(more than 30 digits)"
+            return f"{'below -' if answer < 0 else 'above '}10**30"
+        if isinstance(answer, (str, bytes)):
+            answer = answer[: 2 * LONGEST_TEXT]
+        elif isinstance(answer, (list, tuple, dict, set, frozenset)) and len(answer) > LONGEST_LIST:
+            return f"of {len(answer):,} items"
         value = plain(answer)
         text = repr(answer if value is None else value)
     except Exception:
@@ -82,8 +89,7 @@ def described(answer: Any) -> str:
             return f"the {'class' if isinstance(answer, type) else 'function'} {getattr(answer, '__name__', type(answer).__name__)}"
         if isinstance(getattr(answer, "shape", None), tuple):
             return f"an array of shape {answer.shape}"
-        kind = type(answer).__name__
-        return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}, {shown(answer)}"
+        return f"the {type(answer).__name__} {shown(answer)}"
     except Exception:
         return "an object that cannot be printed"
 

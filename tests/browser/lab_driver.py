@@ -32,12 +32,10 @@ CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-network
 AUTOMATIC = "SIMDIST_LESSONS_AUTOMATIC"  # lessons/classroom/automatic.py reads it
 LONGEST_PICTURE_PX = 12_000  # Chromium cannot paint a surface of more than 16,384 pixels
 
-# Every cell is attached to the page, so that all of them can be looked at; saving never asks.
-SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"},
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-    "@jupyterlab/docmanager-extension:plugin": {"autosave": False, "defaultViewers": {"markdown": "Markdown Preview"}},
-}
+# The settings of `make lab`. And: every cell is attached to the page, so that all of them can be looked at; saving never asks.
+SETTINGS: dict[str, dict[str, Any]] = json.loads((ROOT / ".ci" / "lab_settings" / "overrides.json").read_text())
+SETTINGS.setdefault("@jupyterlab/notebook-extension:tracker", {})["windowingMode"] = "none"
+SETTINGS.setdefault("@jupyterlab/docmanager-extension:plugin", {})["autosave"] = False
 
 # What the notebook's own model says. A cell that waits or runs has no execution count; outputs were cleared before.
 CELLS_JS = """() => {

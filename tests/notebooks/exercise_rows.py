@@ -57,6 +57,12 @@ def generating() -> Any:
     yield 1
 
 
+def holding_itself() -> list[Any]:
+    items: list[Any] = []
+    items.append(items)
+    return items
+
+
 HOSTILE: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
     "nan": lambda: float("nan"),
@@ -72,6 +78,8 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "bytes": lambda: b"15",
     "empty list": list,
     "nested list": lambda: [[1, 2], [3]],
+    "list of a million": lambda: list(range(1_000_000)),
+    "list that holds itself": holding_itself,
     "dict": lambda: {"steps": 15},
     "set": lambda: {15},
     "array": lambda: np.arange(3),

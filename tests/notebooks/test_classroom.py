@@ -42,7 +42,8 @@ def test_examples_in_docstrings_run(name: str) -> None:
     [
         (40, 48, "you predicted 40, it is 48."),
         (48, 48, "you predicted 48, and that is right."),
-        (47, 48, "you predicted 47, it is 48: close."),
+        (47, 48, "you predicted 47, it is 48."),
+        (47, 48.5, "you predicted 47, it is 48.5: close."),
         (1.5, np.float32(1.5), "you predicted 1.5, and that is right."),
         (10**400, 1.5, "you predicted a very large number, it is 1.5."),
         ("ring", "binomial", "you predicted ring, it is binomial."),
@@ -72,6 +73,22 @@ def test_reveal_without_a_guess_stops_and_keeps_the_answer_to_itself(capsys: pyt
     assert "48" not in str(caught.value) and "because" not in str(caught.value)
     lines = caught.value._render_traceback_()
     assert " ".join(lines) == str(caught.value) and max(map(len, lines)) <= 92
+
+
+def test_required_stops_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotYetAnswered, match="First predict: closures"):
+        Prediction("closures", ...).required()
+    Prediction("closures", 3).required()
+    monkeypatch.setenv(VARIABLE, "1")
+    Prediction("closures", ...).required()
+
+
+def test_verdict_in_a_notebook_is_markdown_that_shows_the_guess_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: "a kernel")
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    Prediction("name", "a*b_c").reveal("ring", why="because **why**")
+    assert shown[0].data == "**name: you predicted a\\*b\\_c, it is ring.**\n\nbecause **why**"
 
 
 @pytest.mark.parametrize("guess", ["forty", True, [48], None, float("nan")])

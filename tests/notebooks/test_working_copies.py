@@ -209,8 +209,9 @@ def test_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path: Pat
 def test_command_opens_jupyterlab_on_the_index_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr("subprocess.call", lambda command: called.append(command) or 0)
-    assert main(["--folder", str(tmp_path), "--port", "9999"]) == 0
-    root, page, *rest = called[0][4:]
-    assert root == f"--ServerApp.root_dir={tmp_path}" and page.endswith(f"/lab/tree/{INDEX}")
-    assert rest == ["--port", "9999"]
+    assert main(["--folder", str(tmp_path), "--port", "9999", "--LabApp.news_url=https://example.org"]) == 0
+    assert called[0][1:4] == ["-m", "jupyter", "lab"]
+    assert f"--ServerApp.root_dir={tmp_path}" in called[0] and f"--LabApp.default_url=/lab/tree/{INDEX}" in called[0]
+    assert [word for word in called[0] if "news_url" in word] == ["--LabApp.news_url=https://example.org"]
+    assert called[0][-3:-1] == ["--port", "9999"]
     assert (tmp_path / INDEX).is_file() and (tmp_path / "classroom" / "exercise.py").is_file()

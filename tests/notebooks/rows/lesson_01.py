@@ -76,6 +76,7 @@ ROWS = {
             (by_step, "refused step 0 of closure 1"),
             (by_closure, "refused step 1 of closure 0"),
             (lambda seen, closure, step: None, "returned None; it must return True or False"),
+            (lambda seen, closure, step: np.zeros(3), "returned an array of shape (3,)"),
             (that_fails, "`return seen[closure] == step"),
             (lambda update: True, "takes 1 positional argument"),
             (elsewhere, "keep what was applied in `seen`"),
