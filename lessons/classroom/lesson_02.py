@@ -14,11 +14,11 @@ from classroom.answers import a_function, a_number, a_whole_number
 from classroom.exercise import Exercise
 from simdist import keras
 
-__all__ = ["BEST", "EQUAL", "STRAGGLER", "WRONG_MEAN", "first_exercise", "second_exercise", "third_exercise"]
+__all__ = ["WHY_BEST", "WHY_EQUAL", "WHY_STRAGGLER", "WHY_WRONG_MEAN", "first_exercise", "second_exercise", "third_exercise"]
 
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
-EQUAL = r"""
+WHY_EQUAL = r"""
 All of them, and not by luck. The loss of a batch is a mean over its $b$ examples, and the gradient of a sum is the sum of the
 gradients. Put the examples of each replica in brackets of their own:
 
@@ -32,18 +32,18 @@ the same sum, so they are equal after it. No server keeps the model, and no repl
 Only the order of the additions has changed. Floating-point numbers are rounded after each addition, so the last bits may differ.
 """
 
-BEST = """
+WHY_BEST = """
 Eight devices are less than four times as fast as one, not eight times as fast. Sixteen are slower than eight: what they save in
 compute, they lose in the all-reduce. That the part which does not shrink limits the gain is *Amdahl's law*. Here a second part even
 grows.
 """
 
-STRAGGLER = """
+WHY_STRAGGLER = """
 Three healthy machines **wait** at the all-reduce until the fourth one has its gradient. The whole job runs at the speed of the slowest
 replica. The factor stays below three, because the straggler does not change how long the all-reduce itself takes.
 """
 
-WRONG_MEAN = """
+WHY_WRONG_MEAN = """
 Each replica divided by *its own* number of examples, 16, and not by 64. Then the optimizer **added** four such gradients. The sum is
 four times too large, as if the code had multiplied the learning rate by the number of devices.
 """
@@ -143,8 +143,6 @@ def first_gain(batch_size: int) -> str | None:
 
 def gives_the_gradient(average: Callable[..., Any]) -> str | None:
     """Whether a mean is exact on 1, 2 and 3 replicas, for batches of two lengths."""
-    if average is sd.compute_average_loss:
-        return "compute_average_loss is not allowed here: write a function that does the same."
     for values in BATCHES:
         expected = sum(values) / len(values)
         for devices in (1, 2, 3):
@@ -161,6 +159,14 @@ def twice_as_long(factor: float) -> str | None:
     return None if 1.94 <= ratio <= 2.06 else f"with the factor {factor:g} a step takes {ratio:.2f} times as long, not 2."
 
 
+def does_it_itself(answer: Any) -> str | None:
+    """The gradient, and that the function does not leave the work to `compute_average_loss`."""
+    names = getattr(getattr(answer, "__code__", None), "co_names", ())
+    if answer is sd.compute_average_loss or (isinstance(names, tuple) and "compute_average_loss" in names):
+        return "compute_average_loss is not allowed here: write a function that does the same."
+    return a_function("of the losses of one replica's examples, for example lambda losses: ...", gives_the_gradient)(answer)
+
+
 first_exercise = Exercise(
     "Give the smallest power of two, from 16 to 16,384, at which 16 devices are faster than 8.",
     a_whole_number(FEWEST_IMAGES, MOST_IMAGES, first_gain),
@@ -174,7 +180,7 @@ first_exercise = Exercise(
 
 second_exercise = Exercise(
     "Give a function that takes the losses of one replica's examples and returns its part of the mean.",
-    a_function("of the losses of one replica's examples, for example lambda losses: ...", gives_the_gradient),
+    does_it_itself,
     hints=(
         "The sum of the replica's losses is to be divided by the number of examples of all replicas together.",
         "sd.get_replica_context().all_reduce(sd.ReduceOp.SUM, count) adds the counts of all replicas. The count must be an array: "

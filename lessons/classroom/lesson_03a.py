@@ -8,11 +8,11 @@ from classroom.schedules import contributions, schedule_of, schedule_problem
 from classroom.values import wrapped
 from simdist.collectives import ALL_REDUCE, Transfer
 
-__all__ = ["FASTEST", "RACKS", "RING", "first_exercise", "print_contents", "second_exercise", "third_exercise"]
+__all__ = ["WHY_FASTEST", "WHY_RACKS", "WHY_RING", "first_exercise", "print_contents", "second_exercise", "third_exercise"]
 
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
-RING = r"""
+WHY_RING = r"""
 Eight times as many ranks take only a little longer. Count. There are $2(n-1)$ steps, and in each one a rank sends $S/n$ bytes: together
 $2\,\frac{n-1}{n}\,S$, less than twice its gradient, *whatever n is*. What grows with n is the latency: $2(n-1)$ messages follow each
 other, and each has its own $\alpha$.
@@ -24,13 +24,13 @@ more must carry the sum to the ranks that do not have it. That makes $2(n-1)\,S$
 if all share the work. An algorithm that reaches this bound is called *bandwidth-optimal*. At 800 ranks the 1,598 latencies show.
 """
 
-FASTEST = r"""
+WHY_FASTEST = r"""
 For short messages only latencies count, and recursive doubling has the fewest: three. For long messages only bytes count: with the ring
 and with Rabenseifner a port is busy for $1.75\,S/B$, with recursive doubling for $3\,S/B$. On its way through the binomial tree all of
 $S$ is sent six times, one after the other. With eight ranks Rabenseifner is never slower than the ring: as few bytes, fewer latencies.
 """
 
-RACKS = """
+WHY_RACKS = """
 In each of the ring's steps only one transfer leaves a rack, and the uplink has room for exactly one: the ring does not notice the racks.
 In the first step of Rabenseifner all four ranks of a rack send half of their data to the other rack, and share its uplink.
 """

@@ -13,11 +13,11 @@ from classroom.exercise import Exercise
 from classroom.schedules import schedule_problem
 from classroom.values import described, plain
 
-__all__ = ["LOST", "PACKS", "SAME_BITS", "SLOW_CABLE", "first_exercise", "second_exercise", "third_exercise"]
+__all__ = ["WHY_LOST", "WHY_PACKS", "WHY_SAME_BITS", "WHY_SLOW_CABLE", "first_exercise", "second_exercise", "third_exercise"]
 
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
-SAME_BITS = """
+WHY_SAME_BITS = """
 The results are neither wrong nor random. Every one is within 1e-6 of the exact sum (relative to the largest one). All ranks get the
 same bits; otherwise their models would drift apart. And the same algorithm gives the same bits in every run. But only about half of
 the elements have the bits of a plain loop on rank 0, because the loop adds in another order.
@@ -27,13 +27,13 @@ after some thousand steps perhaps a visibly different model. If you need the sam
 (Recursive doubling and the binomial tree have equal lines, because they add in the same order.)
 """
 
-LOST = """
+WHY_LOST = """
 A message that is lost in the first half (steps 0 to 2) is missing in the **sum** of its chunk, so all four ranks get a wrong chunk. In
 the second half the sums are complete. A loss then hits only those ranks that come later on the way round: three, two, and in the last
 step one.
 """
 
-SLOW_CABLE = """
+WHY_SLOW_CABLE = """
 A ring is as slow as its slowest link. In each step one rank waits for `worker:2`, and in the next step another rank waits for that
 one. (It is not quite ten times as long, because the latencies stay as they are.)
 
@@ -42,7 +42,7 @@ What counts is how much must cross the slow link: each gradient that `worker:2` 
 cable it is the best of the five. No algorithm can take less than 10 ms, because this one gradient must get out.
 """
 
-PACKS = """
+WHY_PACKS = """
 The best size is in the middle: small enough that the first pack leaves early, large enough that few latencies are paid. The first pack
 leaves in the middle of the compute, and when the compute ends almost half of the communication is over. PyTorch's default is 25 MB:
 large compared with the product of latency and bandwidth, small compared with a large model.

@@ -44,6 +44,7 @@ ROWS = {
             (lambda losses: keras.ops.mean(losses) / sd.get_replica_context().num_replicas_in_sync, "on 2 replicas the gradient is 0.250"),
             (keras.ops.sum, "on 1 replica the gradient is 1.000"),
             (sd.compute_average_loss, "is not allowed"),
+            (lambda losses: sd.compute_average_loss(losses), "is not allowed"),
             (lambda losses: keras.ops.sum(losses) * float("nan"), "the gradient is nan"),
             (0.2, "cannot be called"),
         ],

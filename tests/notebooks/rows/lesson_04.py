@@ -57,7 +57,7 @@ ROWS = {
             (lambda context: sd.Dataset.range(24).skip(8 * context.input_pipeline_id).take(8).batch(2), "there is no row 12"),
             (lambda context: sd.Dataset.from_tensor_slices(np.ones((12, 2))).batch(2), "not numbers of rows"),
             (lambda context: [[0, 1], [2, 3]], "it must return a Dataset"),
-            (lambda: sd.Dataset.range(12), "must take one argument"),
+            (lambda: sd.Dataset.range(12), "takes 0 positional arguments but 1 was given"),
             (lambda context: context.pipeline, "your code raised an error in line"),
             (sd.Dataset.range(12), "cannot be called"),
             ([0, 1, 2, 3], "cannot be called"),
