@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,10 +72,10 @@ def test_rows_of_a_dataset_without_end_are_read_for_a_while() -> None:
     assert {worker: len(batches) for worker, batches in reads.items()} == {"worker:0": 50, "worker:1": 50, "worker:2": 50}
 
 
-def test_error_is_shown_in_words_with_its_notes_and_without_the_file_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_shown_in_words_and_without_the_file_of_a_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with error_shown():
         error = ValueError("on purpose")
-        error.add_note("simdist: its main failed on worker:1\n  /tmp/ipykernel_123/456.py:7: raise ValueError")
+        error.add_note(f"simdist: its main failed on worker:1\n  {tmp_path}/ipykernel_123/456.py:7: raise ValueError")
         raise error
     printed = capsys.readouterr()
     assert printed.out == "ValueError: on purpose\nsimdist: its main failed on worker:1\n  line 7 of the cell: raise ValueError\n"
