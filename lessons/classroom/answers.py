@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from classroom.exercise import Check, NotAnswered
+from classroom.exercise import Check
 from classroom.values import described, plain
 
 __all__ = ["a_function", "a_number", "a_whole_number", "near", "one_of"]
@@ -92,7 +92,7 @@ def a_function(of: str, then: Callable[[Callable[..., Any]], str | None]) -> Che
 
     Args:
         of: what the function takes and returns, for the message.
-        then: takes the function. One that returns `...` has no body yet: the exercise prints its task then.
+        then: takes the function. If that returns `...`, it has no body yet: raise `NotAnswered`, and the exercise prints its task.
 
     Example:
         >>> a_function("of a list of losses", lambda function: None)(0.2)
@@ -100,16 +100,7 @@ def a_function(of: str, then: Callable[[Callable[..., Any]], str | None]) -> Che
     """
 
     def check(answer: Any) -> str | None:
-        if not callable(answer):
-            return f"{described(answer)} cannot be called: give a function {of}."
-
-        def called(*arguments: Any, **named: Any) -> Any:
-            result = answer(*arguments, **named)
-            if result is ...:
-                raise NotAnswered
-            return result
-
-        return then(called)
+        return then(answer) if callable(answer) else f"{described(answer)} cannot be called: give a function {of}."
 
     return check
 

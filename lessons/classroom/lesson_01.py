@@ -8,7 +8,7 @@ from typing import Any
 import simdist as sd
 from classroom.answers import a_function, a_whole_number
 from classroom.digits import train
-from classroom.exercise import Exercise
+from classroom.exercise import Exercise, NotAnswered
 from classroom.values import described, plain
 
 __all__ = [
@@ -137,6 +137,8 @@ def exactly_once(accepts: Callable[..., Any]) -> str | None:
     seen: set[Any] = set()
     for (closure, step), is_new in updates_of_a_run():
         returned = accepts(seen, closure, step)
+        if returned is ...:
+            raise NotAnswered
         accepted = plain(returned)
         if accepted not in (True, False):
             return f"for step {step} of closure {closure} it returned {described(returned)}; it must return True or False."

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from classroom import Exercise, Prediction
-from classroom.answers import a_function
 from classroom.automatic import VARIABLE
+from classroom.exercise import NotAnswered
 from classroom.kept import FILE
 from classroom.stopping import NotYetAnswered
 from exercise_rows import HOSTILE
@@ -199,7 +199,12 @@ def test_interrupt_of_a_check_is_not_swallowed() -> None:
 
 
 def test_function_without_a_body_is_no_attempt(capsys: pytest.CaptureFixture[str]) -> None:
-    exercise = asking(a_function("of nothing", lambda function: None if function() == 1 else "no."))
+    def check(function: Any) -> str | None:
+        if function() is ...:
+            raise NotAnswered
+        return None
+
+    exercise = asking(check)
     exercise.check(lambda: ...)
     assert capsys.readouterr().out == "Not answered yet. Do it.\n"
     assert exercise.wrong_attempts == 0

@@ -19,16 +19,7 @@ from index_page import index_page, read_lesson
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "lessons"
 LESSONS = sorted(FOLDER.glob("[0-9][0-9]*.ipynb"))
-FOLLOWING: set[str] = set()  # lessons that need not fit yet
-every_lesson = pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path, id=path.stem, marks=[pytest.mark.xfail(strict=False, reason="the lesson follows")] if path.stem in FOLLOWING else []
-        )
-        for path in LESSONS
-    ],
-)
+every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 LONGEST_LINE = 92  # columns of a cell that JupyterLab shows in a window of the usual width
 LONGEST_NAME = 22  # characters of a name that its file browser shows whole
@@ -148,7 +139,7 @@ def test_predictions_are_asked_before_their_answer_can_be_seen(path: Path) -> No
 
 
 def test_no_two_predictions_have_the_same_question() -> None:
-    questions = [ast.literal_eval(call.args[0]) for path in LESSONS if path.stem not in FOLLOWING for call in calls(path, "Prediction")]
+    questions = [ast.literal_eval(call.args[0]) for path in LESSONS for call in calls(path, "Prediction")]
     assert len(set(questions)) == len(questions)
 
 
