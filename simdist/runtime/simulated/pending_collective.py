@@ -1,6 +1,6 @@
 """A pending collective: the replicas arrive, the bytes travel, each replica gets its result; or it fails for all of them.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations
