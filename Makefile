@@ -25,11 +25,7 @@ demo: lab-environment
 	@$(VENV)/python -m simdist run examples/digits_ps.py
 
 lab: lab-environment
-	@$(VENV)/python -m simdist lessons \
-	    --LabApp.app_settings_dir="$(CURDIR)/.ci/lab_settings" --LabApp.news_url=None \
-	    --LabApp.extra_labextensions_path="$(CURDIR)/.ci/lab_extensions" \
-	    --LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate \
-	    --LabApp.extension_manager=readonly $(LAB_FLAGS)
+	@$(VENV)/python -m simdist lessons $(LAB_FLAGS)
 
 test: dev-environment
 	@$(VENV)/python .ci/stages.py test

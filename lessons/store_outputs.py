@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import nbformat
+from classroom.automatic import VARIABLE
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -29,7 +30,13 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_TIMEOUT_S = 300
 # the numbers that are stored come from the CPU, whatever the machine has; widgets are stored as their static pictures
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "SIMDIST_STATIC_PICTURES": "1"}
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "KERAS_BACKEND": "jax",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "SIMDIST_STATIC_PICTURES": "1",
+    VARIABLE: "1",
+}
 
 
 def execute(notebook: NotebookNode, folder: Path) -> NotebookNode:

@@ -17,7 +17,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.server import Server
 from simdist.runtime.sleep import sleep
-from simdist.session import Session, compare, open_share, share
+from simdist.session import Session, compare, open_share, recovery, share
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -92,6 +92,7 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
     "open_share",
+    "recovery",
     "scale_regularization_loss",
     "share",
     "sleep",

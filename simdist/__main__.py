@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("program", type=Path)
     run.add_argument("--seed", type=int, default=0, help="seed of all random streams (default 0)")
     run.add_argument("--no-crash", action="store_true", help="leave out the program's faults")
-    commands.add_parser("lessons", help="open the lessons in JupyterLab, with its own options after the command")
+    commands.add_parser("lessons", help="open copies of the lessons in JupyterLab, with its own options after the command")
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
     bench.add_argument("names", nargs="*", help="which benchmarks, or with --base which lines (default: all)")
     bench.add_argument("--base", metavar="REV", help="measure against another revision of this repository, in turns")
@@ -59,12 +59,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _lessons(options: argparse.Namespace) -> int:
-    folder = Path(__file__).resolve().parent.parent / "lessons"
-    if importlib.util.find_spec("jupyterlab") is None or not folder.is_dir():
+    opener = Path(__file__).resolve().parent.parent / "lessons" / "open_lab.py"
+    if importlib.util.find_spec("jupyterlab") is None or not opener.is_file():
         print("The lessons need JupyterLab and a checkout of the project: run `make lab` there.", file=sys.stderr)
         return 2
-    compilation_cache.switch_on()
-    return subprocess.call([sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}", *options.of_lab])
+    return subprocess.call([sys.executable, str(opener), *options.of_lab])
 
 
 def _bench(options: argparse.Namespace) -> int:

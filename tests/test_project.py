@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = {".py", ".ts", ".md", ".toml", ".ipynb", ".json", ".cff", ".ini", ".sh", ""}
-LEFT_OUT = {"node_modules", "static", "demo", "dist", "build", "test-results", "__pycache__"}
+LEFT_OUT = {"node_modules", "static", "demo", "my_lessons", "dist", "build", "test-results", "__pycache__"}
 LONGEST_FILE_LINES = 400
 # The folders are joined here, so that this file does not find itself.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~-])/(?:" + "|".join(["home", "Users", "root", "tmp", "work"]) + r")/[\w.-]+")

@@ -12,7 +12,7 @@
     packing.py             many small tensors in a few collectives
     compression.py ...     fewer bytes: fp16, top-k, 1-bit, PowerSGD
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
 Bruck, Ho, Kipnis, Upfal and Weathersby, Efficient Algorithms for All-to-All Communications in Multiport Message-Passing
 Systems, 1997.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

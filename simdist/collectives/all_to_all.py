@@ -9,7 +9,7 @@ n - 1 rounds: in round k each rank sends to the one k places after it, so that e
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005
 (pairwise all-to-all).
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

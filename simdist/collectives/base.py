@@ -10,7 +10,7 @@ it has done all that it does in the steps before; ranks do not wait for each oth
 
 Invariants: within a step no rank receives the same chunk twice; a rank does not send to itself.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

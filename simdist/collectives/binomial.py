@@ -6,7 +6,7 @@ but half of the ranks idle most of the time, and each step carries all the data.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

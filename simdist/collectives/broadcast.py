@@ -5,7 +5,7 @@ sends to the rank in the middle first, and to its neighbour last.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ rank, it is at most the bandwidth of a port, and reaches it where nothing is los
 
 Source: NVIDIA, nccl-tests, doc/PERFORMANCE.md ("Bus bandwidth").
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

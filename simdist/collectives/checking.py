@@ -3,7 +3,7 @@
 Transfers come in the order of their steps. A rank sends to another one, chunks that exist, each once; and within a step it
 receives no chunk twice: which of two came first would depend on the network, and so would the bits of the result.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Invariant: the same arguments give the same algorithm; of equally fast ones the 
 Source: NVIDIA, NCCL, src/graph/tuning.cc (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`); Thakur, Rabenseifner and Gropp,
 Optimization of Collective Communication Operations in MPICH, 2005.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ the number of workers.
 Invariant of the compressors with error feedback: everything sent so far + the residual = the sum of all gradients so far, up
 to rounding. Class of numbers: E0.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

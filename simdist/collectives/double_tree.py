@@ -15,7 +15,7 @@ Source: Sanders, Speck and Träff, Two-tree algorithms for full bandwidth broadc
 35(12), 2009. The trees are NCCL's (since version 2.4, 2019; src/graph/trees.cc): the second one is the first,
 mirrored for even n and shifted by one for odd n.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

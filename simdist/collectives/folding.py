@@ -6,7 +6,7 @@ data. Better ways exist (Rabenseifner splits the extra data among pairs), but th
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

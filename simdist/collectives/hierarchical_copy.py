@@ -9,7 +9,7 @@ takes the leaders in turn from tensor to tensor; here they are rank 0 and the fi
 
 Source: the idea is that of TensorFlow's `HierarchicalCopyAllReduce`, made for the NVIDIA DGX-1.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ A rank's data is flattened and cut into chunks at ``chunk * size // num_chunks``
 Class of numbers: E0. The order of additions is that of the schedule, so another algorithm or another number of ranks gives
 other last bits; each is within rounding of the exact sum.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ moves on from chunk to chunk.
 
 Invariants: equal trees have the same number, whatever the order of their sides; leaves of a shape are listed in one order.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ ready first, and its pack can be on its way while the first layers are still bei
 The rule of `group_by_size` is TensorFlow's: a pack is closed once it has *exceeded* the limit, so packs are as
 large as the limit or larger. With a limit of 0 there is no packing by size.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

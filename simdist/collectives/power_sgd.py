@@ -15,7 +15,7 @@ Class of numbers: E0 for the same backend; QR and matrix products differ in thei
 Source: Vogels, Karimireddy and Jaggi, PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization,
 NeurIPS 2019, algorithms 1 and 2.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

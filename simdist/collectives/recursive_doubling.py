@@ -8,7 +8,7 @@ Two partners add the same two numbers, one as a + b and the other as b + a, whic
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ after the one that is to have it, so that it ends there: chunk r is that of rank
 
 Source: Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, 2009.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ that of a plain loop over the ranks. All data crosses the one port twice, so the
 
 Ranks send one after the other, as rank 0 takes them; the sum leaves to all at once and shares rank 0's port.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ r + 1 (reduce-scatter). In n - 1 further steps the sums travel round once more (
 
 Source: Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, 2009.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

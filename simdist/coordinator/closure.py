@@ -72,8 +72,8 @@ class Closure:
                 program = self.fn.program(call, self.strategy.programs)
         except StopIteration:
             raise OutOfRangeError(
-                f"The dataset of {worker.name} has run out after {worker.steps} steps. Schedule fewer steps, or end the dataset "
-                "with .repeat()."
+                f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
+                "Schedule fewer steps, or end the dataset with .repeat()."
             ) from None
         layout, known = self.strategy.store.layout, self.strategy.linked
         linked = known.get(program, lambda: self._linked(program))

@@ -1,6 +1,6 @@
 """Replicas that take steps together: their members, and how a strategy plans their collectives.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

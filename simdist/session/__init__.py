@@ -3,7 +3,21 @@
 from simdist.session.commands import Command, commands_from_json, commands_to_json
 from simdist.session.comparison import Comparison, compare
 from simdist.session.goals import Moment
+from simdist.session.recovery import Phase, Recovery, recovery
 from simdist.session.session import Session
 from simdist.session.sharing import open_share, share
 
-__all__ = ["Command", "Comparison", "Moment", "Session", "commands_from_json", "commands_to_json", "compare", "open_share", "share"]
+__all__ = [
+    "Command",
+    "Comparison",
+    "Moment",
+    "Phase",
+    "Recovery",
+    "Session",
+    "commands_from_json",
+    "commands_to_json",
+    "compare",
+    "open_share",
+    "recovery",
+    "share",
+]

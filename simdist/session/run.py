@@ -13,7 +13,7 @@ import io
 import sys
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import greenlet
 
 from simdist.errors import SimdistError
+from simdist.faults.base import Fault
 from simdist.process_state import TaskContext, active
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
@@ -62,7 +63,10 @@ class ProgramRun:
         error: what it has failed with, and `failed_s`: when, in virtual seconds.
         output: what it has printed so far.
         steps: how many steps the workers have ended.
+        closures_s: when each completed closure was completed, in virtual seconds.
+        furthest_s: when a worker's process had taken one step more than any before.
         real_s: seconds that the run has taken so far, of the clock on the wall.
+        done, faults: the commands that were done, and the fault of each.
         inbox: faults that other threads put there, to be injected between two events.
     """
 
@@ -74,9 +78,13 @@ class ProgramRun:
         self.error: BaseException | None = None
         self.failed_s: float | None = None
         self.steps = 0
+        self.closures_s: list[float] = []
+        self.furthest_s: list[float] = []
+        self._steps_of: Counter[tuple[str, int]] = Counter()
         self.real_s = 0.0
         self.waiting = list(commands)
         self.done: list[Command] = []
+        self.faults: list[Fault] = []
         self._program = program
         self._stream = io.StringIO()
         self._context = TaskContext()
@@ -88,6 +96,7 @@ class ProgramRun:
         self._greenlet = greenlet.greenlet(self._play)
         self.clock.pauses = self
         cluster.world.step_ended.append(self._step_ended)
+        cluster.world.closure_completed.append(lambda: self.closures_s.append(self.clock.now))
 
     @property
     def now(self) -> float:
@@ -111,7 +120,12 @@ class ProgramRun:
     @property
     def closures(self) -> int:
         """How many closures have been completed."""
-        return self.cluster.world.closures_completed
+        return len(self.closures_s)
+
+    @property
+    def progress_s(self) -> list[float]:
+        """When the run came on by one: at each completed closure, or where it has none at each step of the task that had taken most."""
+        return self.closures_s or self.furthest_s
 
     def next_s(self) -> float:
         """When the next event comes; the present second where none is to come."""
@@ -145,9 +159,14 @@ class ProgramRun:
             InvalidArgumentError: it is not known, or makes no sense here; nothing is changed then.
         """
         command = Command(self.clock.now, fault, self.clock.events)
-        self.cluster.faults.add(command.fault_at(self.clock.now))
-        self.done.append(command)
+        self._plan(command)
         return command
+
+    def _plan(self, command: Command) -> None:
+        fault = command.fault_at(self.clock.now)
+        self.cluster.faults.add(fault)
+        self.done.append(command)
+        self.faults.append(fault)
 
     def close(self) -> None:
         """End the program where it is, and close its cluster."""
@@ -231,12 +250,15 @@ class ProgramRun:
     def _do(self, command: Command) -> None:
         del self.waiting[0]
         self.stand_at(command.at_s)
-        self.cluster.faults.add(command.fault_at(self.clock.now))
-        self.done.append(command)
+        self._plan(command)
 
     def _step_ended(self, task: str) -> None:
         if not task.startswith("ps:"):
             self.steps += 1
+            process = task, self.cluster.world.task(task).process.incarnation
+            self._steps_of[process] += 1
+            if self._steps_of[process] > len(self.furthest_s):
+                self.furthest_s.append(self.clock.now)
 
     # -- between the two ------------------------------------------------------------------------------------------
 

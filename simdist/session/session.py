@@ -122,6 +122,26 @@ class Session:
         return list(self._branch.seen.commands)
 
     @property
+    def steps(self) -> int:
+        """How many steps the workers have ended, all together."""
+        return self._live().steps
+
+    @property
+    def closures(self) -> int:
+        """How many closures have been completed."""
+        return self._live().closures
+
+    @property
+    def progress_s(self) -> list[float]:
+        """When the run came on by one, in virtual seconds: by a completed closure, or where it has none by a step."""
+        return list(self._live().progress_s)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults of the commands that were done, in order; each one tells when it fired and healed."""
+        return list(self._live().faults)
+
+    @property
     def is_kept(self) -> bool:
         """Whether the run is in memory. Of a session and its forks the 8 are that were used last; others run again when they are used."""
         return isinstance(self._branch.seen, ProgramRun)

@@ -1,6 +1,6 @@
 """Communication of the replicas of a strategy: the options of users, and the collective plans that follow.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import cast
 
 from simdist.arguments import whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import cluster_behind
@@ -48,6 +48,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     Raises:
         InvalidArgumentError: another type, a resolver that does not know which task this is, a task that does not train, a cluster
             without workers, or options that do not go together.
+        FailedPreconditionError: a resolver of several workers, outside of a main that `Cluster.launch` runs.
         TypeError: a number that is no whole number.
 
     Example:
@@ -122,6 +123,12 @@ def _found(given: object) -> tuple[ClusterResolver, Cluster | None]:
         )
     if resolver.task_type is not None and resolver.task_type not in ("chief", "worker"):
         raise InvalidArgumentError(f"A task of type {resolver.task_type!r} does not train; make the strategy on chief and workers only.")
+    if len(_workers(spec)) > 1 and launched_main.get() is None:
+        raise FailedPreconditionError(
+            f"The resolver has {len(_workers(spec))} workers, but no other worker would take part: this program is not a main that "
+            "cluster.launch started. Pass the sd.Cluster itself to drive all workers from here, or start a main for each with "
+            "cluster.launch(main)."
+        )
     return resolver, None
 
 

@@ -149,7 +149,8 @@ def _add_boxes(ax: Axes, category: str, boxes: Boxes) -> None:
 
     style = span_style(category)
     half = (WORK_HEIGHT if style.level == 1 else BAND_HEIGHT) / 2
-    x = np.stack([boxes.start_s, boxes.start_s, boxes.end_s, boxes.end_s], axis=1)
+    end_s = np.maximum(boxes.end_s, boxes.start_s + np.ptp(ax.get_xlim()) / PLOT_PX)  # a pixel at least: spans may take no time
+    x = np.stack([boxes.start_s, boxes.start_s, end_s, end_s], axis=1)
     y = boxes.row[:, None] + np.array([-half, half, half, -half])
     band, down = style.level == 0, style.level >= DOWN_LEVEL
     zorder = 2 + style.level / 10

@@ -4,7 +4,7 @@ Messages that can be added travel by an all-reduce, others by an all-gather (`si
 needs two all-reduces, one for each factor. What a replica keeps from step to step is a variable of its own (ON_READ, never
 combined), so it survives like everything else, and a step that fails leaves it as it was.
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

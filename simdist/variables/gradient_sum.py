@@ -5,7 +5,7 @@ others are still being computed.
 
 Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020, section 3.2 (buckets).
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

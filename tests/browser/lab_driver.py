@@ -29,14 +29,13 @@ RUN_TIMEOUT_S = 110
 DRAW_TIMEOUT_S = 15
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
+AUTOMATIC = "SIMDIST_LESSONS_AUTOMATIC"  # lessons/classroom/automatic.py reads it
 LONGEST_PICTURE_PX = 12_000  # Chromium cannot paint a surface of more than 16,384 pixels
 
-# The settings of `make lab`. Besides: every cell is attached to the page, so that all of them can be looked at; saving never asks.
-SETTINGS = {
-    **json.loads((ROOT / ".ci" / "lab_settings" / "overrides.json").read_text()),
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-    "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
-}
+# The settings of `make lab`. And: every cell is attached to the page, so that all of them can be looked at; saving never asks.
+SETTINGS: dict[str, dict[str, Any]] = json.loads((ROOT / ".ci" / "lab_settings" / "overrides.json").read_text())
+SETTINGS.setdefault("@jupyterlab/notebook-extension:tracker", {})["windowingMode"] = "none"
+SETTINGS.setdefault("@jupyterlab/docmanager-extension:plugin", {})["autosave"] = False
 
 # What the notebook's own model says. A cell that waits or runs has no execution count; outputs were cleared before.
 CELLS_JS = """() => {
@@ -113,22 +112,30 @@ def copy_cleared(notebook: Path, folder: Path) -> Path:
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    for module in notebook.parent.glob("*.py"):
-        shutil.copy(module, folder / module.name)
+    for module in (*notebook.parent.glob("*.py"), *notebook.parent.glob("classroom/*.py")):
+        target = folder / module.relative_to(notebook.parent)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(module, target)
     nbformat.write(content, folder / notebook.name)
     return folder / notebook.name
 
 
 @contextmanager
-def lab_server(folder: Path) -> Iterator[str]:
-    """A JupyterLab with ``folder`` as its root, and settings and runtime files of its own; yields its address."""
+def lab_server(folder: Path, student: bool = False) -> Iterator[str]:
+    """A JupyterLab with ``folder`` as its root, and settings and runtime files of its own; yields its address.
+
+    Args:
+        folder: the root.
+        student: predictions wait for a guess; otherwise lessons run through by themselves.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         private = Path(scratch)
         (private / "settings").mkdir()
         (private / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
         log = private / "server.log"
         with log.open("wb") as sink:
-            server = subprocess.Popen(_server_command(folder, private), env=_server_environment(private), stdout=sink, stderr=sink)
+            env = {**_server_environment(private), AUTOMATIC: "" if student else "1"}
+            server = subprocess.Popen(_server_command(folder, private), env=env, stdout=sink, stderr=sink)
             try:
                 yield _address(server, private / "runtime", log)
             finally:

@@ -1,6 +1,6 @@
 """Takes a picture of a lesson in its whole length, run from top to bottom in a real JupyterLab.
 
-python tests/browser/screenshot.py lessons/00_a_cluster_in_one_cell.ipynb picture.png
+python tests/browser/screenshot.py lessons/00_one_cell.ipynb picture.png
 """
 
 from __future__ import annotations

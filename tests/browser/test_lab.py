@@ -1,6 +1,7 @@
 """Every lesson runs from top to bottom in a real JupyterLab, and its widgets show something.
 
-The last tests try the harness itself on tiny notebooks: it must see a drawn widget, a blank one, and an error.
+A student's first minutes are run, too: the page that lists the lessons, a prediction that is missing, answers that are wrong. The
+last tests try the harness itself on tiny notebooks: it must see a drawn widget, a blank one, and an error.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import nbformat
 import pytest
 from lab_driver import ROOT, Notebook, browser_page, chromium, copy_cleared, lab_server
 from playwright.sync_api import Page
+from working_copies import bring_up_to_date
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (Debian: apt install chromium)"),
 ]
-LESSONS = sorted((ROOT / "lessons").glob("*.ipynb"))
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]*.ipynb"))
 PICTURES = ROOT / "test-results"
 
 WIDGET_CELL = """
@@ -64,6 +66,60 @@ def test_lesson_runs_and_draws_its_widgets(lesson: Path, folder: Path, address: 
     assert [text for cell in cells for text in cell.stderr] == []
     assert [cell.count for cell in cells] == list(range(1, len(cells) + 1))
     assert drawn == [True] * sum(cell.widgets for cell in cells)
+
+
+# -- as a student ---------------------------------------------------------------------------------------------------------
+
+ENTER_JS = """([name, text]) => {
+    const cells = window.jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model.sharedModel);
+    cells.filter(cell => cell.source.includes(name)).forEach(cell => cell.setSource(cell.source.replace('...', text)));
+}"""
+CUT_OFF_JS = "names => names.filter(name => name.scrollWidth > name.clientWidth).map(name => name.textContent)"
+
+
+@pytest.fixture(scope="module")
+def students_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    copies = tmp_path_factory.mktemp("student") / "my_lessons"
+    bring_up_to_date(ROOT / "lessons", copies)
+    with lab_server(copies, student=True) as address:
+        yield address
+
+
+def test_index_page_opens_a_lesson_and_file_names_are_whole(students_address: str, page: Page) -> None:
+    page.goto(f"{students_address}lab/tree/START_HERE.md?reset")
+    link = page.locator(".jp-MarkdownViewer a", has_text="00.").first
+    link.wait_for(timeout=60_000)
+    names = page.locator(".jp-DirListing-itemText")
+    names.nth(len(LESSONS)).wait_for()
+    assert names.evaluate_all(CUT_OFF_JS) == []
+    page.screenshot(path=PICTURES / "index.png")
+    link.click()
+    page.locator(".jp-NotebookPanel:visible").wait_for()
+
+
+def test_missing_prediction_stops_a_lesson_before_its_answer(students_address: str, page: Page) -> None:
+    notebook = Notebook(page, students_address, LESSONS[0].name)
+    cells = notebook.run_all()
+    asked = next(index for index, cell in enumerate(cells) if "Prediction(" in cell.source)
+    (error,) = cells[asked + 1].errors
+    assert error.startswith("NotYetAnswered: First predict")
+    assert [cell.count for cell in cells[asked + 2 :]] == [None] * len(cells[asked + 2 :])
+    shown = page.locator("[data-mime-type='application/vnd.jupyter.stderr'], [data-mime-type='application/vnd.jupyter.error']")
+    assert "Traceback" not in "".join(shown.all_inner_texts()) and "First predict" in "".join(shown.all_inner_texts())
+
+
+def test_wrong_predictions_and_answers_get_sentences(students_address: str, page: Page) -> None:
+    notebook = Notebook(page, students_address, LESSONS[0].name)
+    for name in ("Prediction(", "= ..."):
+        page.evaluate(ENTER_JS, [name, "1"])
+    cells = notebook.run_all()
+    assert [error for cell in cells for error in cell.errors] == []
+    shown = page.locator(".jp-OutputArea-output").all_inner_texts()
+    assert any("you predicted 1, it is 48." in text for text in shown)
+    assert sum(text.startswith("Not yet:") and "Hint:" in text for text in shown) == 3
+
+
+# -- the harness itself ---------------------------------------------------------------------------------------------------
 
 
 def run_tiny(sources: list[str], name: str, folder: Path, address: str, page: Page) -> Notebook:

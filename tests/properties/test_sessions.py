@@ -79,6 +79,7 @@ def outcome(session: sd.Session) -> tuple[str, object, str, float]:
     try:
         session.advance()
     except SimdistError as error:
+        assert "nothing that is still to happen" not in str(error), "a fault was not noticed, and the program waits for ever"
         return (type(error).__name__, str(error), session.digest(), session.now)
     return (session.state, session.result, session.digest(), session.now)
 

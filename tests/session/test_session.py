@@ -13,6 +13,7 @@ import session_programs as programs
 import simdist as sd
 from session_programs import CRASH, digest_without_faults, session_of
 from simdist import errors
+from simdist.faults.plan_json import fault_from_plain
 from simdist.process_state import active
 from simdist.session import Command, commands_from_json, commands_to_json
 
@@ -130,6 +131,35 @@ def test_fault_with_a_trigger_begins_then() -> None:
     session.inject({"kind": "crash", "task": "worker:0", "restart_after": 0.0001, "at": 0.0008})
     session.advance()
     assert [instant.time_s for instant in session.trace.instants if instant.category == "crash"] == [0.0008]
+
+
+SILENT = [
+    {"kind": "lose_host", "task": "TASK"},
+    {"kind": "lose_host", "task": "TASK", "restart_after": 0.002},
+    {"kind": "pause", "task": "TASK", "until": 8.0},
+    {"kind": "partition", "a": "TASK", "b": "chief:0", "until": 9.0},
+]
+
+
+@pytest.mark.parametrize("fault", SILENT, ids=lambda fault: "-".join(map(str, fault.values())))
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_silence_that_begins_in_the_middle_of_a_step_is_noticed_like_one_that_was_planned(name: str, fault: dict[str, Any]) -> None:
+    session = session_of(name)
+    session.advance(until=0.00041)
+    task = session.cluster.tasks[1:3][-1]
+    silent = {figure: task if value == "TASK" else value for figure, value in fault.items()}
+    session.inject(silent)
+    planned = programs.cluster_of(name)
+    planned.faults.add(fault_from_plain({**silent, "at": 0.00041}))
+    endings: list[tuple[str, float]] = []
+    for cluster, run in ((session.cluster, session.advance), (planned, lambda: programs.PROGRAMS[name][0](planned))):
+        try:
+            run()
+            endings.append(("finished", cluster.now))
+        except errors.SimdistError as error:
+            endings.append((f"{type(error).__name__}: {error}", cluster.now))
+    assert endings[0][0] == endings[1][0]
+    assert endings[0][1] == pytest.approx(endings[1][1], abs=1.0), "heartbeats may begin at another time"
 
 
 def test_fork_without_the_crash_is_the_run_without_it() -> None:

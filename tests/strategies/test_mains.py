@@ -235,6 +235,16 @@ def test_b183_wrong_arguments_are_refused(make: Callable[[], Any], message: str)
         make()
 
 
+def test_b183_a_resolver_of_several_workers_outside_of_launched_mains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"2 workers.*cluster\.launch"):
+        sd.MultiWorkerMirroredStrategy()
+    # One worker is this program itself.
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}))
+    assert sd.MultiWorkerMirroredStrategy().num_replicas_in_sync == 1
+
+
 def test_gather_of_different_lengths_in_a_step_says_where_it_works() -> None:
     def main(gather: Callable[[Any, Any], Any]) -> Any:
         strategy = sd.MultiWorkerMirroredStrategy()

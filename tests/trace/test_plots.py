@@ -110,6 +110,14 @@ def test_marks_that_would_touch_are_one_mark_that_shows_the_most_serious() -> No
     assert {text.get_text() for text in figure.axes[0].texts} == {"crash +2"}
 
 
+def test_span_that_takes_no_time_is_a_pixel_wide() -> None:
+    trace = Trace()
+    trace.span("ps:0", "apply", "update", 0.5, 0.5)
+    trace.span("ps:0", "compute", "step", 1.0, 2.0)
+    (path,) = boxes(timeline(trace))["apply"].get_paths()
+    assert path.get_extents().width == pytest.approx(2.06 / 880)
+
+
 def test_task_that_is_not_restarted_is_down_to_the_end(trace: Trace) -> None:
     trace.instant("worker:0", "crash", "crash of worker:0", 2.0)
     (ends,) = [path.get_extents().intervalx.tolist() for path in boxes(timeline(trace))["down"].get_paths() if path.vertices[0][1] < 1.5]

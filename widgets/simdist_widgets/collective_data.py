@@ -3,7 +3,7 @@
 The front end draws and counts nothing itself: sentences, seconds, colours and the lanes of the arrows are made here, so that
 the interactive and the static picture say the same. The other side is src/stepper_data.ts.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

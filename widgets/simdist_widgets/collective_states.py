@@ -8,7 +8,7 @@ data that will be replaced unread, are not. It is *complete* when it holds what 
 
 All arrays have the axes [moment, rank, chunk, ...]; moment 0 is before the first step, moment s after step s.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

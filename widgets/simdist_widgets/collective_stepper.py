@@ -3,7 +3,7 @@
 Ranks are rows and chunks are columns; a chunk always stays in its column, so every transfer is an arrow along a column. The
 widget is made from a schedule alone: no cluster runs, and the seconds are those of an idle network.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Regular patterns get the words that a teacher would use (everyone to the next rank; pairs that swap; one to many); what
 fits none of them is counted.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations

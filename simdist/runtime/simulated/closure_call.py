@@ -85,7 +85,8 @@ class ClosureCall:
         now, server = self.world.now, self.world.servers[chief.name]
         for update, priced, operands in self.updates:
             server.commit(update, priced, operands, now, now, (chief.name, chief.steps, now), None)
-        self.world.closures_completed += 1
+        for listener in self.world.closure_completed:
+            listener()
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update that travels with the reply."""

@@ -1,6 +1,6 @@
 """A pending collective: the replicas arrive, the bytes travel, each replica gets its result; or it fails for all of them.
 
-Taught in lesson 03.
+Taught in lesson 03a.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class PendingCollective:
         self.given[rank] = given
         self.cause = cause
         if self.group.world.silence.is_expected:
-            task = self.group.world.tasks[self.group.members[rank].task]
-            self.processes.append((task, task.process))
+            self.processes.append(self._process_of(rank))
         active = self.group.active
         if len(self.given) >= max(1, len(active) - self.group.communication.backup_workers * (len(active) == len(self.group.members))):
             self._begin()
@@ -153,6 +152,10 @@ class PendingCollective:
     def missing(self) -> list[str]:
         """The replicas that have not arrived."""
         return [self._name(rank) for rank in self.group.active if rank not in self.arrivals]
+
+    def _process_of(self, rank: int) -> tuple[Task, Incarnation]:
+        task = self.group.world.tasks[self.group.members[rank].task]
+        return task, task.process
 
     def _name(self, rank: int) -> str:
         return self.group.members[rank].device
@@ -240,6 +243,7 @@ class PendingCollective:
         """A replica or a message may be missing without an error: give up after a time-out."""
         if not self.expects_silence and not self.over:
             self.expects_silence = True
+            self.processes = [self._process_of(rank) for rank in self.given]
             self.watch.append(self)
             clock = self.group.world.clock
             clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.now), _timed_out, self.watch)

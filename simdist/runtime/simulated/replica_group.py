@@ -19,7 +19,7 @@ from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
-from simdist.simulation.fiber import current_fiber
+from simdist.simulation.fiber import Fiber, current_fiber
 
 __all__ = ["SimulatedReplicaGroup"]
 
@@ -39,9 +39,13 @@ class SimulatedReplicaGroup:
         self.plans = CollectivePlans() if collective_group is None else collective_group.plans
         self.collective_group = collective_group
         self.step: ReplicaStep | None = None
+        self._driver: Fiber | None = None
+        self._local: Sequence[Member] = ()
         self._listens_to: set[str] = set()
         self._suspected: set[Process] = set()
         self._joined: dict[tuple[str, int], Incarnation] = {}  # that replicas have joined with
+        if collective_group is None:
+            world.silence.expecting.append(self._expect_silence)
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
@@ -49,6 +53,7 @@ class SimulatedReplicaGroup:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
             prices.require_memory(self.world.tasks[member.task].processors[member.device].memory)
+        self._driver, self._local = current_fiber(), local
         if self.collective_group is None and self.world.silence.is_expected:
             self._listen(local)
         self._require_alive(local)
@@ -71,12 +76,17 @@ class SimulatedReplicaGroup:
         belief = self.world.detection.membership.beliefs.get(member.task)
         return belief is None or (belief.up and belief.incarnation == process.incarnation)
 
+    def _expect_silence(self) -> None:
+        """A replica may fail silently from now on, in the step that is under way too."""
+        if self.step is not None:
+            self._listen(self._local)
+
     def _listen(self, members: Sequence[Member]) -> None:
         """Listen for the heartbeats of these members' tasks, other than the driver's own: the chief, or that of a main."""
         for member in members:
             if isinstance(member.process, Incarnation):
                 self._joined[member.task, member.process.incarnation] = member.process
-        driver = current_fiber()
+        driver = self._driver
         own = {task.name for task in self.world.tasks.values() if task is self.world.chief or driver in task.fibers}
         new = {member.task for member in members} - self._listens_to - own
         if new:

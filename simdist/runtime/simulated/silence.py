@@ -40,6 +40,7 @@ class Silence:
 
     Attributes:
         is_expected: whether a fault was planned that makes a task silent.
+        expecting: are called when the first one is planned, while nothing is silent yet.
     """
 
     def __init__(self, clock: Clock, transport: Transport, listeners: list[Listener]) -> None:
@@ -47,6 +48,7 @@ class Silence:
         self.transport = transport
         self.listeners = listeners
         self.is_expected = False
+        self.expecting: list[Callable[[], None]] = []
         self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
         self.went_on: list[Callable[[Task, float], None]] = []  # are called with a task whose pause ends, and when that began
         self._cuts: dict[object, tuple[str, str]] = {}
@@ -58,6 +60,8 @@ class Silence:
             self.is_expected = True
             for listener in list(self.listeners):
                 listener.expect_silence()
+            for expect in self.expecting:
+                expect()
 
     # -- pauses ---------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class SimulatedWorkers:
             world.mains[name].append(loop.start)
             if loop.task.alive:
                 loop.start()
+        world.workers.append(self)
         world.detection.listeners.append(self._tell_those_who_were_away)
 
     def call(self, task: str, step: WorkerStep, number: int) -> ClosureCall:

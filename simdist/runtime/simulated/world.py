@@ -72,7 +72,8 @@ class World:
         self.states = GroupStates(self.ledger.parts, self._call, self.hold)
         self.prices = Prices(self.ledger, self.states)
         self.step_ended: list[Callable[[str], None]] = []  # are called with the task that has one more step, or one more update
-        self.closures_completed = 0
+        self.workers: list[Any] = []  # the workers of each coordinator, as `SimulatedWorkers`
+        self.closure_completed: list[Callable[[], None]] = []
         self.servers = {
             name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self.step_ended) for name, task in self.tasks.items()
         }

@@ -7,7 +7,7 @@ the average counts as a gradient, and the outer optimizer takes a step with it f
 Source: Stich, Local SGD Converges Fast and Communicates Little, 2019; Douillard et al., DiLoCo: Distributed Low-Communication
 Training of Language Models, 2023 (outer Nesterov momentum).
 
-Taught in lesson 03.
+Taught in lesson 03b.
 """
 
 from __future__ import annotations

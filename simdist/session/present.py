@@ -1,0 +1,124 @@
+"""What the simulated machines do at this moment, for pictures: the state of each task, messages on their way, closures in flight.
+
+Looking changes nothing. A trace has what is over; what goes on is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simdist.runtime.cluster import Cluster
+from simdist.runtime.simulated.calls import Call
+from simdist.runtime.simulated.collective_group import CollectiveGroup
+from simdist.runtime.simulated.copies import Copy
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.world import World
+
+__all__ = ["TASK_STATES", "Flight", "closures_in_flight", "flights", "task_states"]
+
+TASK_STATES = ("idle", "reading", "computing", "updating", "waiting", "down", "restarting", "slow", "paused", "cut off")
+"""All states of a task, in the words that pictures use."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A message on its way.
+
+    Args:
+        source, target: the tasks.
+        kind: as faults name it: "read_reply", "update", "copy", "collective", ...
+        size_bytes: how much.
+        began_s: when what it belongs to began, in virtual seconds.
+    """
+
+    source: str
+    target: str
+    kind: str
+    size_bytes: float
+    began_s: float
+
+
+def task_states(cluster: Cluster) -> dict[str, str]:
+    """The state of each task; what a fault does to it goes before what it does itself.
+
+    Example:
+        >>> import simdist as sd
+        >>> cluster = sd.Cluster({"worker": 2})
+        >>> cluster.faults.pause("worker:1", at=1.0, until=2.0) and sd.sleep(1.5, cluster)
+        >>> task_states(cluster)
+        {'chief:0': 'idle', 'worker:0': 'idle', 'worker:1': 'paused'}
+    """
+    world = cluster.world
+    waiting = _in_collectives(world)
+    return {name: _state(world, task, waiting) for name, task in world.tasks.items()}
+
+
+def flights(cluster: Cluster, most: int = 200) -> list[Flight]:
+    """Messages on their way, those of calls, copies and collectives.
+
+    Args:
+        cluster: whose.
+        most: how many are given; default 200.
+    """
+    found: list[Flight] = []
+    for flight in _flights(cluster.world):
+        if len(found) >= most:
+            break
+        found.append(flight)
+    return found
+
+
+def closures_in_flight(cluster: Cluster) -> dict[str, int]:
+    """The closure that each worker has, of all coordinators, by worker."""
+    loops = [loop for workers in cluster.world.workers for loop in workers.loops.values()]
+    return {loop.task.name: loop.running.number for loop in loops if loop.running is not None}
+
+
+def _state(world: World, task: Task, waiting: set[str]) -> str:
+    if not task.alive:
+        return "down" if task.restart_plan is None else "restarting"
+    if task.held is not None:
+        return "paused"
+    if any(task.name in pair for pair in world.transport.blocked):
+        return "cut off"
+    return "slow" if task.slowness > 1.0 else _activity(world, task, waiting)
+
+
+def _activity(world: World, task: Task, waiting: set[str]) -> str:
+    if any(processor.free_s > world.now for processor in task.processors.values()):
+        return "computing"
+    for sender in task.calls:
+        if isinstance(sender, Call) and sender.client is task:
+            return "reading" if sender.plan.parts[0].update is None else "updating"
+    return "waiting" if task.name in waiting else "idle"
+
+
+def _in_collectives(world: World) -> set[str]:
+    """The tasks of replicas that have come to a collective and have no result yet."""
+    groups = [listener for listener in world.listeners if isinstance(listener, CollectiveGroup)]
+    return {
+        group.members[rank].task
+        for group in groups
+        for pending in group.pending.values()
+        for rank, arrival in pending.arrivals.items()
+        if not arrival.over
+    }
+
+
+def _flights(world: World) -> Iterator[Flight]:
+    for task in world.tasks.values():
+        for sender in task.calls:
+            if isinstance(sender, Call) and sender.client is task:
+                for part in sender.plan.parts:
+                    leg = part.back if part.update is None else part.there
+                    yield Flight(leg.source.name, leg.target.name, leg.kind, leg.size_bytes, sender.began_s)
+            elif isinstance(sender, Copy) and sender.ends[0] is task:
+                yield Flight(sender.ends[0].name, sender.ends[1].name, "copy", sender.leg.size_bytes, sender.began_s)
+    for group in world.listeners:
+        if isinstance(group, CollectiveGroup):
+            for pending in group.queue[:1]:
+                tasks = list(dict.fromkeys(group.members[rank].task for rank in pending.ranks))
+                for source, target in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
+                    if source != target:
+                        yield Flight(source, target, "collective", pending.collective.size_bytes, pending.begun_s)

@@ -1,0 +1,210 @@
+"""Predictions and exercises: what they ask, what they keep, and that no answer ends in a traceback."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from classroom import Exercise, Prediction
+from classroom.automatic import VARIABLE
+from classroom.exercise import NotAnswered
+from classroom.kept import FILE
+from classroom.stopping import NotYetAnswered
+from exercise_rows import HOSTILE
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("*.py") if path.stem != "__init__")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of working copies, in which a student runs the lesson."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(name: str) -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(importlib.import_module(f"classroom.{name}"), optionflags=flags).failed == 0
+
+
+# -- predictions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guess", "truth", "words"),
+    [
+        (40, 48, "you predicted 40, it is 48."),
+        (48, 48, "you predicted 48, and that is right."),
+        (47, 48, "you predicted 47, it is 48."),
+        (47, 48.5, "you predicted 47, it is 48.5: close."),
+        (1.5, np.float32(1.5), "you predicted 1.5, and that is right."),
+        (10**400, 1.5, "you predicted a very large number, it is 1.5."),
+        ("ring", "binomial", "you predicted ring, it is binomial."),
+        (True, np.bool_(False), "you predicted yes, it is no."),
+        (("ring", "ring"), ["ring", "tree"], "you predicted ring, ring, it is ring, tree."),
+        (0, 0, "you predicted 0, and that is right."),
+    ],
+)
+def test_reveal_prints_the_guess_the_truth_and_then_why(guess: Any, truth: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("closures", guess)
+    assert "why" not in capsys.readouterr().out
+    prediction.reveal(truth, why="because **why**")
+    assert capsys.readouterr().out == f"closures: {words}\nbecause **why**\n"
+
+
+def test_unit_stands_after_both_values(capsys: pytest.CaptureFixture[str]) -> None:
+    Prediction("time", 2, unit="ms").reveal(23.868)
+    assert capsys.readouterr().out == "time: your prediction is 2 ms.\ntime: you predicted 2 ms, it is 23.9 ms.\n"
+
+
+def test_reveal_without_a_guess_stops_and_keeps_the_answer_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("closures", ...)
+    assert "replace ..." in capsys.readouterr().out
+    with pytest.raises(NotYetAnswered, match="First predict: closures") as caught:
+        prediction.reveal(48, why="because")
+    assert capsys.readouterr().out == ""
+    assert "48" not in str(caught.value) and "because" not in str(caught.value)
+    lines = caught.value._render_traceback_()
+    assert " ".join(lines) == str(caught.value) and max(map(len, lines)) <= 92
+
+
+def test_required_stops_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotYetAnswered, match="First predict: closures"):
+        Prediction("closures", ...).required()
+    Prediction("closures", 3).required()
+    monkeypatch.setenv(VARIABLE, "1")
+    Prediction("closures", ...).required()
+
+
+def test_verdict_in_a_notebook_is_markdown_that_shows_the_guess_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: "a kernel")
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    Prediction("name", "a*b_c").reveal("ring", why="because **why**")
+    assert shown[0].data == "**name: you predicted a\\*b\\_c, it is ring.**\n\nbecause **why**"
+
+
+@pytest.mark.parametrize("guess", ["forty", True, [48], None, float("nan")])
+def test_guess_of_another_kind_stops_with_what_is_expected(guess: Any) -> None:
+    with pytest.raises(NotYetAnswered) as caught:
+        Prediction("closures", guess).reveal(48)
+    assert "48" not in str(caught.value).replace("[48]", "")
+    Prediction("closures", 12).reveal(48)  # a nonsense guess was not kept
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_guess_gets_a_sentence(hostile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("closures", HOSTILE[hostile]())
+    captured = capsys.readouterr()
+    assert captured.out.startswith("closures: ") and captured.err == ""
+    assert max(map(len, captured.out.splitlines())) <= 92
+    try:
+        prediction.reveal(48)
+    except NotYetAnswered as error:
+        assert "48" not in str(error)
+
+
+def test_first_revealed_guess_survives_a_second_one_and_a_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    Prediction("closures", 1)
+    Prediction("closures", 40).reveal(48)
+    for later in (48, ..., None):
+        capsys.readouterr()
+        again = Prediction("closures", later)
+        assert capsys.readouterr().out == "closures: your first prediction was 40; it stays.\n"
+        again.reveal(48)
+        assert "you predicted 40" in capsys.readouterr().out
+
+
+def test_guess_may_change_until_it_is_revealed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    Prediction("closures", 1)
+    assert not (folder / FILE).exists()
+    Prediction("closures", 2).reveal(48)
+    assert "you predicted 2," in capsys.readouterr().out
+
+
+DAMAGED = [b"", b"{", b"\xff\xfe\x00", b"[1, 2]", b'{"closures": null}', b'{"closures": {"a": 1}}', b"[" * 100_000, b"null"]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=[str(text[:30]) for text in DAMAGED])
+def test_damaged_file_of_guesses_counts_as_empty(content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / FILE).write_bytes(content)
+    Prediction("closures", 40).reveal(48)
+    assert "you predicted 40, it is 48." in capsys.readouterr().out
+    assert Prediction("closures", ...)._guess == 40
+
+
+def test_kept_guess_of_the_wrong_kind_gives_way(folder: Path) -> None:
+    (folder / FILE).write_text('{"closures": "forty"}')
+    with pytest.raises(NotYetAnswered):
+        Prediction("closures", 40).reveal(48)
+    Prediction("closures", 40).reveal(48)
+
+
+def test_file_of_guesses_that_cannot_be_written_does_no_harm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / FILE).mkdir()
+    Prediction("closures", 40).reveal(48)
+    assert "you predicted 40, it is 48." in capsys.readouterr().out
+
+
+def test_lesson_that_runs_by_itself_needs_no_guess(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    Prediction("closures", ...).reveal(48, why="because")
+    assert capsys.readouterr().out == "closures: it is 48.\nbecause\n"
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", [".ci/stages.py", "tests/browser/lab_driver.py", "lessons/store_outputs.py"])
+def test_programs_that_run_lessons_set_the_variable(program: str) -> None:
+    text = (ROOT / program).read_text(encoding="utf-8")
+    assert f'"{VARIABLE}"' in text or "import VARIABLE" in text
+
+
+# -- exercises ----------------------------------------------------------------------------------------------------------
+
+
+def asking(check: Any) -> Exercise:
+    return Exercise("Do it.", check, hints=("first", "second"), why="so.")
+
+
+def test_error_of_a_student_is_shown_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def average(losses: list[float]) -> float:
+        return sum(losses) / 0  # the line of the student
+
+    asking(lambda answer: answer([1.0])).check(average)
+    printed = capsys.readouterr().out
+    assert "your code raised an error in line " in printed
+    assert "`return sum(losses) / 0" in printed and "ZeroDivisionError" in printed
+
+
+def test_error_inside_a_library_names_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    asking(np.zeros).check(-1)
+    assert "the number -1 could not be checked. It led to this error: ValueError" in capsys.readouterr().out
+
+
+def test_interrupt_of_a_check_is_not_swallowed() -> None:
+    def interrupted(_: Any) -> str | None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asking(interrupted).check(3)
+
+
+def test_function_without_a_body_is_no_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    def check(function: Any) -> str | None:
+        if function() is ...:
+            raise NotAnswered
+        return None
+
+    exercise = asking(check)
+    exercise.check(lambda: ...)
+    assert capsys.readouterr().out == "Not answered yet. Do it.\n"
+    assert exercise.wrong_attempts == 0

@@ -1,0 +1,83 @@
+"""What the machines do at a moment agrees with what the trace says later about that moment."""
+
+from __future__ import annotations
+
+import pytest
+
+import session_programs as programs
+import simdist as sd
+from session_programs import session_of
+from simdist.session.present import TASK_STATES, closures_in_flight, flights, task_states
+
+WORK = {"reading": "read", "computing": "compute", "updating": "update"}
+
+
+@pytest.mark.parametrize("name", ["coordinator", "fit of servers"])
+def test_states_agree_with_the_spans_that_cover_the_moment(name: str) -> None:
+    session = session_of(name)
+    seen: list[tuple[float, str, str]] = []
+    while session.state == "paused":
+        session.advance(by=0.000037)
+        if session.state == "paused":
+            seen += [(session.now, task, state) for task, state in task_states(session.cluster).items()]
+    assert {state for _, _, state in seen} >= {"reading", "computing", "updating"}
+    spans = list(session.trace.spans)
+    for now_s, task, state in seen:
+        if task.startswith("worker") and state in WORK:
+            assert any(span.lane == task and span.category == WORK[state] and span.start_s <= now_s <= span.end_s for span in spans), (
+                f"{task} was {state} at {now_s}"
+            )
+
+
+def test_closures_in_flight_and_messages_are_those_of_the_workers_at_work() -> None:
+    session = session_of("coordinator")
+    session.advance(closures=4)
+    running = closures_in_flight(session.cluster)
+    assert set(running) <= {"worker:0", "worker:1"} and all(number >= 3 for number in running.values())
+    for _ in range(30):
+        session.advance(events=3)
+        states = task_states(session.cluster)
+        for flight in flights(session.cluster):
+            worker = flight.target if flight.kind == "read_reply" else flight.source
+            assert states[worker] in ("reading", "updating") and flight.size_bytes >= 0.0
+            assert flight.began_s <= session.now
+    assert len(flights(session.cluster, most=1)) <= 1
+
+
+def test_faults_go_before_what_a_task_does() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    session.inject({"kind": "pause", "task": "worker:0", "until": 0.002})
+    session.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.001})
+    session.inject({"kind": "partition", "a": "ps:1", "b": "chief:0", "until": 0.002})
+    session.inject({"kind": "slow", "task": "ps:0", "factor": 2.0, "until": 0.002})
+    session.advance(by=0.0)
+    states = task_states(session.cluster)
+    assert states == {"chief:0": "cut off", "worker:0": "paused", "worker:1": "restarting", "ps:0": "slow", "ps:1": "cut off"}
+    assert set(states.values()) <= set(TASK_STATES)
+    session.close()
+
+
+def test_replicas_wait_for_each_other_and_send_in_a_ring() -> None:
+    session = sd.Session(programs.PROGRAMS["workers from a notebook"][0], programs.cluster_of("workers from a notebook"))
+    session.advance(until=0.0003)
+    session.inject({"kind": "slow", "task": "worker:2", "factor": 20.0, "until": 1.0})
+    seen = set[str]()
+    kinds = set[str]()
+    for _ in range(60):
+        session.advance(events=2)
+        if session.state != "paused":
+            break
+        seen |= set(task_states(session.cluster).values())
+        kinds |= {flight.kind for flight in flights(session.cluster)}
+    assert {"waiting", "slow"} <= seen and kinds == {"collective"}
+    session.close()
+
+
+def test_looking_changes_nothing() -> None:
+    session, other = session_of("coordinator"), session_of("coordinator")
+    while session.state == "paused":
+        session.advance(events=10)
+        task_states(session.cluster), flights(session.cluster), closures_in_flight(session.cluster)
+    other.advance()
+    assert session.digest() == other.digest()

@@ -1,0 +1,130 @@
+"""What a fault has cost: the phases sum to the difference of two runs, exactly, and to figures that can be worked out by hand."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import simdist as sd
+from session_programs import session_of
+from simdist import errors
+from simdist.faults.base import KINDS
+from simdist.session import Command, Recovery
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "crash": {"task": "TASK", "restart_after": 0.001},
+    "lose_host": {"task": "TASK", "restart_after": 0.002},
+    "slow": {"task": "TASK", "factor": 4.0, "until": 0.003},
+    "pause": {"task": "TASK", "until": 0.002},
+    "partition": {"a": "TASK", "b": "chief:0", "until": 0.002},
+    "drop": {"source": "TASK", "target": "chief:0", "probability": 0.5, "until": 0.002},
+    "delay": {"source": "TASK", "target": "chief:0", "seconds": 0.0003, "until": 0.002},
+    "duplicate": {"source": "TASK", "target": "chief:0", "until": 0.002},
+    "slow_link": {"source": "TASK", "target": "chief:0", "bandwidth_factor": 30.0, "until": 0.002},
+}
+
+
+def sleeping(cluster: sd.Cluster) -> int:
+    """Six closures of one second, on two workers: three seconds."""
+    chief = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    for _ in range(6):
+        chief.schedule(lambda: sd.sleep(1.0))
+    chief.join()
+    return chief.scheduled
+
+
+def story_of(fault: dict[str, Any], at_s: float = 1.5, **options: Any) -> Recovery:
+    session = sd.Session(sleeping, sd.Cluster({"worker": 2, "ps": 1}))
+    session.advance(until=at_s)
+    command = session.inject(fault)
+    assert command is not None
+    return sd.recovery(session, command, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["coordinator", "fit of servers", "survivors", "workers from a notebook", "mirrored"])
+def test_costs_of_the_phases_sum_to_the_difference_exactly(name: str, kind: str) -> None:
+    session = session_of(name)
+    session.advance(until=0.00041)
+    task = session.cluster.tasks[1:3][-1]
+    command = session.inject({"kind": kind, **{figure: task if value == "TASK" else value for figure, value in FAULTS[kind].items()}})
+    assert command is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of faults whose time never comes
+        story = sd.recovery(session, command)
+    lags = [story.phases[0].lag_before_s, *(phase.lag_after_s for phase in story.phases)]
+    assert lags[0] == 0.0 and lags[-1] == story.end_s - story.end_without_s == story.cost_s
+    assert [phase.lag_before_s for phase in story.phases[1:]] == lags[1:-1]
+    assert sum(Fraction(phase.lag_after_s) - Fraction(phase.lag_before_s) for phase in story.phases) == Fraction(story.cost_s)
+    moments = [story.phases[0].begin_s, *(phase.end_s for phase in story.phases)]
+    assert moments == sorted(moments) and moments[0] == 0.00041 and moments[-1] == story.end_s
+    assert session.state == "paused" and session.now == 0.00041, "the session itself is where it was"
+
+
+def test_crash_costs_what_can_be_worked_out_by_hand() -> None:
+    story = story_of({"kind": "crash", "task": "worker:1", "restart_after": 0.25})
+    # The closure that began at 1 s begins again at 1.75 s; the other worker takes the fifth at 2 s, and the sixth waits until 2.75 s.
+    assert story.end_without_s == pytest.approx(3.0, abs=0.01) and story.end_s == pytest.approx(3.75, abs=0.01)
+    assert story.lost_s == pytest.approx(0.5, abs=0.01)
+    costs_s = {phase.name: phase.cost_s for phase in story.phases}
+    assert list(costs_s) == ["detection", "decision", "restoration", "afterwards"]
+    assert costs_s["detection"] == costs_s["decision"] == costs_s["restoration"] == 0.0, "until then nothing was late"
+    assert costs_s["afterwards"] == pytest.approx(0.75, abs=0.01)
+    assert story.waited_s == pytest.approx(0.75, abs=0.01), "the other worker, at the end"
+    assert (story.state, story.state_without, story.units, story.units_without) == ("finished", "finished", 6, 6)
+
+
+def test_silence_costs_what_it_takes_to_be_noticed() -> None:
+    story = story_of({"kind": "lose_host", "task": "worker:1"})
+    costs_s = {phase.name: phase.cost_s for phase in story.phases}
+    # Five seconds of silence after the last heartbeat, then the other worker does what is left: the lost closure again, last of all.
+    assert story.phases[0].end_s == pytest.approx(7.0, abs=1.0)
+    assert costs_s["detection"] == pytest.approx(story.phases[0].end_s - 3.0, abs=0.01)
+    assert story.cost_s == pytest.approx(story.phases[0].end_s + 1.0 - 3.0, abs=0.01)
+
+
+def test_fault_that_costs_nothing_says_so() -> None:
+    story = story_of({"kind": "duplicate", "source": "worker:0", "target": "chief:0", "until": 2.5})
+    assert story.cost_s == pytest.approx(0.0, abs=1e-6) and story.repeated_steps == 0 and story.lost_s == 0.0
+
+
+def test_fault_that_never_begins_has_no_phases() -> None:
+    story = story_of({"kind": "crash", "task": "worker:1", "at": 50.0})
+    assert story.phases == () and story.cost_s == 0.0
+    assert "never" in str(story)
+
+
+def test_losses_are_compared_where_they_are_asked_for() -> None:
+    story = story_of({"kind": "crash", "task": "worker:1", "restart_after": 0.25}, loss=lambda result: result / 2)
+    assert (story.loss, story.loss_without) == (3.0, 3.0)
+    assert "loss           3, without the fault 3" in str(story)
+
+
+def test_run_that_fails_says_how_far_it_came() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    command = session.inject({"kind": "crash", "task": "ps:0"})
+    assert command is not None
+    story = sd.recovery(session, command)
+    assert (story.state, story.state_without) == ("failed", "finished")
+    assert story.units < story.units_without and story.cost_s < 0.0
+    assert "came to" in str(story) and "failed" in str(story)
+
+
+def test_session_that_is_over_is_used_as_it_is() -> None:
+    session = sd.Session(sleeping, sd.Cluster({"worker": 2, "ps": 1}))
+    session.advance(until=1.5)
+    command = session.inject({"kind": "crash", "task": "worker:1"})
+    assert command is not None
+    paused = sd.recovery(session, command)
+    session.advance()
+    assert sd.recovery(session, command) == paused
+
+
+def test_command_of_another_session_is_refused() -> None:
+    session = sd.Session(sleeping, sd.Cluster({"worker": 2, "ps": 1}))
+    with pytest.raises(errors.InvalidArgumentError, match="no command of this session"):
+        sd.recovery(session, Command(1.0, {"kind": "crash", "task": "worker:0"}))
