@@ -14,15 +14,21 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology", "fault_console"];
+const LARGE = ["lab"]; // holds uPlot
+const NOTICE = "/* contains uPlot 1.6.32, (c) 2022 Leon Sorokin, under the MIT licence: see simdist_widgets/licenses/uplot.txt */";
 const here = dirname(fileURLToPath(import.meta.url));
 const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
 
 async function buildWidgets(outdir) {
   const release = { ...common, minify: true, outdir, legalComments: "none" };
-  const sources = (prefix, ending) => WIDGETS.map((name) => `src/${prefix}${name}${ending}`);
-  await build({ ...release, format: "esm", entryPoints: sources("", ".ts") });
+  const sources = (prefix, ending, names = WIDGETS) => names.map((name) => `src/${prefix}${name}${ending}`);
+  const small = WIDGETS.filter((name) => !LARGE.includes(name));
+  const noted = { ...release, banner: { js: NOTICE } };
+  await build({ ...release, format: "esm", entryPoints: sources("", ".ts", small) });
+  await build({ ...noted, format: "esm", entryPoints: sources("", ".ts", LARGE) });
   await build({ ...release, entryPoints: [...sources("", ".css"), "src/page.css"] });
-  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts") }); // for exported pages
+  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts", small) }); // for exported pages
+  await build({ ...noted, format: "iife", entryPoints: sources("page_", ".ts", LARGE) });
 }
 
 async function buildFixtures(outdir) {
