@@ -104,3 +104,19 @@ test("the raster of a growing trace is that of the same rows in any order", () =
   };
   assert.deepEqual(draw(traceOf([[...rows].reverse()])), draw(traceOf([rows])));
 });
+
+test("sums of groups that are narrower than a pixel stand for their rows", () => {
+  const rows = Array.from({ length: 64_000 }, (_, i) => span("worker:0", i / 1000, (i + 0.8) / 1000, i % 3 ? "compute" : "read"));
+  const { spans } = traceOf([rows]);
+  const raster = (): Uint32Array => {
+    const [outer, inner] = [new Uint32Array(400), new Uint32Array(400)];
+    assert.ok(new Rasteriser(SPAN_KINDS, 400).lane(spans, 0, { start: 0, end: 64 }, outer, inner) >= rows.length - 32);
+    return inner;
+  };
+  const summed = raster();
+  spans.groups.prepare = () => false;
+  raster().forEach((pixel, x) => {
+    assert.equal(pixel & 0xffffff, summed[x] & 0xffffff);
+    assert.ok(Math.abs((pixel >>> 24) - (summed[x] >>> 24)) <= 40, `pixel ${x}`);
+  });
+});

@@ -84,7 +84,7 @@ export function refreshFrame(frame: Frame, data: TraceData): void {
   if (shown.get(frame) === key) return;
   shown.set(frame, key);
   const height = `${lanes.length * laneHeight(lanes.length)}px`;
-  frame.plot.style.height = frame.lanes.style.height = height;
+  frame.lanes.style.height = height; // the plot is as high as what is seen of it
   frame.plot.setAttribute("aria-label", `${summary(data)} ${KEYS.map(([keys, what]) => `${keys}: ${what}`).join("; ")}`);
   frame.root.setAttribute("aria-label", summary(data));
   frame.lanes.replaceChildren(...laneNames(data));
