@@ -8,6 +8,7 @@ import { laneHeight } from "./timeline_painter.ts";
 import { Tooltip } from "./tooltip.ts";
 import type { Table } from "./table.ts";
 import type { View } from "./time_scale.ts";
+import { cut } from "./words.ts";
 import { DOWN_LEVEL, type Kind, type TraceData, type TraceHeader } from "./trace_data.ts";
 
 export interface Frame {
@@ -161,7 +162,7 @@ function laneNames(data: TraceData): HTMLElement[] {
     const labelHeight = Math.max(height, LABEL_HEIGHT);
     const style = `top:${Math.max(0, (index + 0.5) * height - labelHeight / 2)}px;height:${labelHeight}px`;
     const between = index % every !== 0; // shown only while it is the chosen lane
-    return element("div", { style, class: `${isPart ? "sdw-device" : ""} ${between ? "sdw-between" : ""}`, title: lane }, text);
+    return element("div", { style, class: `${isPart ? "sdw-device" : ""} ${between ? "sdw-between" : ""}`, title: cut(lane) }, text);
   });
 }
 
