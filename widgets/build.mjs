@@ -2,6 +2,7 @@
 //
 //   node build.mjs                     writes simdist_widgets/static, which is committed
 //   node build.mjs --outdir=FOLDER     writes the same files elsewhere (a test compares the two)
+//   node build.mjs --fixtures=FOLDER   bundles the views with made-up runs, for browser tests
 //   node build.mjs --test              bundles src/*.test.ts and runs them with node's own test runner
 //
 // anywidget loads a module from a blob, where relative imports do not work: hence one file per widget.
@@ -12,16 +13,28 @@ import { readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const WIDGETS = ["timeline", "shard_map", "collective_stepper"];
+const WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology", "fault_console"];
+const LARGE = ["lab"]; // holds uPlot
+const NOTICE = "/* contains uPlot 1.6.32, (c) 2022 Leon Sorokin, under the MIT licence: see simdist_widgets/licenses/uplot.txt */";
 const here = dirname(fileURLToPath(import.meta.url));
 const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
 
 async function buildWidgets(outdir) {
   const release = { ...common, minify: true, outdir, legalComments: "none" };
-  const sources = (prefix, ending) => WIDGETS.map((name) => `src/${prefix}${name}${ending}`);
-  await build({ ...release, format: "esm", entryPoints: sources("", ".ts") });
+  const sources = (prefix, ending, names = WIDGETS) => names.map((name) => `src/${prefix}${name}${ending}`);
+  const small = WIDGETS.filter((name) => !LARGE.includes(name));
+  const noted = { ...release, banner: { js: NOTICE } };
+  await build({ ...release, format: "esm", entryPoints: sources("", ".ts", small) });
+  await build({ ...noted, format: "esm", entryPoints: sources("", ".ts", LARGE) });
   await build({ ...release, entryPoints: [...sources("", ".css"), "src/page.css"] });
-  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts") }); // for exported pages
+  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts", small) }); // for exported pages
+  await build({ ...noted, format: "iife", entryPoints: sources("page_", ".ts", LARGE) });
+}
+
+async function buildFixtures(outdir) {
+  const settings = { ...common, outdir, legalComments: "none" };
+  await build({ ...settings, format: "iife", entryPoints: ["src/fixture_page.ts"] });
+  await build({ ...settings, entryPoints: ["src/lab.css"] });
 }
 
 async function runTests() {
@@ -40,6 +53,8 @@ async function runTests() {
 const argument = process.argv[2] ?? "";
 if (argument === "--test") {
   process.exitCode = await runTests();
+} else if (argument.startsWith("--fixtures=")) {
+  await buildFixtures(argument.slice(11));
 } else {
   await buildWidgets(argument.startsWith("--outdir=") ? argument.slice(9) : "simdist_widgets/static");
 }

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from simdist.trace.atomic_file import replacing
 
 STATIC = Path(__file__).parent / "static"
+OWN_STYLE = {"lab", "topology", "fault_console"}  # widgets whose style sheets page.css does not hold: few pages have them
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
@@ -96,7 +97,8 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
 
 
 def _page(title: str, body: str, widgets: set[str]) -> str:
-    style = PAGE_STYLE + (_static("page.css") if widgets else "")
+    styles = ["page.css"] * bool(widgets) + [f"{name}.css" for name in sorted(widgets & OWN_STYLE)]
+    style = PAGE_STYLE + "".join(map(_static, styles))
     script = f"<script>{''.join(_static(f'page_{name}.js') for name in sorted(widgets))}</script>\n" if widgets else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { traceOf } from "./fixtures.ts";
-import { eventsInOrder, hitTest, type Hit } from "./hit_test.ts";
+import { hitTest, type Hit } from "./hit_test.ts";
 
 const DATA = traceOf(
   ["worker:0", "worker:1"],
@@ -56,6 +56,6 @@ test("idle time is no hit", () => {
 });
 
 test("events are in order of time across lanes, without notes", () => {
-  const names = [...eventsInOrder(DATA)].map((row) => DATA.header.marks[DATA.instants.kind[row]].name);
+  const names = [...DATA.eventRows()].map((row) => DATA.header.marks[DATA.instants.kind[row]].name);
   assert.deepEqual(names, ["crash", "restart"]);
 });

@@ -1,7 +1,7 @@
 // What lies under the pointer, and the events that the keyboard goes along.
 
 import { layOutMarks, MARK_RADIUS } from "./marks.ts";
-import { stretches, type TraceData } from "./trace_data.ts";
+import type { TraceData } from "./trace_data.ts";
 import type { View } from "./time_scale.ts";
 
 export type Hit =
@@ -28,7 +28,7 @@ export function spanAt(data: TraceData, lane: number, time: number, tolerance: n
   let best = -1;
   let outer = -1;
   let bestExact = false;
-  stretches(spans, lane, time - tolerance, time + tolerance, (from, to) => {
+  spans.stretches(lane, time - tolerance, time + tolerance, (from, to) => {
     for (let row = from; row < to; row++) {
       const begin = spans.start[row];
       const end = begin + spans.duration[row];
@@ -52,12 +52,4 @@ export function spanAt(data: TraceData, lane: number, time: number, tolerance: n
     if (exact !== bestExact) return exact && level >= bestLevel;
     return spans.duration[row] <= spans.duration[best];
   }
-}
-
-/** Instants above the level of notes in order of time; what "next event" walks along. */
-export function eventsInOrder(data: TraceData): Uint32Array {
-  const { instants, header } = data;
-  const rows: number[] = [];
-  for (let row = 0; row < instants.count; row++) if (header.marks[instants.kind[row]].level > 0) rows.push(row);
-  return Uint32Array.from(rows.sort((a, b) => instants.start[a] - instants.start[b] || a - b));
 }

@@ -3,7 +3,7 @@
 // Levels come from Python: 0 a note (placement, observation), 1 recovery (restart, detection), 2 retry, cancel,
 // 3 fault, crash, error. A note is drawn as a small tick and never hides a mark.
 
-import { firstAfter, type TraceData } from "./trace_data.ts";
+import type { TraceData } from "./trace_data.ts";
 import type { View } from "./time_scale.ts";
 
 export const MARK_RADIUS = 7; // pixels
@@ -20,16 +20,17 @@ export function layOutMarks(data: TraceData, lane: number, view: View, width: nu
   const { instants, header } = data;
   const scale = width / (view.end - view.start);
   const reach = MARK_RADIUS / scale;
-  const stop = instants.laneFirst[lane + 1];
   const notes: Group[] = [];
   const marks: Group[] = [];
-  for (let row = firstAfter(instants.start, instants.laneFirst[lane], stop, view.start - reach); row < stop; row++) {
-    if (instants.start[row] > view.end + reach) break;
-    const x = (instants.start[row] - view.start) * scale;
-    const level = header.marks[instants.kind[row]].level;
-    if (level === NOTE_LEVEL) add(notes, x, row, level, 2);
-    else add(marks, x, row, level, 2 * MARK_RADIUS - 2);
-  }
+  instants.stretches(lane, view.start - reach, view.end + reach, (from, to) => {
+    for (let row = from; row < to; row++) {
+      if (instants.start[row] < view.start - reach) continue;
+      const x = (instants.start[row] - view.start) * scale;
+      const level = header.marks[instants.kind[row]].level;
+      if (level === NOTE_LEVEL) add(notes, x, row, level, 2);
+      else add(marks, x, row, level, 2 * MARK_RADIUS - 2);
+    }
+  });
   return [...notes, ...marks];
 }
 

@@ -4,9 +4,11 @@
 export interface Model {
   get(key: string): unknown;
   set(key: string, value: unknown): void;
-  on(event: string, listener: () => void): void;
-  off(event: string, listener: () => void): void;
+  on(event: string, listener: (...values: unknown[]) => void): void;
+  off(event: string, listener: (...values: unknown[]) => void): void;
   save_changes(): void;
+  /** Sends a message to the kernel; missing where there is none. */
+  send?(message: unknown): void;
 }
 
 export interface RenderContext {

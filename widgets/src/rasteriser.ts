@@ -6,8 +6,9 @@
 // among equals the one that covers most; how much of the pixel is busy becomes its opacity, never less than FAINTEST,
 // so that a rare short span is seen among idle time.
 
-import { stretches, type Kind, type Table } from "./trace_data.ts";
+import type { Table } from "./table.ts";
 import type { View } from "./time_scale.ts";
+import type { Kind } from "./trace_data.ts";
 
 const FAINTEST = 0.4;
 const LEAST_COVER = 1e-6; // what a span without duration adds
@@ -20,6 +21,7 @@ export function packColor(hex: string): number {
 
 export class Rasteriser {
   readonly width: number;
+  readonly kinds: number;
   private readonly cover: Float32Array; // kinds x width
   private readonly middle: Float32Array; // kinds x (width + 1), a difference
   private readonly colors: Uint32Array;
@@ -27,6 +29,7 @@ export class Rasteriser {
 
   constructor(kinds: readonly Kind[], width: number) {
     this.width = width;
+    this.kinds = kinds.length;
     this.cover = new Float32Array(kinds.length * width);
     this.middle = new Float32Array(kinds.length * (width + 1));
     this.colors = Uint32Array.from(kinds, (kind) => packColor(kind.color));
@@ -38,7 +41,7 @@ export class Rasteriser {
     this.cover.fill(0);
     this.middle.fill(0);
     let seen = 0;
-    stretches(table, lane, view.start, view.end, (from, to) => {
+    table.stretches(lane, view.start, view.end, (from, to) => {
       seen += this.addRows(table, from, to, view);
     });
     if (seen === 0) {

@@ -35,6 +35,12 @@ export class Selection {
     this.hit = this.fan = null;
   }
 
+  /** Forgets rows, since they may have moved; the keyboard goes on from the same moment. */
+  rowsMoved(): void {
+    this.unmark();
+    if (this.position) this.position = { ...this.position, span: -1, instant: -1 };
+  }
+
   clear(): void {
     this.chooseLane(-1);
     this.position = null;

@@ -2,10 +2,9 @@
 
 import { shorten } from "./labels.ts";
 import { inkOn } from "./theme.ts";
-import { BAND, WORK, type Scene } from "./timeline_painter.ts";
-import { laneOf, stretches, type TraceData } from "./trace_data.ts";
+import { BAND, WORK, type OpenDown, type Scene } from "./timeline_painter.ts";
+import { DOWN_LEVEL } from "./trace_data.ts";
 
-const DOWN_LEVEL = 3;
 const CHARACTER = 5.6; // pixels, about
 
 /** The left edge of every span that is wide enough to have one, and its name where that fits. */
@@ -14,7 +13,7 @@ export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lan
   const { spans, header } = data;
   const scale = width / (view.end - view.start);
   context.textBaseline = "middle";
-  stretches(spans, lane, view.start, view.end, (from, to) => {
+  spans.stretches(lane, view.start, view.end, (from, to) => {
     for (let row = from; row < to; row++) {
       const left = (spans.start[row] - view.start) * scale;
       const right = left + spans.duration[row] * scale;
@@ -36,28 +35,25 @@ export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lan
   });
 }
 
-/** The rows of all down times of a trace; there are few, and they are looked up once. */
-export function downRows(data: TraceData): Uint32Array {
-  const { spans, header } = data;
-  const rows: number[] = [];
-  for (let row = 0; row < spans.count; row++) if (header.kinds[spans.kind[row]].level >= DOWN_LEVEL) rows.push(row);
-  return Uint32Array.from(rows);
-}
-
 /** Down times: the whole height of the lane, hatched, so that they differ from work without colour too. */
 export function drawDown(context: CanvasRenderingContext2D, scene: Scene): void {
-  const { data, view, width, laneHeight, colors } = scene;
-  const { spans, header } = data;
-  const scale = width / (view.end - view.start);
+  const { spans, header } = scene.data;
   for (const row of scene.down) {
-    const left = Math.max((spans.start[row] - view.start) * scale, -9);
-    const right = Math.min((spans.start[row] + spans.duration[row] - view.start) * scale, width + 9);
-    if (right < 0 || left > width) continue;
-    const box = [left, laneOf(spans, row) * laneHeight + 1, Math.max(right - left, 1), laneHeight - 2] as const;
-    context.fillStyle = colors.background;
-    context.fillRect(...box);
-    hatch(context, header.kinds[spans.kind[row]].color, box);
+    const { color } = header.kinds[spans.kind[row]];
+    drawDownTime(context, scene, { lane: spans.laneOf(row), start: spans.start[row], end: spans.start[row] + spans.duration[row], color });
   }
+  for (const open of scene.open) drawDownTime(context, scene, open);
+}
+
+function drawDownTime(context: CanvasRenderingContext2D, { view, width, laneHeight, colors }: Scene, { lane, start, end, color }: OpenDown): void {
+  const scale = width / (view.end - view.start);
+  const left = Math.max((start - view.start) * scale, -9);
+  const right = Math.min((end - view.start) * scale, width + 9);
+  if (right < 0 || left > width) return;
+  const box = [left, lane * laneHeight + 1, Math.max(right - left, 1), laneHeight - 2] as const;
+  context.fillStyle = colors.background;
+  context.fillRect(...box);
+  hatch(context, color, box);
 }
 
 function hatch(

@@ -1,14 +1,15 @@
 // sw.Timeline: the view of a timeline, on the model of a widget.
 
 import type { Model, RenderContext } from "./model.ts";
-import { mountTimeline, type TimelineSource } from "./timeline_view.ts";
-import type { TraceHeader } from "./trace_data.ts";
+import type { TimelineSource } from "./timeline_source.ts";
+import { mountTimeline } from "./timeline_view.ts";
+import { decode, type TraceHeader } from "./trace_data.ts";
 
 function sourceOf(model: Model): TimelineSource {
   const bytes = model.get("data");
+  const data = decode(model.get("header") as TraceHeader, bytes instanceof DataView ? bytes : new DataView(new ArrayBuffer(0)));
   return {
-    header: model.get("header") as TraceHeader,
-    bytes: bytes instanceof DataView ? bytes : new DataView(new ArrayBuffer(0)),
+    data: () => data,
     view: () => (model.get("view_s") ?? []) as readonly number[],
     saveView(view) {
       model.set("view_s", view);

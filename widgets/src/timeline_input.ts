@@ -9,6 +9,7 @@ export interface Commands {
   zoomAt(factor: number, x?: number): void;
   panBy(pixels: number): void;
   fitAll(): void;
+  follow(): void;
   goTo(fraction: number): void;
   pointAt(x: number, y: number): void;
   pickAt(x: number, y: number): void;
@@ -53,6 +54,7 @@ export function listen(frame: Frame, commands: Commands): () => void {
   const { buttons, plot, overview } = frame;
   buttons.in.addEventListener("click", () => commands.zoomAt(1 / ZOOM_STEP), options);
   buttons.out.addEventListener("click", () => commands.zoomAt(ZOOM_STEP), options);
+  buttons.follow.addEventListener("click", () => commands.follow(), options);
   buttons.fit.addEventListener("click", () => commands.fitAll(), options);
   buttons.previous.addEventListener("click", () => commands.walkEvents(-1), options);
   buttons.next.addEventListener("click", () => commands.walkEvents(1), options);

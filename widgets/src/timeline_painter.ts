@@ -14,8 +14,17 @@ import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
 
+/** A lane that is down since a moment, up to the present. */
+export interface OpenDown {
+  readonly lane: number;
+  readonly start: number; // seconds
+  readonly end: number;
+  readonly color: string;
+}
+
 export interface Scene {
   readonly data: TraceData;
+  readonly version: number; // of the data
   readonly view: View;
   readonly colors: Colors;
   readonly width: number; // CSS pixels
@@ -23,6 +32,7 @@ export interface Scene {
   readonly ratio: number; // device pixels per CSS pixel
   readonly lane: number; // the chosen lane
   readonly down: Uint32Array; // rows of the down times
+  readonly open: readonly OpenDown[]; // down times that have not ended yet
   readonly hit: Hit | null; // what the pointer or the keyboard is on
   readonly fan: Fan | null; // where that is one of several marks that stand together
 }
@@ -38,6 +48,7 @@ export const WORK: readonly [number, number] = [0.42, 0.46];
 
 export class TimelinePainter {
   private rasteriser: Rasteriser | null = null;
+  private drawn: { readonly data: TraceData; readonly key: string; readonly seen: Uint32Array } | null = null;
   private readonly sheet = document.createElement("canvas");
 
   draw(canvas: HTMLCanvasElement, scene: Scene): void {
@@ -74,22 +85,10 @@ export class TimelinePainter {
 
   /** Fills one row of pixels for closures and one for work per lane, and scales each up to its height. */
   private raster(context: CanvasRenderingContext2D, scene: Scene): Uint32Array {
-    const { data, view, laneHeight, ratio } = scene;
+    const { data, laneHeight, ratio } = scene;
     const lanes = data.header.lanes.length;
     const width = Math.round(scene.width * ratio);
-    const seen = new Uint32Array(lanes);
-    const sheet = this.sheet.getContext("2d");
-    if (!sheet || lanes === 0) return seen;
-    if (this.rasteriser?.width !== width) this.rasteriser = new Rasteriser(data.header.kinds, width);
-    resize(this.sheet, width, lanes * 2);
-    const image = sheet.createImageData(width, lanes * 2);
-    const pixels = new Uint32Array(image.data.buffer);
-    for (let lane = 0; lane < lanes; lane++) {
-      const outer = pixels.subarray(lane * 2 * width, (lane * 2 + 1) * width);
-      const inner = pixels.subarray((lane * 2 + 1) * width, (lane * 2 + 2) * width);
-      seen[lane] = this.rasteriser.lane(data.spans, lane, view, outer, inner);
-    }
-    sheet.putImageData(image, 0, 0);
+    const seen = this.rasterLanes(scene, width);
     context.imageSmoothingEnabled = false;
     for (let lane = 0; lane < lanes; lane++) {
       if (seen[lane] === 0) continue;
@@ -100,6 +99,29 @@ export class TimelinePainter {
       });
     }
     context.globalAlpha = 1;
+    return seen;
+  }
+
+  /** The rows of pixels of all lanes; those of the last frame where nothing but the pointer has moved. */
+  private rasterLanes({ data, version, view }: Scene, width: number): Uint32Array {
+    const lanes = data.header.lanes.length;
+    const key = `${version} ${view.start} ${view.end} ${width} ${lanes}`;
+    if (this.drawn?.data === data && this.drawn.key === key) return this.drawn.seen;
+    const seen = new Uint32Array(lanes);
+    const sheet = this.sheet.getContext("2d");
+    if (!sheet || lanes === 0) return seen;
+    const { kinds } = data.header;
+    if (this.rasteriser?.width !== width || this.rasteriser.kinds !== kinds.length) this.rasteriser = new Rasteriser(kinds, width);
+    resize(this.sheet, width, lanes * 2);
+    const image = sheet.createImageData(width, lanes * 2);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let lane = 0; lane < lanes; lane++) {
+      const outer = pixels.subarray(lane * 2 * width, (lane * 2 + 1) * width);
+      const inner = pixels.subarray((lane * 2 + 1) * width, (lane * 2 + 2) * width);
+      seen[lane] = this.rasteriser.lane(data.spans, lane, view, outer, inner);
+    }
+    sheet.putImageData(image, 0, 0);
+    this.drawn = { data, key, seen };
     return seen;
   }
 }

@@ -5,58 +5,53 @@
 // no animation that reduced motion would have to switch off.
 
 import { drawAxis, drawOverview } from "./axis_painter.ts";
-import { element } from "./dom.ts";
 import { fanCentre, fanReach } from "./fan.ts";
-import { formatDuration, formatMoment } from "./format.ts";
-import { eventsInOrder, hitTest, spanAt, type Hit } from "./hit_test.ts";
+import { hitTest, spanAt, type Hit } from "./hit_test.ts";
 import { layOutMarks } from "./marks.ts";
+import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { Selection } from "./selection.ts";
-import { downRows } from "./span_details.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
 import { centreOn, fit, inside, pan, zoom, type View } from "./time_scale.ts";
-import { buildFrame, type Frame } from "./timeline_frame.ts";
+import { buildFrame, describeRange, refreshFrame, type Frame } from "./timeline_frame.ts";
 import { listen, type Commands } from "./timeline_input.ts";
+import { Lines } from "./timeline_lines.ts";
 import { laneHeight, TimelinePainter } from "./timeline_painter.ts";
+import type { TimelineSource } from "./timeline_source.ts";
 import { describe, spoken } from "./tooltip.ts";
-import { decode, laneOf, type TraceData, type TraceHeader } from "./trace_data.ts";
+import type { TraceData } from "./trace_data.ts";
 import { nextEvent, nextSpan } from "./walk.ts";
-
-/** Where a timeline has its trace from, and who keeps its view. */
-export interface TimelineSource {
-  readonly header: TraceHeader;
-  readonly bytes: DataView;
-  /** The wanted view, [start, end] in seconds; [] for the whole run. */
-  view(): readonly number[];
-  saveView(view: readonly number[]): void;
-  /** Calls `changed` when somebody else wants another view; returns what ends that. */
-  watchView(changed: () => void): () => void;
-}
 
 const SAVE_AFTER_MS = 250;
 
 class Timeline implements Commands {
   readonly frame: Frame;
-  private readonly data: TraceData;
-  private readonly bounds: View;
+  private data: TraceData;
+  private bounds: View;
   private readonly painter = new TimelinePainter();
-  private readonly events: Uint32Array;
-  private readonly down: Uint32Array;
+  private readonly lines = new Lines();
+  private events: Uint32Array;
+  private down: Uint32Array;
   private colors: Colors | null = null;
   private view: View;
-  private readonly chosen: Selection;
+  private chosen: Selection;
   private request = 0;
   private save = 0;
+  private follows: boolean; // the present
+  private span: number | null = null; // of the window that follows it, where the reader has chosen one
+  private pointer: readonly [number, number] | null = null;
 
   constructor(private readonly source: TimelineSource) {
-    this.data = decode(source.header, source.bytes);
+    this.data = source.data();
     this.chosen = new Selection(this.data);
-    const { first_s, last_s } = this.data.header;
-    this.bounds = fit(first_s, last_s);
+    this.bounds = this.wholeRun();
     this.view = this.wantedView();
-    this.events = eventsInOrder(this.data);
-    this.down = downRows(this.data);
-    this.frame = buildFrame(this.data);
-    this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
+    this.follows = source.live !== undefined && source.view().length === 0;
+    if (this.follows) this.view = this.window();
+    this.events = this.data.eventRows();
+    this.down = this.data.downRows();
+    this.frame = buildFrame(this.data, source.live !== undefined);
+    this.frame.lines.append(this.lines.element);
+    this.enableButtons();
   }
 
   // --- what the user can do ------------------------------------------------------------------------------------
@@ -66,23 +61,37 @@ class Timeline implements Commands {
     const { start, end } = this.view;
     const chosen = this.chosen.position?.time ?? start;
     const centre = x !== undefined ? this.timeAt(x) : chosen > start && chosen < end ? chosen : (start + end) / 2;
-    this.setView(zoom(this.view, factor, centre, this.bounds));
+    const wanted = zoom(this.view, factor, centre, this.bounds);
+    this.span = wanted.end - wanted.start;
+    this.setView(this.follows ? this.window() : wanted);
   }
 
   panBy(pixels: number): void {
+    this.follows = false;
     this.setView(pan(this.view, (pixels / this.width) * (this.view.end - this.view.start), this.bounds));
   }
 
   fitAll(): void {
+    this.follows = false;
     this.setView(this.bounds);
   }
 
+  /** Follows the present again. */
+  follow(): void {
+    this.follows = this.source.live !== undefined;
+    this.span = null;
+    if (this.follows) this.setView(this.window());
+  }
+
   goTo(fraction: number): void {
+    this.follows = false;
     const time = this.bounds.start + fraction * (this.bounds.end - this.bounds.start);
     this.setView(centreOn(this.view, time, this.bounds));
   }
 
   pointAt(x: number, y: number): void {
+    this.pointer = [x, y];
+    this.source.live?.pointAt(this.timeAt(x));
     const member = this.chosen.memberUnder(x, y, this.laneHeight);
     if (member) return this.setHit(member, x, y);
     const lane = Math.floor(y / this.laneHeight);
@@ -94,11 +103,15 @@ class Timeline implements Commands {
     const { lanes } = this.data.header;
     if (lanes.length === 0) return;
     const lane = (this.chosen.lane = Math.min(Math.max(Math.floor(y / this.laneHeight), 0), lanes.length - 1));
-    if (!this.chosen.hit) this.chosen.position = { lane, time: this.timeAt(x), span: -1, instant: -1 };
+    const { hit } = this.chosen;
+    if (!hit) this.chosen.position = { lane, time: this.timeAt(x), span: -1, instant: -1 };
+    else this.source.live?.choose(hit.sort, hit.row);
     this.draw();
   }
 
   pointAway(): void {
+    this.pointer = null;
+    this.source.live?.pointAt(null);
     this.setHit(null, 0, 0);
   }
 
@@ -127,7 +140,7 @@ class Timeline implements Commands {
   walkEvents(step: 1 | -1): void {
     const row = nextEvent(this.data, this.events, this.chosen.position, step, this.view.start);
     if (row < 0) return;
-    const lane = (this.chosen.lane = laneOf(this.data.instants, row));
+    const lane = (this.chosen.lane = this.data.instants.laneOf(row));
     this.reveal(this.data.instants.start[row], 0);
     this.keepLaneVisible();
     const mark = layOutMarks(this.data, lane, this.view, this.width).find(({ rows }) => rows.includes(row));
@@ -153,8 +166,31 @@ class Timeline implements Commands {
   readonly followSource = (): void => {
     const wanted = this.wantedView();
     if (wanted.start === this.view.start && wanted.end === this.view.end) return;
+    if (this.source.live && this.source.view().length === 0) return; // nothing is asked for: it follows, or stays
+    this.follows = false;
     this.view = wanted;
     this.draw();
+  };
+
+  /** Takes over rows and the present. What was under the pointer is looked for again, since rows may have moved. */
+  readonly grow = (): void => {
+    const isWhole = this.isWhole();
+    const data = this.source.data();
+    if (data !== this.data) this.chosen = new Selection(data);
+    this.data = data;
+    [this.events, this.down] = [data.eventRows(), data.downRows()];
+    this.bounds = this.wholeRun();
+    this.view = this.follows ? this.window() : afterGrowth(this.view, isWhole, this.bounds);
+    this.chosen.rowsMoved();
+    this.frame.tooltip.hide();
+    refreshFrame(this.frame, data);
+    this.enableButtons();
+    if (this.pointer) this.pointAt(...this.pointer);
+    this.draw();
+  };
+
+  readonly moveLines = (): void => {
+    if (this.source.live) this.lines.show(this.source.live.lines(), this.view);
   };
 
   readonly themeChanged = (): void => {
@@ -178,7 +214,8 @@ class Timeline implements Commands {
     const colors = (this.colors ??= readColors(frame.root));
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { lane, hit, fan } = this.chosen;
-    const scene = { data, view, colors, ratio, lane, hit, fan, down: this.down, width: this.width, laneHeight: this.laneHeight };
+    const { version } = data;
+    const scene = { data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight: this.laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
@@ -186,19 +223,24 @@ class Timeline implements Commands {
     frame.lanes.childNodes.forEach((node, index) =>
       (node as HTMLElement).classList.toggle("sdw-current", index === lane),
     );
-    this.describeRange();
+    describeRange(frame, view, this.bounds, data.header, this.follows);
+    this.moveLines();
   };
 
-  private describeRange(): void {
-    const { start, end } = this.view;
-    const whole = this.isWhole();
+  private enableButtons(): void {
+    this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
+  }
+
+  private wholeRun(): View {
+    const { live } = this.source;
     const { first_s, last_s } = this.data.header;
-    const shown = element("strong", {}, formatDuration(whole ? last_s - first_s : end - start));
-    const first = formatMoment(round(Math.max(start, 0), end - start));
-    const from = whole ? " of virtual time, the whole run" : ` from ${first}`;
-    this.frame.range.replaceChildren(shown, from);
-    this.frame.root.dataset["view"] = `${start},${end}`;
-    this.frame.buttons.fit.disabled = this.frame.buttons.out.disabled = whole;
+    return live ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
+  }
+
+  /** The window that follows the present. */
+  private window(): View {
+    const { live } = this.source;
+    return live ? following(live.now(), this.span ?? live.span()) : this.bounds;
   }
 
   private setView(view: View): void {
@@ -208,7 +250,7 @@ class Timeline implements Commands {
     this.draw();
     clearTimeout(this.save);
     this.save = window.setTimeout(() => {
-      this.source.saveView(this.isWhole() ? [] : [this.view.start, this.view.end]);
+      this.source.saveView(this.follows || this.isWhole() ? [] : [this.view.start, this.view.end]);
     }, SAVE_AFTER_MS);
   }
 
@@ -243,6 +285,7 @@ class Timeline implements Commands {
   /** Moves the view, and widens it where needed, so that a stretch of time is well inside. */
   private reveal(start: number, duration: number): void {
     if (this.isWhole()) return;
+    this.follows = false;
     const length = this.view.end - this.view.start;
     const margin = length * 0.05;
     const wide = { start: start - duration * 0.2, end: start + duration * 1.2 };
@@ -271,13 +314,6 @@ class Timeline implements Commands {
   }
 }
 
-
-/** A moment with no more digits than a view of this length shows. */
-function round(seconds: number, length: number): number {
-  const digits = Math.min(9, Math.max(0, Math.ceil(3 - Math.log10(length))));
-  return Number(seconds.toFixed(digits));
-}
-
 /** Shows a timeline in an element; returns what ends it. */
 export function mountTimeline(root: HTMLElement, source: TimelineSource): () => void {
   const timeline = new Timeline(source);
@@ -286,10 +322,11 @@ export function mountTimeline(root: HTMLElement, source: TimelineSource): () => 
   const sizes = new ResizeObserver(timeline.draw);
   sizes.observe(timeline.frame.plot);
   const unwatchTheme = watchTheme(timeline.themeChanged);
-  const unwatchView = source.watchView(timeline.followSource);
+  const { live } = source;
+  const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines)] : [])];
   timeline.draw();
   return () => {
-    unwatchView();
+    for (const end of unwatch) end();
     unwatchTheme();
     sizes.disconnect();
     silence();

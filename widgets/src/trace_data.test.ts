@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { traceOf } from "./fixtures.ts";
-import { BLOCK, decode, firstAfter, laneOf, stretches } from "./trace_data.ts";
+import { BLOCK, firstAfter, type SortedTable } from "./table.ts";
+import { decode } from "./trace_data.ts";
 
 const SPANS = [
   { lane: 0, kind: "compute", start: 0.1, end: 0.3, facts: { batch: 32 } },
@@ -13,7 +14,7 @@ const LANES = ["chief:0", "worker:0", "ps:0"];
 for (const shift of [0, 3]) {
   test(`columns are read from bytes at address ${shift}`, () => {
     const { spans, names, header } = traceOf(LANES, SPANS, [], shift);
-    assert.deepEqual([...spans.laneFirst], [0, 1, 1, 3]);
+    assert.deepEqual([...(spans as SortedTable).laneFirst], [0, 1, 1, 3]);
     assert.deepEqual([...spans.start], [0.1, 0, 0.2]);
     assert.deepEqual([...spans.kind].map((kind) => header.kinds[kind].name), ["compute", "closure", "read"]);
     assert.equal(names[spans.name[2]], "read");
@@ -28,7 +29,7 @@ test("facts belong to their rows, and rows without facts have none", () => {
 
 test("lane of a row skips lanes without rows", () => {
   const { spans } = traceOf(LANES, SPANS);
-  assert.deepEqual([0, 1, 2].map((row) => laneOf(spans, row)), [0, 2, 2]);
+  assert.deepEqual([0, 1, 2].map((row) => spans.laneOf(row)), [0, 2, 2]);
 });
 
 test("first row after a time is found between equal starts", () => {
@@ -41,7 +42,7 @@ test("blocks that end before the window are skipped, a long early span is not", 
   const long = { lane: 0, kind: "closure", start: 10.2, end: 3 * BLOCK };
   const visit = (rows: typeof short): [number, number][] => {
     const seen: [number, number][] = [];
-    stretches(traceOf(["w"], rows).spans, 0, 2.5 * BLOCK, 2.6 * BLOCK, (from, to) => seen.push([from, to]));
+    traceOf(["w"], rows).spans.stretches(0, 2.5 * BLOCK, 2.6 * BLOCK, (from, to) => seen.push([from, to]));
     return seen;
   };
   assert.deepEqual(visit(short).map(([from]) => from), [2 * BLOCK]);

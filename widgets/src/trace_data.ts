@@ -1,12 +1,9 @@
 // A trace as it arrives from Python: a small JSON header and one block of bytes that holds the columns.
 //
-// Rows are sorted by lane, then by start; `laneFirst` says where each lane begins. The columns are views of the bytes,
-// so a million spans cost no objects. Longer spans may start before a window and reach into it: for every block of
-// rows, `blockEnd` holds the latest end, and blocks that end before the window are skipped.
+// Rows are sorted by lane, then by start. The columns are views of the bytes, so a million spans cost no objects.
 
 import type { Glyph } from "./glyphs.ts";
-
-export const BLOCK = 512;
+import { SortedTable, type Table } from "./table.ts";
 
 export interface ColumnPlace {
   readonly dtype: "f8" | "f4" | "u4" | "u1" | "utf8";
@@ -35,24 +32,19 @@ export interface TraceHeader {
   readonly columns: Readonly<Record<string, ColumnPlace>>;
 }
 
-/** Rows of one sort: spans, or instants (whose durations are all zero). */
-export interface Table {
-  readonly count: number;
-  readonly laneFirst: Uint32Array; // lanes + 1
-  readonly kind: Uint8Array;
-  readonly name: Uint32Array;
-  readonly start: Float64Array; // seconds
-  readonly duration: Float32Array; // seconds
-  readonly blockEnd: Float64Array; // seconds, one per block
-  facts(row: number): Readonly<Record<string, unknown>>;
-}
-
 export interface TraceData {
+  readonly version: number; // greater after every change; a snapshot's never changes
   readonly header: TraceHeader;
   readonly names: readonly string[];
   readonly spans: Table;
   readonly instants: Table;
+  /** The rows of all down times; there are few. */
+  downRows(): Uint32Array;
+  /** The rows of instants above the level of notes in order of time; what "next event" walks along. */
+  eventRows(): Uint32Array;
 }
+
+export const DOWN_LEVEL = 3; // of kinds of spans
 
 type NumberArray = Float64Array | Float32Array | Uint32Array | Uint8Array;
 const ARRAYS = { f8: Float64Array, f4: Float32Array, u4: Uint32Array, u1: Uint8Array } as const;
@@ -62,82 +54,35 @@ const NO_FACTS: Readonly<Record<string, unknown>> = Object.freeze({});
 export function decode(header: TraceHeader, bytes: DataView): TraceData {
   if (header.version !== 2) throw new Error(`unknown trace format ${header.version}: reinstall simdist_widgets`);
   const columns = new Columns(header, bytes);
-  return {
-    header,
-    names: JSON.parse(columns.text("names")) as string[],
-    spans: readTable(columns, "span"),
-    instants: readTable(columns, "instant"),
-  };
+  const [spans, instants] = [readTable(columns, "span"), readTable(columns, "instant")];
+  const down = rowsFrom(spans, header.kinds, DOWN_LEVEL);
+  const events = rowsFrom(instants, header.marks, 1).sort((a, b) => instants.start[a] - instants.start[b] || a - b);
+  const names = JSON.parse(columns.text("names")) as string[];
+  return { version: 0, header, names, spans, instants, downRows: () => down, eventRows: () => events };
 }
 
-/** The latest end of the rows of every block of one table. */
-export function blockEnds(start: Float64Array, duration: Float32Array): Float64Array {
-  const ends = new Float64Array(Math.ceil(start.length / BLOCK)).fill(-Infinity);
-  for (let row = 0; row < start.length; row++) {
-    const end = start[row] + duration[row];
-    const block = Math.floor(row / BLOCK);
-    if (end > ends[block]) ends[block] = end;
-  }
-  return ends;
+/** The rows whose kind is of a level or above it. */
+function rowsFrom(table: Table, kinds: readonly Kind[], level: number): Uint32Array {
+  const rows: number[] = [];
+  for (let row = 0; row < table.count; row++) if (kinds[table.kind[row]].level >= level) rows.push(row);
+  return Uint32Array.from(rows);
 }
 
-/** The first row in [low, high) whose start is greater than `time`. */
-export function firstAfter(start: Float64Array, low: number, high: number, time: number): number {
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (start[middle] > time) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
-/** Calls `visit(from, to)` for stretches of rows of a lane that may touch [start, end]; each row must be checked. */
-export function stretches(
-  table: Table,
-  lane: number,
-  start: number,
-  end: number,
-  visit: (from: number, to: number) => void,
-): void {
-  const first = table.laneFirst[lane];
-  const stop = firstAfter(table.start, first, table.laneFirst[lane + 1], end);
-  for (let block = Math.floor(first / BLOCK); block * BLOCK < stop; block++) {
-    if (table.blockEnd[block] < start) continue;
-    visit(Math.max(first, block * BLOCK), Math.min(stop, (block + 1) * BLOCK));
-  }
-}
-
-/** The lane of a row. */
-export function laneOf(table: Table, row: number): number {
-  let low = 0;
-  let high = table.laneFirst.length - 1;
-  while (high - low > 1) {
-    const middle = (low + high) >>> 1;
-    if (table.laneFirst[middle] <= row) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
-function readTable(columns: Columns, prefix: string): Table {
-  const start = columns.numbers(`${prefix}_start`) as Float64Array;
-  const duration = columns.numbers(`${prefix}_duration`) as Float32Array;
+function readTable(columns: Columns, prefix: string): SortedTable {
   const factRow = columns.numbers(`${prefix}_fact_row`) as Uint32Array;
   const factEnd = columns.numbers(`${prefix}_fact_end`) as Uint32Array;
-  return {
-    count: start.length,
+  return new SortedTable({
     laneFirst: columns.numbers(`${prefix}_lane_first`) as Uint32Array,
     kind: columns.numbers(`${prefix}_kind`) as Uint8Array,
     name: columns.numbers(`${prefix}_name`) as Uint32Array,
-    start,
-    duration,
-    blockEnd: blockEnds(start, duration),
+    start: columns.numbers(`${prefix}_start`) as Float64Array,
+    duration: columns.numbers(`${prefix}_duration`) as Float32Array,
     facts(row) {
       const index = indexOf(factRow, row);
       if (index < 0) return NO_FACTS;
       return JSON.parse(columns.text(`${prefix}_fact_text`, index ? factEnd[index - 1] : 0, factEnd[index]));
     },
-  };
+  });
 }
 
 function indexOf(sorted: Uint32Array, value: number): number {

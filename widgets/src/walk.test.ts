@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { traceOf } from "./fixtures.ts";
-import { eventsInOrder, type Hit } from "./hit_test.ts";
+import type { Hit } from "./hit_test.ts";
 import { nextEvent, nextSpan, atHit } from "./walk.ts";
 
 const spans = [0, 1].flatMap((lane) => [0, 10, 20, 30].map((start) => ({ lane, kind: "compute", start, end: start + 8 })));
@@ -11,7 +11,7 @@ const DATA = traceOf(["worker:0", "worker:1"], spans, [
   { lane: 1, kind: "retry", start: 15 },
   { lane: 1, kind: "place", start: 16 },
 ]);
-const EVENTS = eventsInOrder(DATA); // rows 0 (12 s), 2 (15 s), 1 (20 s)
+const EVENTS = DATA.eventRows(); // rows 0 (12 s), 2 (15 s), 1 (20 s)
 
 function span(lane: number, row: number): Hit {
   return { sort: "span", lane, row, outer: -1 };

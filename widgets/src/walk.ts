@@ -2,7 +2,7 @@
 // chosen, by whatever means; from the beginning of the view only while nothing was.
 
 import type { Hit } from "./hit_test.ts";
-import type { Table, TraceData } from "./trace_data.ts";
+import type { TraceData } from "./trace_data.ts";
 
 export interface Position {
   readonly lane: number;
@@ -19,11 +19,11 @@ export function atHit(data: TraceData, { lane, row, sort }: Hit): Position {
 
 /** The next span of a lane after a position, or before it; -1 where there is none. */
 export function nextSpan(data: TraceData, lane: number, at: Position | null, step: 1 | -1, viewStart: number): number {
-  const { laneFirst } = data.spans;
-  const [first, stop] = [laneFirst[lane], laneFirst[lane + 1]];
-  const from = firstFrom(data.spans, first, stop, at?.time ?? viewStart) - (step < 0 ? 1 : 0);
-  const next = at && at.span >= 0 && at.lane === lane ? at.span + step : from;
-  return next >= first && next < stop ? next : -1;
+  const { spans } = data;
+  if (at && at.span >= 0 && at.lane === lane) return spans.next(at.span, step);
+  const row = spans.firstAfter(lane, at?.time ?? viewStart, true);
+  if (step > 0) return row;
+  return row < 0 ? spans.lastOf(lane) : spans.next(row, -1);
 }
 
 /** The next of `events` (rows of instants in order of time) after a position, or before it, around the end; -1 if there are none. */
@@ -38,13 +38,4 @@ export function nextEvent(data: TraceData, events: Uint32Array, at: Position | n
     if (step < 0) index -= 1;
   }
   return events[(index + events.length) % events.length];
-}
-
-function firstFrom(table: Table, low: number, high: number, time: number): number {
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (table.start[middle] >= time) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }

@@ -1,0 +1,51 @@
+// How busy lanes were, in bins of equal length that double whenever the run has outgrown them.
+//
+// A span adds its length to the bins that it covers, so an append costs little however long the run is, and no bin is
+// ever computed again from the spans.
+
+export const BINS = 512;
+const FORGETTING = 0.98; // of the longest span, with every span
+
+export class BusyBins {
+  private seconds = new Float64Array(BINS);
+  private readonly lanes = new Set<number>();
+  longest = 0; // of late spans, seconds: so far before the present, spans may be missing that have not ended
+  width: number; // of a bin, seconds
+
+  constructor(first = 1e-6) {
+    this.width = first;
+  }
+
+  add(lane: number, start: number, duration: number): void {
+    this.lanes.add(lane);
+    this.longest = Math.max(this.longest * FORGETTING, duration);
+    const end = start + duration;
+    while (end > this.width * BINS) this.double();
+    for (let bin = Math.floor(Math.max(start, 0) / this.width); bin < BINS && bin * this.width < end; bin++) {
+      const from = Math.max(start, bin * this.width);
+      this.seconds[bin] += Math.max(0, Math.min(end, (bin + 1) * this.width) - from);
+    }
+  }
+
+  /** The share of these lanes that was busy, at the middle of each bin up to `end`; fewer bins than `most`. */
+  shares(end: number, most = 160): { times: number[]; values: number[] } {
+    const used = Math.min(BINS, Math.ceil(end / this.width - 1e-9));
+    const group = Math.max(1, Math.ceil(used / most));
+    const [times, values]: number[][] = [[], []];
+    for (let bin = 0; bin < used; bin += group) {
+      const [from, to] = [bin * this.width, Math.min((bin + group) * this.width, end)];
+      let sum = 0;
+      for (let i = bin; i < Math.min(bin + group, BINS); i++) sum += this.seconds[i];
+      times.push((from + to) / 2);
+      values.push(this.lanes.size > 0 ? Math.min(1, sum / this.lanes.size / Math.max(to - from, 1e-12)) : 0);
+    }
+    return { times, values };
+  }
+
+  private double(): void {
+    const wider = new Float64Array(BINS);
+    for (let bin = 0; bin < BINS; bin++) wider[bin >> 1] += this.seconds[bin];
+    this.seconds = wider;
+    this.width *= 2;
+  }
+}

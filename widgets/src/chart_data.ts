@@ -1,0 +1,70 @@
+// Which charts there are for a trace, and their points: every counter by name, and how busy the workers were.
+
+import type { LiveTrace } from "./live_trace.ts";
+
+export interface ChartLine {
+  readonly label: string;
+  readonly times: readonly number[];
+  readonly values: readonly number[];
+  readonly isOther: boolean; // of the branch that this one is compared with
+}
+
+export interface ChartData {
+  readonly name: string;
+  readonly lines: readonly ChartLine[];
+  readonly isShare: boolean; // from 0 to 1
+  readonly isStepped: boolean; // a value holds until the next one
+}
+
+const MOST_POINTS = 500; // of a line
+const MOST_CHARTS = 6;
+const MOST_LINES = 8; // of a chart
+const STEPPED = /queue|waiting|in.flight|alive|depth/;
+const FIRST = ["loss", "accuracy"]; // what people look for
+
+/** The charts of a trace, and of another one that it is compared with. */
+export function chartsOf(trace: LiveTrace, now: number, other: { readonly trace: LiveTrace; readonly now: number } | null = null): ChartData[] {
+  const names = [...new Set([...trace.series.values()].map(({ name }) => name))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en"));
+  const counters = names.slice(0, MOST_CHARTS - 1).map((name): ChartData => {
+    const lines = [...linesOf(trace, name, false), ...(other ? linesOf(other.trace, name, true) : [])];
+    return { name, lines, isShare: false, isStepped: STEPPED.test(name) };
+  });
+  const busy = [busyLine(trace, now, false), ...(other ? [busyLine(other.trace, other.now, true)] : [])];
+  return [...counters, { name: "busy workers", lines: busy, isShare: true, isStepped: false }];
+}
+
+function rank(name: string): number {
+  const index = FIRST.findIndex((word) => name.includes(word));
+  return index < 0 ? FIRST.length : index;
+}
+
+function linesOf(trace: LiveTrace, name: string, isOther: boolean): ChartLine[] {
+  const found = [...trace.series.values()].filter((series) => series.name === name).slice(0, MOST_LINES);
+  return found.map((series) => ({ label: found.length > 1 ? series.lane : name, ...series.points(MOST_POINTS), isOther }));
+}
+
+function busyLine(trace: LiveTrace, now: number, isOther: boolean): ChartLine {
+  return { label: "busy workers", ...trace.busy.shares(Math.min(now - trace.busy.longest, trace.header.last_s)), isOther };
+}
+
+/** The value of a line at a moment: of a stepped one that of the last point, else that of the nearest; null outside. */
+export function valueAt({ times, values }: ChartLine, time: number, isStepped: boolean): number | null {
+  let low = 0;
+  let high = times.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (times[middle] > time) high = middle;
+    else low = middle + 1;
+  }
+  if (low === 0) return isStepped || times.length === 0 ? null : values[0];
+  const isNext = !isStepped && low < times.length && times[low] - time < time - times[low - 1];
+  return values[isNext ? low : low - 1];
+}
+
+/** A value as it stands beside its chart. */
+export function formatValue(value: number | null, isShare: boolean): string {
+  if (value === null || !Number.isFinite(value)) return "–";
+  if (isShare) return `${Math.round(value * 100)} %`;
+  if (Number.isInteger(value)) return value.toLocaleString("en-US");
+  return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-US") : value.toPrecision(3);
+}

@@ -1,0 +1,10 @@
+// The console of faults alone, on the model of a Lab.
+
+import { sourceOf } from "./lab_source.ts";
+import type { Model, RenderContext } from "./model.ts";
+import { mountFaultConsole } from "./fault_console_view.ts";
+
+export default {
+  initialize: ({ model }: { readonly model: Model }): void => void sourceOf(model),
+  render: ({ model, el }: RenderContext): (() => void) => mountFaultConsole(el, sourceOf(model)),
+};

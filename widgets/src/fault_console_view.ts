@@ -1,0 +1,156 @@
+// The console of faults: choose what is to go wrong, when and for whom; see what is pending, has begun, has healed; keep
+// a whole plan as text.
+
+import { Asking } from "./asking.ts";
+import { copyButton } from "./copying.ts";
+import { element } from "./dom.ts";
+import { FaultForm } from "./fault_form.ts";
+import { formatDuration } from "./format.ts";
+import type { Fault, PlannedFault } from "./lab_types.ts";
+import type { Source } from "./source.ts";
+import { cut, sentence, write } from "./words.ts";
+
+const STATUS: Readonly<Record<PlannedFault["status"], readonly [string, string]>> = {
+  pending: ["○", "pending"],
+  fired: ["●", "has begun"],
+  healed: ["✓", "has ended"],
+  never: ["–", "never happened"],
+};
+
+class FaultConsole {
+  readonly root = element("div", { class: "sdw sdw-console", role: "group", "aria-label": "Faults", "data-lm-suppress-shortcuts": "true" });
+  private readonly asking: Asking;
+  private readonly kinds = element("select", { "aria-label": "Kind of fault" });
+  private readonly says = element("p", { class: "sdw-quiet sdw-says" });
+  private readonly place = element("div");
+  private readonly list = element("ul", { class: "sdw-faults", "aria-label": "Faults of this run" });
+  private readonly text = element("textarea", { rows: 5, spellcheck: "false", "aria-label": "Faults as JSON" });
+  private form: FaultForm | null = null;
+  private shown = "";
+
+  constructor(private readonly source: Source) {
+    this.asking = new Asking(source);
+    const { faults } = source.layout;
+    this.kinds.append(...faults.map(({ kind }, index) => element("option", { value: index }, sentence(kind))));
+    this.kinds.addEventListener("change", () => this.showForm());
+    if (source.canControl && faults.length) this.root.append(...this.controls());
+    else this.root.append(element("p", { class: "sdw-quiet" }, source.whyNot || "This cluster knows no faults."));
+    this.root.append(this.list);
+    if (source.canControl) this.root.append(this.asText());
+    this.showForm();
+  }
+
+  readonly update = (): void => {
+    const { faults } = this.source.state();
+    const key = JSON.stringify(faults);
+    if (key === this.shown) return;
+    this.shown = key;
+    this.list.replaceChildren(...(faults.length ? faults.map((fault, index) => this.line(fault, index)) : [element("li", { class: "sdw-quiet" }, "Nothing has gone wrong yet.")]));
+  };
+
+  /** One fault, with what else can be done with it: a run without it, and what it has cost. */
+  private line(fault: PlannedFault, command: number): HTMLElement {
+    const line = faultLine(fault);
+    if (!this.source.canControl || this.source.state().commands.length <= command) return line;
+    const note = new Asking(this.source);
+    const without = element("button", { type: "button", class: "sdw-plain", title: "Fork: the same run up to here, without this fault" }, "What if not?");
+    without.addEventListener("click", () => void note.ask("fork", { t_s: this.source.state().now_s, without: [command] }, without));
+    const cost = element("button", { type: "button", class: "sdw-plain", title: "Compares with the exact run without this fault" }, "What did it cost?");
+    cost.addEventListener("click", async () => {
+      const { recovery } = await note.ask("recover", { command }, cost);
+      const text = (recovery as { readonly text?: unknown } | undefined)?.text;
+      line.querySelector("pre")?.remove();
+      if (typeof text === "string") line.append(element("pre", {}, cut(text, 4000)));
+    });
+    const acts = [without, ...(fault.status === "pending" ? [] : [cost])];
+    line.append(element("div", { class: "sdw-fault-acts" }, ...acts, note.note));
+    return line;
+  }
+
+  private controls(): HTMLElement[] {
+    const inject = element("button", { type: "button", class: "sdw-go" }, "Inject");
+    inject.addEventListener("click", () => {
+      const fault = this.form?.read();
+      if (fault) void this.asking.ask("inject", { fault }, inject);
+    });
+    const head = element("div", { class: "sdw-console-head" }, this.kinds, this.presets());
+    return [head, this.says, this.place, element("div", { class: "sdw-console-act" }, inject), this.asking.note];
+  }
+
+  private presets(): HTMLElement {
+    const { presets } = this.source.layout;
+    const select = element("select", { "aria-label": "Presets" }, element("option", { value: "" }, "presets …"));
+    select.append(...presets.map(({ name }, index) => element("option", { value: index }, cut(sentence(name), 60))));
+    select.hidden = presets.length === 0;
+    select.addEventListener("change", () => {
+      const preset = presets[Number(select.value)];
+      if (select.value !== "") void this.asking.ask("plan", { faults: preset.faults }, select);
+      select.value = "";
+    });
+    return select;
+  }
+
+  private showForm(): void {
+    const kind = this.source.layout.faults[this.kinds.selectedIndex];
+    if (!kind) return;
+    write(this.says, kind.says ?? "");
+    this.form = new FaultForm(this.source.layout, kind, this.source.layout.triggers);
+    this.place.replaceChildren(this.form.element);
+    this.asking.say("");
+  }
+
+  /** The faults of this run as text: to keep, to change, to use again. */
+  private asText(): HTMLElement {
+    const load = element("button", { type: "button" }, "Inject all of these");
+    const take = element("button", { type: "button" }, "Write down this run's");
+    const note = new Asking(this.source);
+    take.addEventListener("click", () => {
+      this.text.value = JSON.stringify(this.source.state().faults.map(({ fault }) => fault), null, 1);
+      note.say("");
+    });
+    load.addEventListener("click", () => {
+      const read = readFaults(this.text.value);
+      if ("problem" in read) return note.say(read.problem);
+      void note.ask("plan", { faults: read.faults }, load);
+    });
+    const acts = element("div", { class: "sdw-console-act" }, take, load, copyButton("Copy the text", () => this.text.value));
+    return element("details", { class: "sdw-as-text" }, element("summary", {}, "as text"), this.text, acts, note.note);
+  }
+}
+
+/** A list of faults in JSON, or what is wrong with it. */
+export function readFaults(text: string): { readonly faults: readonly Fault[] } | { readonly problem: string } {
+  let read: unknown;
+  try {
+    read = JSON.parse(text);
+  } catch (error) {
+    return { problem: `This is no JSON: ${error instanceof Error ? error.message : error}.` };
+  }
+  const items: readonly unknown[] = Array.isArray(read) ? read : [read];
+  const wrong = items.findIndex((item) => typeof item !== "object" || item === null || typeof (item as Fault).kind !== "string");
+  if (wrong >= 0) return { problem: `Number ${wrong + 1} is no fault: it has no "kind". Write for example {"kind": "crash", "task": "worker:1"}.` };
+  return { faults: items as Fault[] };
+}
+
+function faultLine({ description, status, fired_s, healed_s }: PlannedFault): HTMLElement {
+  const [sign, word] = STATUS[status] ?? ["?", status];
+  const name = element("span", { class: "sdw-fault-name" });
+  write(name, description);
+  const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : "";
+  const ended = status === "healed" && healed_s !== null ? `, until ${formatDuration(healed_s)}` : "";
+  const when = element("span", { class: "sdw-quiet" }, status === "healed" ? `ended${begun.replace(" at", ", from")}${ended}` : `${word}${begun}`);
+  when.title = cut(when.textContent ?? "");
+  return element("li", { "data-status": status }, element("span", { class: "sdw-status", "aria-hidden": "true" }, sign), name, when);
+}
+
+/** Shows the console in an element; returns what ends it. */
+export function mountFaultConsole(root: HTMLElement, source: Source): () => void {
+  const console = new FaultConsole(source);
+  root.append(console.root);
+  const end = source.on("state", console.update);
+  console.update();
+  return () => {
+    end();
+    console.root.remove();
+  };
+}

@@ -1,0 +1,4 @@
+import topology from "./topology.ts";
+import { showAll } from "./page.ts";
+
+showAll("topology", topology.render);

@@ -1,0 +1,72 @@
+// What the views of a running cluster see: its layout, its state, the traces of its branches, and a way to ask for something.
+//
+// Views know no widget, no kernel and no page: a source stands for all three.
+
+import { Listeners } from "./listeners.ts";
+import type { LabState, Layout, Reply, Verb } from "./lab_types.ts";
+import { LiveTrace } from "./live_trace.ts";
+import type { RowsMessage } from "./rows_message.ts";
+
+export type SourceEvent = "state" | "rows" | "cursor" | "view" | "selection";
+
+export interface Source {
+  readonly layout: Layout;
+  /** Whether there is a kernel that can do something; else `whyNot` says why not. */
+  readonly canControl: boolean;
+  readonly whyNot: string;
+  state(): LabState;
+  /** The trace of a branch; it grows, and "rows" is said when it has. */
+  trace(branch: number): LiveTrace;
+  on(event: SourceEvent, listener: () => void): () => void;
+  /** Asks for something; the reply holds `error` where it was refused. It never rejects. */
+  send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  /** The moment that the reader points at, in seconds. */
+  cursor(): number | null;
+  setCursor(time: number | null): void;
+  /** What is in view, [start, end] in seconds; [] for the whole run. */
+  view(): readonly number[];
+  setView(view: readonly number[]): void;
+  /** The records that are chosen. */
+  selection(): readonly number[];
+  setSelection(records: readonly number[]): void;
+}
+
+/** What all sources have in common: traces and listeners. */
+export abstract class BaseSource implements Source {
+  abstract readonly layout: Layout;
+  abstract readonly canControl: boolean;
+  readonly whyNot: string = "";
+  protected readonly listeners = new Listeners<SourceEvent>();
+  private readonly traces = new Map<number, LiveTrace>();
+
+  abstract state(): LabState;
+  abstract send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  abstract cursor(): number | null;
+  abstract setCursor(time: number | null): void;
+  abstract view(): readonly number[];
+  abstract setView(view: readonly number[]): void;
+  abstract selection(): readonly number[];
+  abstract setSelection(records: readonly number[]): void;
+
+  trace(branch: number): LiveTrace {
+    const known = this.traces.get(branch);
+    if (known) return known;
+    const added = new LiveTrace(this.layout.tasks.map(({ name }) => name), this.layout);
+    this.traces.set(branch, added);
+    return added;
+  }
+
+  on(event: SourceEvent, listener: () => void): () => void {
+    return this.listeners.on(event, listener);
+  }
+
+  protected addRows(message: RowsMessage, bytes: DataView): void {
+    this.trace(message.branch).append(message, bytes);
+    this.listeners.say("rows");
+  }
+
+  protected clearRows(branch: number): void {
+    this.trace(branch).clear();
+    this.listeners.say("rows");
+  }
+}

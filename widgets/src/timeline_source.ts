@@ -1,0 +1,39 @@
+// Where a timeline has its trace from, and who keeps its view. A snapshot has the first half of it, a running cluster all.
+
+import type { OpenDown } from "./timeline_painter.ts";
+import type { TraceData } from "./trace_data.ts";
+
+/** A moment that is marked across all lanes. */
+export interface Line {
+  readonly time: number; // seconds
+  readonly sort: "now" | "cursor" | "difference";
+  readonly label?: string;
+}
+
+export interface TimelineSource {
+  data(): TraceData;
+  /** The wanted view, [start, end] in seconds; [] for the whole run. */
+  view(): readonly number[];
+  saveView(view: readonly number[]): void;
+  /** Calls `changed` when somebody else wants another view; returns what ends that. */
+  watchView(changed: () => void): () => void;
+  readonly live?: LiveParts;
+}
+
+/** What a timeline needs to know of a run that goes on. */
+export interface LiveParts {
+  /** Calls `changed` when the data or the present have changed. */
+  watchData(changed: () => void): () => void;
+  /** Calls `changed` when lines have moved and nothing else. */
+  watchLines(changed: () => void): () => void;
+  lines(): readonly Line[];
+  /** Down times that go on at present; the log will hold them when they have ended. */
+  open(): readonly OpenDown[];
+  /** The present, seconds. */
+  now(): number;
+  /** How much time is in view while the present is followed, seconds. */
+  span(): number;
+  pointAt(time: number | null): void;
+  /** A row was chosen. */
+  choose(sort: "span" | "instants", row: number): void;
+}
