@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -22,5 +24,5 @@ def test_path_goes_through_the_packs_in_their_order_and_leaves_nothing_unexplain
     steps = [part for part in path.segments if part.span.start_s >= path.segments[-1].span.end_s / 2]
     assert sum(part.waited_s for part in steps) == 0.0, "all of a step is explained"
     packs = [part.span for part in steps if part.span.lane.endswith("/network")]
-    assert len(packs) >= 4 and all(before.end_s == after.start_s for before, after in zip(packs, packs[1:], strict=False))
+    assert len(packs) >= 4 and all(before.end_s == after.start_s for before, after in itertools.pairwise(packs))
     assert {part.span.category for part in steps} <= {"collective", "apply", "compute"}, "the packs stand for the wait for them"
