@@ -54,6 +54,17 @@ def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: 
 
 
 @pytest.mark.slow
+def test_benchmark_of_rewinding_runs_a_lesson_twice_and_rewinds_its_session(
+    load: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMDIST_LESSONS_AUTOMATIC", "1")
+    load("rewinding").main(["01_dead_worker"])
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.startswith("lesson") and line.startswith("01_dead_worker")
+    assert len([word for word in line.split() if word == "s"]) == 4, "first, again, one run, and a rewind of its session"
+
+
+@pytest.mark.slow
 def test_benchmark_of_memory_keeps_no_cluster(load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert load("memory").main(["--quick"]) == 0
     *lines, ratio = capsys.readouterr().out.splitlines()

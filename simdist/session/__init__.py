@@ -2,7 +2,7 @@
 
 from simdist.session.commands import Command, commands_from_json, commands_to_json
 from simdist.session.comparison import Comparison, compare
-from simdist.session.goals import Moment
+from simdist.session.goals import Frame, Moment
 from simdist.session.recovery import Phase, Recovery, recovery
 from simdist.session.session import Session
 from simdist.session.sharing import open_share, share
@@ -10,6 +10,7 @@ from simdist.session.sharing import open_share, share
 __all__ = [
     "Command",
     "Comparison",
+    "Frame",
     "Moment",
     "Phase",
     "Recovery",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 
 from simdist.arguments import END_S, number, whole_number
@@ -10,7 +11,9 @@ from simdist.errors import InvalidArgumentError
 from simdist.session.run import Goal, ProgramRun
 from simdist.simulation.loop import LAST_S
 
-__all__ = ["Moment", "ToTheEnd", "UntilClosures", "UntilEvents", "UntilSecond", "UntilSteps", "goal_of"]
+__all__ = ["Frame", "Moment", "ToTheEnd", "UntilClosures", "UntilEvents", "UntilSecond", "UntilSteps", "goal_of"]
+
+EVENTS_BETWEEN_READINGS = 200  # between two readings of the clock on the wall: a millisecond
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,25 @@ class UntilClosures(Goal):
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         return (1, LAST_S) if run.closures < self.closures else None
+
+
+class Frame(Goal):
+    """Until a virtual second, but no longer than some seconds of the clock on the wall, from now on.
+
+    Args:
+        until_s: the virtual second.
+        real_s: seconds.
+    """
+
+    def __init__(self, until_s: float, real_s: float) -> None:
+        self.until_s = until_s
+        self.ends = time.perf_counter() + real_s
+
+    def budget(self, run: ProgramRun) -> tuple[int, float] | None:
+        if run.clock.queue and run.next_s() <= self.until_s:
+            return (EVENTS_BETWEEN_READINGS, self.until_s) if time.perf_counter() < self.ends else None
+        run.stand_at(self.until_s)
+        return None
 
 
 @dataclass(frozen=True)

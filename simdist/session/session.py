@@ -15,7 +15,7 @@ from simdist.session.branch import Branch, Family, RunAside
 from simdist.session.commands import Command, in_order, plain_command_fault
 from simdist.session.comparison import Comparison, compare
 from simdist.session.goals import Moment, UntilEvents, UntilSecond, goal_of
-from simdist.session.run import Program, ProgramRun
+from simdist.session.run import Goal, Program, ProgramRun
 from simdist.simulation.fiber import current_fiber
 from simdist.trace import Trace
 
@@ -193,15 +193,15 @@ class Session:
         self._branch.advance(goal)
         self._raise_error()
 
-    def advance_to(self, moment: Moment) -> None:
-        """Go on until a moment of a run with the same commands, exactly.
+    def advance_to(self, goal: Goal) -> None:
+        """Go on until a goal, for example a `Moment` of a run with the same commands, or the end of a `Frame`.
 
         Raises:
             As `advance`.
         """
         self._require_outside("advance")
         self._require_open("advance")
-        self._branch.advance(moment)
+        self._branch.advance(goal)
         self._raise_error()
 
     def _raise_error(self) -> None:

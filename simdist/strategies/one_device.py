@@ -12,6 +12,7 @@ from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.scope import register_default
 from simdist.runtime.cluster import Cluster
+from simdist.runtime.controlled import is_controlled
 from simdist.strategies import context
 from simdist.strategies.devices import device_names
 from simdist.strategies.synchronous import SynchronousStrategy
@@ -74,8 +75,8 @@ class OneDeviceStrategy(SynchronousStrategy):
 
 
 def _default() -> OneDeviceStrategy:
-    """That of code which has chosen no strategy: on a cluster of this machine alone, a session's program too."""
-    return OneDeviceStrategy(cluster=Cluster({"worker": 1}))
+    """That of code which has chosen no strategy; in the program of a session, too, on a cluster of this machine alone."""
+    return OneDeviceStrategy(cluster=Cluster({"worker": 1}) if is_controlled.get() else None)
 
 
 register_default(_default)

@@ -8,8 +8,11 @@ from simdist.extras import needs
 
 with needs("simdist_widgets", "lab"):
     from simdist_widgets.collective_stepper import CollectiveStepper
+    from simdist_widgets.fault_console import FaultConsole
     from simdist_widgets.host_page import export_page
+    from simdist_widgets.lab import Lab
     from simdist_widgets.shard_map import PlacementRecord, ShardMap
     from simdist_widgets.timeline import Timeline
+    from simdist_widgets.topology import Topology
 
-__all__ = ["CollectiveStepper", "PlacementRecord", "ShardMap", "Timeline", "export_page"]
+__all__ = ["CollectiveStepper", "FaultConsole", "Lab", "PlacementRecord", "ShardMap", "Timeline", "Topology", "export_page"]

@@ -93,9 +93,13 @@ class CollectiveGroup:
         trace, now, pending_collective = self.world.trace, self.world.clock.now, arrival.pending_collective
         began, begun, cause = arrival.began_s, pending_collective.begun_s, pending_collective.cause
         wait, kind = pending_collective.kinds(arrival.device)
+        if pending_collective.behind is not None:
+            cause = max(cause, pending_collective.behind[0])
         if begun > began and waited:
             trace.add(wait, began, begun, 0.0, 0.0, cause)
-        return trace.add(kind, max(began, begun), now, pending_collective.collective.size_bytes, 0.0, cause)
+        number = trace.add(kind, max(began, begun), now, pending_collective.collective.size_bytes, 0.0, cause)
+        pending_collective.recorded[0] = number
+        return number
 
     def admits(self, rank: int) -> bool:
         """Whether a replica still takes part, and collectives can succeed."""
@@ -108,6 +112,7 @@ class CollectiveGroup:
             first = self.queue[0] is pending_collective
             self.queue.remove(pending_collective)
             if first and self.queue:
+                self.queue[0].behind = pending_collective.recorded
                 self.queue[0].travel()
         if error is not None:
             self.failed[pending_collective.number] = error

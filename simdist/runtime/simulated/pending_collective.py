@@ -86,6 +86,8 @@ class PendingCollective:
     Attributes:
         begun_s: when its bytes began to travel.
         cause: the number of the last record of the replica that came last.
+        recorded: the number of the last record of this collective, in a list that those behind it keep.
+        behind: that of the collective for which its bytes had to wait; None where they had not.
     """
 
     def __init__(self, group: Participants, number: int, collective: Collective) -> None:
@@ -99,6 +101,8 @@ class PendingCollective:
         self.first: int | None = None
         self.begun_s = 0.0
         self.cause = NO_CAUSE
+        self.recorded = [NO_CAUSE]
+        self.behind: list[int] | None = None
         self.plan: CollectivePlan | None = None
         self.transfers: Transfers | None = None
         self.ranks: list[int] = []

@@ -198,11 +198,11 @@ class SimulatedReplica(SimulatedTask):
             arrival.then(self._early_over)
 
     def _early_over(self, arrival: Arrival) -> None:
-        if arrival is self._waiting_for:
-            self._met(arrival)
         if arrival.error is None:
             assert self.collective_group is not None
             self.collective_group.record(arrival, waited=False)
+        if arrival is self._waiting_for:
+            self._met(arrival)
 
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         assert self.collective_group is not None
@@ -244,7 +244,7 @@ class SimulatedReplica(SimulatedTask):
             self.processor.last = self.collective_group.record(arrival)
         elif self.clock.now > self._waits_since_s:
             pending_collective = arrival.pending_collective
-            self.note("wait", f"wait for {pending_collective.name}", self._waits_since_s, pending_collective.cause)
+            self.note("wait", f"wait for {pending_collective.name}", self._waits_since_s, pending_collective.recorded[0])
         return arrival.result
 
     # -- updating -------------------------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""`Lab`: a running cluster in a notebook, to be paused, broken with a click, rewound, forked and compared.
+
+Taught in lesson 12.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist_widgets.base import STATIC
+from simdist_widgets.lab_table import as_text, line_of
+from simdist_widgets.session_widget import SessionWidget
+
+__all__ = ["Lab"]
+
+
+class Lab(SessionWidget):
+    """A cluster that runs before your eyes.
+
+    Args:
+        program: a function of a cluster, as for `sd.Session`; or a session.
+        cluster: the cluster of which each run gets a fresh one; left out with a session.
+
+    Attributes:
+        session: of the branch that is shown.
+
+    Raises:
+        As `sd.Session`.
+
+    Example:
+        >>> import simdist as sd
+        >>> def program(cluster):
+        ...     for _ in range(3):
+        ...         sd.sleep(1.0, cluster)
+        >>> lab = Lab(program, sd.Cluster({"worker": 2}))
+        >>> crash = {"kind": "crash", "task": "worker:1"}
+        >>> lab.script([{"verb": "seek", "t_s": 1.5}, {"verb": "inject", "fault": crash}, {"verb": "advance"}])
+        verb                       state              now  commands
+        seek t_s=1.5               paused      1.500000 s  0
+        inject crash task=worker:1 paused      1.500000 s  1
+        advance                    finished    3.000000 s  1
+    """
+
+    page_name = "lab"
+    _esm = STATIC / "lab.js"
+    _css = STATIC / "lab.css"
+
+    def script(self, messages: list[dict[str, Any]]) -> None:
+        """Do what clicks would do, and print a table of it that is the same on every machine.
+
+        Args:
+            messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
+
+        Raises:
+            SimdistError, TypeError: one cannot be carried out; those before it have been.
+        """
+        lines: list[tuple[str, ...]] = []
+        for message in messages:
+            given = dict(message)
+            answer = self.verbs.perform(given.pop("verb", None), given)
+            lines.append(line_of(message, answer, self.session))
+        self.show()
+        print(as_text(lines))

@@ -1,0 +1,124 @@
+"""What the Lab shows of a session at this moment, as small JSON: where it stands, its tasks, messages, faults, queue and output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simdist.runtime.cluster import Cluster
+from simdist.session import Command, Session
+from simdist.session.present import closures_in_flight, flights, task_states
+
+__all__ = ["LinkLoads", "command_line", "moment_of", "state_of"]
+
+MOST_OUTPUT = 10_000  # characters
+MOST_CLOSURES = 50
+MOST_TEXT = 2_000
+
+
+def moment_of(cluster: Cluster) -> dict[str, Any]:
+    """What the machines of a cluster do at this moment."""
+    return {
+        "now_s": cluster.now,
+        "tasks": list(task_states(cluster).values()),
+        "queue": _queue(cluster),
+        "flights": [
+            {"source": flight.source, "target": flight.target, "kind": flight.kind, "bytes": flight.size_bytes, "started_s": flight.began_s}
+            for flight in flights(cluster)
+        ],
+    }
+
+
+def state_of(session: Session, loads: LinkLoads) -> dict[str, Any]:
+    """The state of a session.
+
+    Args:
+        session: whose; a run that is not kept is done again.
+        loads: of the same session's links.
+    """
+    cluster = session.cluster
+    return {
+        **moment_of(cluster),
+        "state": session.state,
+        "message": "" if session.error is None else f"{type(session.error).__name__}: {session.error}"[:MOST_TEXT],
+        "events": session.moment().events,
+        "steps": session.steps,
+        "closures": session.closures,
+        "rewind_real_s": session.rewind_seconds(session.now),
+        "commands": [_command(command, number < len(session.faults)) for number, command in enumerate(session.commands)],
+        "faults": [_fault(session, number) for number in range(len(session.commands))],
+        "output": session.output[-MOST_OUTPUT:],
+        "loads": loads.since_last_state(session),
+    }
+
+
+def _queue(cluster: Cluster) -> dict[str, Any] | None:
+    """The closures of the chief's coordinators; None where there is none."""
+    counters, running = cluster.trace.counters, closures_in_flight(cluster)
+    waiting = counters.series("chief:0", "queue")[1].tolist() if "chief:0" in counters.lanes_of("queue") else []
+    if not waiting and not running:
+        return None
+    return {
+        "waiting": int(waiting[-1]) if waiting else 0,
+        "in_flight": len(running),
+        "closures": [{"number": number, "worker": worker} for worker, number in list(running.items())[:MOST_CLOSURES]],
+    }
+
+
+def command_line(command: Command) -> str:
+    """The line of Python that injects what a command did.
+
+    Example:
+        >>> command_line(Command(0.5, {"kind": "crash", "task": "worker:1"}))
+        "session.inject({'kind': 'crash', 'task': 'worker:1'})"
+    """
+    return f"session.inject({dict(command.fault)!r})"
+
+
+def _command(command: Command, is_done: bool) -> dict[str, Any]:
+    return {
+        "at_s": command.at_s,
+        "fault": dict(command.fault),
+        "python": command_line(command),
+        "status": "done" if is_done else "pending",
+    }
+
+
+def _fault(session: Session, number: int) -> dict[str, Any]:
+    """A fault with what has become of it: pending, fired, healed, or never."""
+    command = session.commands[number]
+    if number >= len(session.faults):
+        text = f"{command.fault['kind']} at {command.at_s:.6f} s"
+        return {"description": text, "status": "pending", "fired_s": None, "healed_s": None, "fault": dict(command.fault)}
+    fault = session.faults[number]
+    over = session.state in ("finished", "failed", "closed")
+    waiting = "never" if fault.is_missed or over else "pending"
+    status = "healed" if fault.healed_s is not None else "fired" if fault.fired_s is not None else waiting
+    return {
+        "description": fault.describe(),
+        "status": status,
+        "fired_s": fault.fired_s,
+        "healed_s": fault.healed_s,
+        "fault": dict(command.fault),
+    }
+
+
+class LinkLoads:
+    """The share of each link's bandwidth that was in use between two states."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._bytes: dict[str, float] = {}
+
+    def since_last_state(self, session: Session) -> dict[str, float]:
+        """The load of each line of the picture, 0 to 1: the greater one of its two directions."""
+        world = session.cluster.world
+        passed_s = session.now - self._now_s
+        loads: dict[str, float] = {}
+        arrived = {link.name: world.links.bytes_arrived(link) for link in world.fabric.links()}
+        for link in world.fabric.links():
+            new = arrived[link.name] - self._bytes.get(link.name, 0.0)
+            load = min(1.0, max(0.0, new / (link.bandwidth_bytes_per_s * passed_s))) if passed_s > 0.0 else 0.0
+            line = link.name if link.name.endswith(("+", "-")) else link.name.rsplit("/", 1)[0]
+            loads[line] = max(loads.get(line, 0.0), round(load, 4))
+        self._now_s, self._bytes = session.now, arrived
+        return loads

@@ -1,0 +1,260 @@
+"""A widget around a session: it plays it, does what clicks say, and sends what a front end shows.
+
+The session runs in the kernel's main thread. Messages of the front end may come in another one; they are passed on. While the session
+plays, the kernel works for some milliseconds of each frame, and answers between them.
+
+What both sides say to each other: traits ``layout_of_cluster``, ``state``, ``cursor_s``, ``view_s``, ``selected``; messages
+``{id, verb, ...}`` from the front end, each answered by ``{kind: "reply", id, at_s | error}``; messages ``rows`` and ``clear`` to
+it (log_feed.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
+
+import traitlets
+
+from simdist.arguments import number
+from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.runtime.cluster import Cluster
+from simdist.session import Frame, Session
+from simdist.session.run import Program
+from simdist.trace.plots import timeline
+from simdist_widgets.base import BaseWidget
+from simdist_widgets.cluster_layout import cluster_layout as layout_of
+from simdist_widgets.fault_forms import fault_forms, presets, trigger_forms
+from simdist_widgets.lab_branches import Branches
+from simdist_widgets.lab_state import state_of
+from simdist_widgets.lab_verbs import Verbs
+from simdist_widgets.log_feed import LogFeed, known_styles
+
+__all__ = ["SessionWidget", "layout_and_forms"]
+
+FRAME_S = 0.05  # twenty states a second at most
+WORK_S = 0.03  # of each frame, for the run
+FIRST_PACE = 0.001  # virtual seconds a second, until it is known how long a step takes
+UNITS_A_SECOND = 2.0  # closures or steps that a person can follow
+
+
+class SessionWidget(BaseWidget):
+    """A session with a front end.
+
+    Args:
+        program: a function of a cluster, as for `sd.Session`; or a session.
+        cluster: the cluster of which each run gets a fresh one; left out with a session.
+
+    Attributes:
+        session: of the branch that is shown.
+
+    Raises:
+        As `sd.Session`.
+    """
+
+    page_traits = ("layout_of_cluster", "state", "view_s")
+
+    layout_of_cluster = traitlets.Dict().tag(sync=True)
+    state = traitlets.Dict().tag(sync=True)
+    cursor_s = traitlets.Float(None, allow_none=True).tag(sync=True)
+    view_s = traitlets.List(traitlets.Float()).tag(sync=True)
+    selected = traitlets.List(traitlets.Int()).tag(sync=True)
+    """Numbers of the records that are selected."""
+
+    def __init__(self, program: Program | Session, cluster: Cluster | None = None) -> None:
+        name = type(self).__name__
+        if isinstance(program, Session):
+            if cluster is not None:
+                raise TypeError(f"{name} was given a session and a cluster; a session has one. Leave the cluster out.")
+            session = program
+        elif cluster is None:
+            raise TypeError(f"{name} was given a program without a cluster; expected {name}(program, cluster), or a session.")
+        else:
+            session = Session(program, cluster)
+        self._branches = Branches(session)
+        self.verbs = Verbs(self._branches, self._begun_again)
+        self._thread = get_ident()
+        self._loop = _running_loop()
+        self._pace: float | None = None
+        self._player: asyncio.Future[None] | None = None
+        self._is_playing = False
+        super().__init__(layout_of_cluster=layout_and_forms(session.cluster), state=self._new_state())
+        self.on_msg(self._message)
+
+    @property
+    def session(self) -> Session:
+        return self._branches.present.session
+
+    @property
+    def selection(self) -> Any:
+        """The selected spans as a DataFrame."""
+        trace = self.session.trace
+        rows = trace.span_rows()
+        chosen = [rows[number] for number in self.selected if 0 <= number < trace.recorded and rows[number] >= 0]
+        return trace.to_dataframe().iloc[chosen]
+
+    # -- playing --------------------------------------------------------------------------------------------------
+
+    @property
+    def pace(self) -> float:
+        """Virtual seconds in a second; where none was chosen, such that a person can follow."""
+        if self._pace is not None:
+            return self._pace
+        progress_s = self.session.progress_s
+        return UNITS_A_SECOND * progress_s[-1] / len(progress_s) if progress_s and progress_s[-1] > 0.0 else FIRST_PACE
+
+    async def play(self, until: float | None = None, pace: float | None = None) -> None:
+        """Play, and let the notebook work meanwhile: ``await widget.play(until=0.005)``.
+
+        Args:
+            until: a virtual second; default the end.
+            pace: virtual seconds in a second; default such that a person can follow.
+
+        Raises:
+            InvalidArgumentError: no second, or a pace that is not positive.
+            FailedPreconditionError: it plays already.
+        """
+        self._begin_to_play(until, pace)
+        await self._play_on(None if until is None else float(until))
+
+    def _begin_to_play(self, until: Any, pace: Any) -> None:
+        if self._is_playing:
+            raise FailedPreconditionError("It plays already. Call pause() first.")
+        if until is not None:
+            number(until, "until")
+        if pace is not None:
+            self._pace = number(pace, "pace", at_least=1e-12)
+        self._is_playing = True
+
+    async def _play_on(self, until_s: float | None) -> None:
+        try:
+            while self._is_playing and self.session.state == "paused" and (until_s is None or self.session.now < until_s):
+                began = time.perf_counter()
+                self._advance_a_frame(until_s)
+                self.show()
+                await asyncio.sleep(max(0.0, FRAME_S - (time.perf_counter() - began)))
+        finally:
+            self._is_playing = False
+            self._branches.log.append(f"{self._branches.present.name}.advance(until={self.session.now!r})")
+            self.show()
+
+    def _advance_a_frame(self, until_s: float | None) -> None:
+        session = self.session
+        target_s = session.now + self.pace * FRAME_S
+        try:
+            session.advance_to(Frame(target_s if until_s is None else min(target_s, until_s), WORK_S))
+        except BaseException as error:
+            if error is not session.error:
+                raise
+
+    def pause(self) -> None:
+        """Stop playing, at the end of the present frame."""
+        self._is_playing = False
+
+    # -- what the front end says ----------------------------------------------------------------------------------
+
+    def _message(self, _: Any, content: Any, buffers: Any) -> None:
+        """A message has come, in whatever thread."""
+        if get_ident() == self._thread or self._loop is None:
+            self._answer(content)
+        else:
+            self._loop.call_soon_threadsafe(self._answer, content)
+
+    def _answer(self, content: Any) -> None:
+        given = dict(content) if isinstance(content, dict) else {}
+        ident, verb = given.pop("id", None), given.pop("verb", None)
+        try:
+            reply = self._perform(verb, given)
+        except (SimdistError, TypeError, ValueError) as error:
+            reply = {"error": f"{error}"}
+        self.show()
+        self.send({"kind": "reply", "id": ident, **reply})
+
+    def _perform(self, verb: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        match verb:
+            case "play":
+                if _running_loop() is None:
+                    raise FailedPreconditionError("Playing needs the event loop of a notebook, and none runs here. Use session.advance().")
+                self._begin_to_play(arguments.get("until"), arguments.get("pace"))
+                self._player = asyncio.ensure_future(self._play_on(arguments.get("until")))
+            case "pause":
+                self.pause()
+            case "set_pace":
+                self._pace = number(arguments.get("pace"), "pace", at_least=1e-12)
+            case "resend":
+                self._resend()
+            case _:
+                return self.verbs.perform(verb, arguments)
+        return {"at_s": self.session.now}
+
+    # -- what the front end hears ---------------------------------------------------------------------------------
+
+    def _new_state(self) -> dict[str, Any]:
+        branch = self._branches.present
+        state = state_of(branch.session, branch.loads)
+        if self._is_playing and state["state"] == "paused":
+            state["state"] = "playing"
+        shown = {"branch": branch.number, "branches": self._branches.plain(), "log": self._branches.log[-500:], "pace": self.pace}
+        return {**state, **shown}
+
+    def show(self) -> None:
+        """Send what is new to the front end."""
+        branch = self._branches.present
+        found = branch.feed.take(branch.session.trace)
+        if found is not None:
+            header, data = found
+            self.send({"kind": "rows", "branch": branch.number, **header}, [data])
+        self.state = self._new_state()
+
+    def _begun_again(self, branch: int) -> None:
+        self.send({"kind": "clear", "branch": branch})
+
+    def _resend(self) -> None:
+        """Everything again, for a front end that has just opened."""
+        for shown in self._branches.plain():
+            branch = self._branches[shown["number"]]
+            if branch is self._branches.present or branch.feed.rows:
+                branch.feed = LogFeed()
+                self.send({"kind": "clear", "branch": branch.number})
+                found = branch.feed.take(branch.session.trace)
+                if found is not None:
+                    self.send({"kind": "rows", "branch": branch.number, **found[0]}, [found[1]])
+
+    # -- without a kernel -----------------------------------------------------------------------------------------
+
+    def page_state(self) -> dict[str, dict[str, Any]]:
+        """The layout, the state and the rows of all branches, for the exported page."""
+        state = super().page_state()
+        rows: list[dict[str, Any]] = []
+        for shown in self._branches.plain():
+            branch = self._branches[shown["number"]]
+            found = LogFeed().take(branch.session.trace)
+            if found is not None:
+                name = f"rows_{len(rows)}"
+                rows.append({"kind": "rows", "branch": branch.number, "bytes": name, **found[0]})
+                state["bytes"][name] = base64.b64encode(found[1]).decode("ascii")
+        state["values"]["rows"] = rows
+        return state
+
+    def picture(self) -> Any:
+        """The timeline of the branch that is shown, as a matplotlib ``Figure``."""
+        return timeline(self.session.trace)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session.state} at {self.session.now:.6f} s, {len(self.session.commands)} commands)"
+
+
+def layout_and_forms(cluster: Cluster) -> dict[str, Any]:
+    """What the front end gets once: where the tasks stand, the styles of the trace, the forms of all faults."""
+    kinds, marks = known_styles()
+    forms = {"faults": fault_forms(), "triggers": trigger_forms(), "presets": presets(cluster)}
+    return {"version": 1, **layout_of(cluster), "kinds": kinds, "marks": marks, **forms}
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
