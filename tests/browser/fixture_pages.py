@@ -21,10 +21,16 @@ FRONT_END = ROOT / "widgets"
 HELPERS_JS = """
 const place = document.getElementById('place');
 window.wait = (ms) => new Promise((done) => setTimeout(done, ms));
+window.clear = () => {
+    if (window.source) clearInterval(source.timer);
+    window.end?.();
+    window.end = null;
+};
 window.lab = (options = {}, over = {}) => {
+    clear();
     const source = new simdist.FixtureSource(options);
     Object.assign(source.over, over);
-    simdist.mountLab(place, source);
+    window.end = simdist.mountLab(place, source);
     return (window.source = source);
 };
 window.broken = async (options = {}) => {
@@ -70,6 +76,13 @@ def chromium_browser() -> Iterator[Browser]:
             browser.close()
 
 
+def collected_errors(page: Page) -> list[str]:
+    """The list in which errors of a page's scripts are collected from now on."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return errors
+
+
 @contextmanager
 def fixture_page(browser: Browser, path: Path, width_px: int = 1280, height_px: int = 900, **reader: Any) -> Iterator[Page]:
     """The page, open; an error of its scripts is raised at the end.
@@ -82,8 +95,7 @@ def fixture_page(browser: Browser, path: Path, width_px: int = 1280, height_px: 
     """
     context = browser.new_context(viewport={"width": width_px, "height": height_px}, **reader)
     page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    errors = collected_errors(page)
     try:
         page.goto(path.as_uri())
         yield page

@@ -28,13 +28,21 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def usual_page(browser: Browser, path: Path) -> Iterator[Page]:
+    """One page for all tests whose reader wants nothing particular; each begins with a Lab of its own."""
+    with fixture_page(browser, path) as page:
+        yield page
+
+
 @pytest.fixture
-def opened(browser: Browser, path: Path) -> Iterator[Opened]:
+def opened(browser: Browser, path: Path, usual_page: Page) -> Iterator[Opened]:
     """Opens the page, runs a script in it, and gives the page."""
     with ExitStack() as stack:
 
         def open_page(script: str = "await broken()", **reader: Any) -> Page:
-            page = stack.enter_context(fixture_page(browser, path, **reader))
+            page = stack.enter_context(fixture_page(browser, path, **reader)) if reader else usual_page
+            page.mouse.move(2, 2)
             run(page, script)
             page.wait_for_timeout(60)  # the first frames
             return page
