@@ -1,7 +1,7 @@
 // The parts of a timeline on the page: toolbar, strips, lane names, plot, legend. No behaviour.
 
 import { element } from "./dom.ts";
-import { formatCount, formatDuration, formatMoment } from "./format.ts";
+import { formatCount, formatDuration, formatMomentOf } from "./format.ts";
 import { glyphElement } from "./glyphs.ts";
 import { laneLabel } from "./labels.ts";
 import { laneHeight } from "./timeline_painter.ts";
@@ -100,17 +100,11 @@ export function describeRange(frame: Frame, view: View, bounds: View, header: Tr
   const { start, end } = view;
   const whole = start === bounds.start && end === bounds.end;
   const length = element("strong", {}, formatDuration(whole ? header.last_s - header.first_s : end - start));
-  const first = formatMoment(round(Math.max(start, 0), end - start));
+  const first = formatMomentOf(Math.max(start, 0), end - start);
   frame.range.replaceChildren(length, whole ? " of virtual time, the whole run" : ` from ${first}`);
   frame.root.dataset["view"] = `${start},${end}`;
   frame.buttons.fit.disabled = frame.buttons.out.disabled = whole;
   frame.buttons.follow.setAttribute("aria-pressed", String(follows));
-}
-
-/** A moment with no more digits than a view of this length shows. */
-function round(seconds: number, length: number): number {
-  const digits = Math.min(9, Math.max(0, Math.ceil(3 - Math.log10(length))));
-  return Number(seconds.toFixed(digits));
 }
 
 function assemble(frame: Frame, data: TraceData): void {

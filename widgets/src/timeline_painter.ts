@@ -7,19 +7,20 @@ import type { Fan } from "./fan.ts";
 import type { Hit } from "./hit_test.ts";
 import { drawChosenMark, drawMarks } from "./mark_painter.ts";
 import { Rasteriser } from "./rasteriser.ts";
-import { drawDetails, drawDown } from "./span_details.ts";
+import { drawDetails, drawDown, drawOpen } from "./span_details.ts";
 import type { Colors } from "./theme.ts";
 import { axis, type View } from "./time_scale.ts";
 import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
 
-/** A lane that is down since a moment, up to the present. */
-export interface OpenDown {
+/** What a lane does since a moment, up to the present: the log will hold it when it has ended. */
+export interface OpenSpan {
   readonly lane: number;
   readonly start: number; // seconds
   readonly end: number;
   readonly color: string;
+  readonly isDown: boolean;
 }
 
 export interface Scene {
@@ -34,7 +35,7 @@ export interface Scene {
   readonly ratio: number; // device pixels per CSS pixel
   readonly lane: number; // the chosen lane
   readonly down: Uint32Array; // rows of the down times
-  readonly open: readonly OpenDown[]; // down times that have not ended yet
+  readonly open: readonly OpenSpan[];
   readonly hit: Hit | null; // what the pointer or the keyboard is on
   readonly fan: Fan | null; // where that is one of several marks that stand together
 }
@@ -65,6 +66,7 @@ export class TimelinePainter {
     for (let lane = first; lane < stop; lane++) {
       if (seen[lane] > 0 && seen[lane] <= FEW && laneHeight >= 14) drawDetails(context, scene, lane);
     }
+    drawOpen(context, scene);
     drawDown(context, scene);
     for (let lane = first; lane < stop; lane++) drawMarks(context, scene, lane);
     drawHit(context, scene);

@@ -1,6 +1,6 @@
 // Where a timeline has its trace from, and who keeps its view. A snapshot has the first half of it, a running cluster all.
 
-import type { OpenDown } from "./timeline_painter.ts";
+import type { OpenSpan } from "./timeline_painter.ts";
 import type { TraceData } from "./trace_data.ts";
 
 /** A moment that is marked across all lanes. */
@@ -27,8 +27,8 @@ export interface LiveParts {
   /** Calls `changed` when lines have moved and nothing else. */
   watchLines(changed: () => void): () => void;
   lines(): readonly Line[];
-  /** Down times that go on at present; the log will hold them when they have ended. */
-  open(): readonly OpenDown[];
+  /** What lanes do at present. */
+  open(): readonly OpenSpan[];
   /** The present, seconds. */
   now(): number;
   /** How much time is in view while the present is followed, seconds. */
