@@ -122,7 +122,7 @@ def test_timeline_stays_where_the_reader_has_gone_until_follow_is_pressed(opened
 def test_dragging_the_strip_goes_there_and_says_before_what_going_back_costs(opened: Opened) -> None:
     page = opened()
     asked(page)
-    box = page.locator(".sdw-track").bounding_box()
+    box = page.locator(".sdw-strip").bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 5)
     assert "runs on to here" in page.locator(".sdw-bubble").inner_text()
@@ -141,7 +141,7 @@ def test_dragging_the_strip_goes_there_and_says_before_what_going_back_costs(ope
 def test_strip_is_a_slider_for_the_keyboard(opened: Opened) -> None:
     page = opened()
     asked(page)
-    page.locator(".sdw-track").focus()
+    page.locator(".sdw-strip").focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")

@@ -14,7 +14,7 @@ test("figures of the clock stand still while time goes on", () => {
 });
 
 test("paces go up and down by one, two, five", () => {
-  assert.equal(paceInWords(0.002), "2 ms a second");
+  assert.deepEqual([0.002, 0.0008454].map(paceInWords), ["2 ms a second", "850 µs a second"]);
   let pace = 0.001;
   const seen = Array.from({ length: 4 }, () => (pace = nextPace(pace, 1)));
   assert.deepEqual(seen, [0.002, 0.005, 0.01, 0.02]);

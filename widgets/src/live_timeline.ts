@@ -24,6 +24,7 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
     saveView: (view) => source.setView(view),
     watchView: (changed) => source.on("view", changed),
     live: {
+      goesOn: source.canControl,
       watchData(changed) {
         const ends = [source.on("rows", changed), source.on("state", changed)];
         return () => ends.forEach((end) => end());

@@ -22,6 +22,8 @@ export interface TimelineSource {
 
 /** What a timeline needs to know of a run that goes on. */
 export interface LiveParts {
+  /** Whether the run can go on, so that there is a present to follow; a recorded one is shown whole. */
+  readonly goesOn: boolean;
   /** Calls `changed` when the data or the present have changed. */
   watchData(changed: () => void): () => void;
   /** Calls `changed` when lines have moved and nothing else. */

@@ -45,11 +45,11 @@ class Timeline implements Commands {
     this.chosen = new Selection(this.data);
     this.bounds = this.wholeRun();
     this.view = this.wantedView();
-    this.follows = source.live !== undefined && source.view().length === 0;
+    this.follows = source.live?.goesOn === true && source.view().length === 0;
     if (this.follows) this.view = this.window();
     this.events = this.data.eventRows();
     this.down = this.data.downRows();
-    this.frame = buildFrame(this.data, source.live !== undefined);
+    this.frame = buildFrame(this.data, source.live?.goesOn);
     this.frame.lines.append(this.lines.element);
     this.enableButtons();
   }
@@ -243,7 +243,7 @@ class Timeline implements Commands {
   private wholeRun(): View {
     const { live } = this.source;
     const { first_s, last_s } = this.data.header;
-    return live ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
+    return live?.goesOn ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
   }
 
   /** The window that follows the present. */
