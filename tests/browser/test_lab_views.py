@@ -248,6 +248,34 @@ def test_a_zoomed_view_is_shared_by_timelines_and_charts(opened: Opened) -> None
     assert end - start == pytest.approx(0.01 / 1.5)
 
 
+def test_timelines_that_stand_side_by_side_go_together(opened: Opened) -> None:
+    page = opened("await broken(); await source.send('fork', { t_s: 0.0243, without: [0] })")
+    page.get_by_label("Compare with").select_option("0")
+    page.locator(".sdw-plot").first.focus()
+    page.keyboard.press("0")
+    page.keyboard.press("+")
+    page.wait_for_timeout(330)
+    assert view(page, 0) == view(page, 1) != [0, 0.05]
+    page.get_by_role("button", name="Follow the present").nth(1).click()
+    page.wait_for_timeout(330)
+    assert view(page, 0) == view(page, 1) == [0, 0.05]
+
+
+def test_a_click_beside_everything_gives_the_lab_its_keys(opened: Opened) -> None:
+    page = opened()
+    asked(page)
+    page.locator(".sdw-states").click(position={"x": 300, "y": 4})
+    page.keyboard.press(".")
+    assert asked(page) == [("step", {"events": 1})]
+
+
+def test_a_lab_that_is_taken_away_leaves_nothing_behind(opened: Opened) -> None:
+    page = opened()
+    run(page, "clear(); source.advance(0.01); await wait(150)")
+    assert page.evaluate("place.querySelectorAll('*').length") <= 1
+    assert page.evaluate("[...source.listeners.known.values()].every((set) => set.size === 0)")
+
+
 def test_branches_stand_side_by_side_with_their_first_difference(opened: Opened) -> None:
     page = opened()
     assert page.locator(".sdw-branches").is_hidden()

@@ -4,6 +4,7 @@
 // ever computed again from the spans.
 
 export const BINS = 512;
+const LEAST_PART = 0.6; // of the last bin
 const FORGETTING = 0.98; // of the longest span, with every span
 
 export class BusyBins {
@@ -34,6 +35,7 @@ export class BusyBins {
     const [times, values]: number[][] = [[], []];
     for (let bin = 0; bin < used; bin += group) {
       const [from, to] = [bin * this.width, Math.min((bin + group) * this.width, end)];
+      if (to - from < LEAST_PART * group * this.width && times.length) break; // so little would be an accident
       let sum = 0;
       for (let i = bin; i < Math.min(bin + group, BINS); i++) sum += this.seconds[i];
       times.push((from + to) / 2);

@@ -5,9 +5,11 @@ import { RowPacker } from "./fixture_rows.ts";
 import { FixtureSource } from "./fixture_source.ts";
 import { mountFaultConsole } from "./fault_console_view.ts";
 import { mountLab } from "./lab_view.ts";
+import { mountCharts } from "./charts_view.ts";
+import { mountSide } from "./side_view.ts";
 import { mountLiveTimeline } from "./live_timeline.ts";
 import { mountTopology } from "./topology_view.ts";
 import { mountTransport } from "./transport.ts";
 
-const simdist = { FixtureSource, RowPacker, mountLiveTimeline, fixtureLayout, mountFaultConsole, mountLab, mountTopology, mountTransport };
+const simdist = { FixtureSource, RowPacker, mountLiveTimeline, fixtureLayout, mountCharts, mountFaultConsole, mountLab, mountSide, mountTopology, mountTransport };
 Object.assign(window, { simdist });

@@ -20,7 +20,7 @@ export class FlightLayer {
   private readonly ways: Ways;
   private readonly glide = new Glide();
   private readonly speeds = new Map<string, number>();
-  private dots: SVGElement[] = [];
+  private readonly dots: { readonly node: SVGElement; look: string }[] = [];
   private places = new Map<string, Point>();
   private flights: readonly Flight[] = [];
   private frame = 0;
@@ -45,9 +45,12 @@ export class FlightLayer {
     const still = state.state !== "playing" || matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.glide.follow(state.now_s, performance.now() / 1000, still);
     this.flights = state.flights.filter(({ source, target }) => this.places.has(source) && this.places.has(target));
-    while (this.dots.length < this.flights.length) this.dots.push(this.group.appendChild(shape("circle", { class: "sdw-dot" })));
+    while (this.dots.length < this.flights.length) this.dots.push({ node: this.group.appendChild(shape("circle", { class: "sdw-dot" })), look: "" });
     this.flights.forEach((flight, i) => this.dress(this.dots[i], flight));
-    for (let i = this.flights.length; i < this.dots.length; i++) this.dots[i].setAttribute("visibility", "hidden");
+    for (const dot of this.dots.slice(this.flights.length)) {
+      if (dot.look) dot.node.setAttribute("visibility", "hidden");
+      dot.look = "";
+    }
     this.draw();
   }
 
@@ -63,17 +66,21 @@ export class FlightLayer {
       const names = this.ways.between(flight.source, flight.target);
       const way = names.flatMap((name) => this.places.get(name) ?? []);
       const { x, y } = along(way, progress(flight, now, this.speed(names)), ASIDE);
-      this.dots[i].setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+      this.dots[i].node.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
     });
     if (this.flights.length && this.glide.isMoving(real)) this.frame = requestAnimationFrame(this.draw);
   };
 
-  private dress(dot: SVGElement, flight: Flight): void {
-    const known = (flight.ends_s ?? null) !== null;
-    dot.setAttribute("r", (dotRadius(flight.bytes) * this.size).toFixed(1));
-    dot.setAttribute("visibility", "visible");
-    dot.setAttribute("style", `--color:${messageColor(flight.kind, this.layout)}`);
-    dot.classList.toggle("sdw-open", !known);
+  private dress(dot: (typeof this.dots)[number], { ends_s, bytes, kind }: Flight): void {
+    const isOpen = (ends_s ?? null) === null; // its end is not known yet
+    const radius = (dotRadius(bytes) * this.size).toFixed(1);
+    const look = `${radius} ${kind} ${isOpen}`;
+    if (dot.look === look) return;
+    dot.look = look;
+    dot.node.setAttribute("r", radius);
+    dot.node.setAttribute("visibility", "visible");
+    dot.node.setAttribute("style", `--color:${messageColor(kind, this.layout)}`);
+    dot.node.classList.toggle("sdw-open", isOpen);
   }
 
   private speed(way: readonly string[]): number {

@@ -15,7 +15,7 @@ import { cut } from "./words.ts";
 
 /** Shows all views of a source in an element; returns what ends them. */
 export function mountLab(root: HTMLElement, source: Source): () => void {
-  const lab = element("div", { class: "sdw sdw-lab", "data-lm-suppress-shortcuts": "true" });
+  const lab = element("div", { class: "sdw sdw-lab", tabindex: -1, "data-lm-suppress-shortcuts": "true" });
   const grid = element("div", { class: "sdw-lab-grid" });
   const [top, topology, charts, timeline, side] = ["top", "topology", "charts", "timeline", "side"].map(area);
   grid.append(top, element("div", { class: "sdw-lab-left" }, topology, charts), timeline, side);

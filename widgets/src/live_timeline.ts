@@ -41,7 +41,8 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
       },
       open: () => (branch() === source.state().branch ? openSpans(source) : []),
       now,
-      span: () => source.state().pace * SECONDS_IN_VIEW,
+      span: () => source.span() ?? source.state().pace * SECONDS_IN_VIEW,
+      setSpan: (span) => source.setSpan(span),
       pointAt: (time) => source.setCursor(time),
       choose(sort, row) {
         const trace = source.trace(branch());

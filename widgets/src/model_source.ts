@@ -10,13 +10,17 @@ import { BaseSource, type SourceEvent } from "./source.ts";
 
 type Message = RowsMessage | { readonly kind: "clear"; readonly branch: number } | ({ readonly kind: "reply"; readonly id: number } & Reply);
 
+const SAVE_AFTER_MS = 120;
+
 export class ModelSource extends BaseSource {
   readonly canControl: boolean;
   override readonly whyNot: string;
   readonly layout: Layout;
   private readonly waiting = new Map<number, (reply: Reply) => void>();
   private next = Math.floor(Math.random() * 2 ** 40) * 4096;
+  private saving: ReturnType<typeof setTimeout> | undefined;
   private isResending = false;
+  private known: { readonly from: Partial<LabState> | undefined; readonly state: LabState } = { from: undefined, state: NO_STATE };
   private isCleared = false;
 
   constructor(private readonly model: Model) {
@@ -32,7 +36,9 @@ export class ModelSource extends BaseSource {
   }
 
   state(): LabState {
-    return { ...NO_STATE, ...(this.model.get("state") as Partial<LabState> | undefined) };
+    const state = this.model.get("state") as Partial<LabState> | undefined;
+    if (this.known.from !== state) this.known = { from: state, state: { ...NO_STATE, ...state } };
+    return this.known.state;
   }
 
   send(verb: Verb, args: Readonly<Record<string, unknown>> = {}): Promise<Reply> {
@@ -70,7 +76,10 @@ export class ModelSource extends BaseSource {
 
   private put(trait: string, value: unknown): void {
     this.model.set(trait, value);
-    this.model.save_changes();
+    this.saving ||= setTimeout(() => {
+      this.saving = undefined;
+      this.model.save_changes(); // not with every movement of the pointer
+    }, SAVE_AFTER_MS);
   }
 
   /** Rows that were cleared are shown as such with the next state: until then, those that follow are under way. */

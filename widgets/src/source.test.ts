@@ -98,6 +98,17 @@ test("values that views share are the model's", () => {
   assert.deepEqual([source.cursor(), source.view(), source.selection(), heard], [0.5, [0, 1], [4], ["cursor", "view", "selection"]]);
 });
 
+test("movements of the pointer are saved together", async () => {
+  const model = new TestModel();
+  let saved = 0;
+  model.save_changes = () => void (saved += 1);
+  const source = new ModelSource(model);
+  for (let i = 0; i < 50; i++) source.setCursor(i);
+  assert.equal(saved, 0);
+  await new Promise((done) => setTimeout(done, 150));
+  assert.equal(saved, 1);
+});
+
 test("a model without a pace is the picture of a moment, and is asked nothing", async () => {
   const model = new TestModel();
   model.set("state", { now_s: 0.5, tasks: [] });

@@ -26,6 +26,9 @@ export interface Source {
   /** What is in view, [start, end] in seconds; [] for the whole run. */
   view(): readonly number[];
   setView(view: readonly number[]): void;
+  /** How much time is in view while timelines follow the present, in seconds; null: as the pace asks. */
+  span(): number | null;
+  setSpan(span: number | null): void;
   /** The records that are chosen. */
   selection(): readonly number[];
   setSelection(records: readonly number[]): void;
@@ -37,6 +40,7 @@ export abstract class BaseSource implements Source {
   abstract readonly canControl: boolean;
   readonly whyNot: string = "";
   protected readonly listeners = new Listeners<SourceEvent>();
+  private followed: number | null = null; // seconds
   private readonly traces = new Map<number, LiveTrace>();
 
   abstract state(): LabState;
@@ -54,6 +58,16 @@ export abstract class BaseSource implements Source {
     const added = new LiveTrace(this.layout.tasks.map(({ name }) => name), this.layout);
     this.traces.set(branch, added);
     return added;
+  }
+
+  span(): number | null {
+    return this.followed;
+  }
+
+  setSpan(span: number | null): void {
+    if (span === this.followed) return;
+    this.followed = span;
+    this.listeners.say("view");
   }
 
   on(event: SourceEvent, listener: () => void): () => void {

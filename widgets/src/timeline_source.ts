@@ -35,6 +35,8 @@ export interface LiveParts {
   now(): number;
   /** How much time is in view while the present is followed, seconds. */
   span(): number;
+  /** Chooses that, for all timelines of the source; null: as the pace asks. */
+  setSpan(span: number | null): void;
   pointAt(time: number | null): void;
   /** A row was chosen. */
   choose(sort: "span" | "instants", row: number): void;

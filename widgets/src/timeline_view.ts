@@ -37,7 +37,6 @@ class Timeline implements Commands {
   private request = 0;
   private save = 0;
   private follows: boolean; // the present
-  private span: number | null = null; // of the window that follows it, where the reader has chosen one
   private pointer: readonly [number, number] | null = null;
 
   constructor(private readonly source: TimelineSource) {
@@ -62,7 +61,7 @@ class Timeline implements Commands {
     const chosen = this.chosen.position?.time ?? start;
     const centre = x !== undefined ? this.timeAt(x) : chosen > start && chosen < end ? chosen : (start + end) / 2;
     const wanted = zoom(this.view, factor, centre, this.bounds);
-    this.span = wanted.end - wanted.start;
+    if (this.follows) this.source.live?.setSpan(wanted.end - wanted.start);
     this.setView(this.follows ? this.window() : wanted);
   }
 
@@ -79,7 +78,7 @@ class Timeline implements Commands {
   /** Follows the present again. */
   follow(): void {
     this.follows = this.source.live !== undefined;
-    this.span = null;
+    this.source.live?.setSpan(null);
     if (this.follows) this.setView(this.window());
   }
 
@@ -170,10 +169,9 @@ class Timeline implements Commands {
 
   /** Takes over the view that the source asks for. */
   readonly followSource = (): void => {
-    const wanted = this.wantedView();
+    this.follows = this.source.live?.goesOn === true && this.source.view().length === 0;
+    const wanted = this.follows ? this.window() : this.wantedView();
     if (wanted.start === this.view.start && wanted.end === this.view.end) return;
-    if (this.source.live && this.source.view().length === 0) return; // nothing is asked for: it follows, or stays
-    this.follows = false;
     this.view = wanted;
     this.draw();
   };
@@ -243,13 +241,13 @@ class Timeline implements Commands {
   private wholeRun(): View {
     const { live } = this.source;
     const { first_s, last_s } = this.data.header;
-    return live?.goesOn ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
+    return live?.goesOn ? liveBounds(last_s, live.now(), live.span()) : fit(first_s, last_s);
   }
 
   /** The window that follows the present. */
   private window(): View {
     const { live } = this.source;
-    return live ? following(live.now(), this.span ?? live.span()) : this.bounds;
+    return live ? following(live.now(), live.span()) : this.bounds;
   }
 
   private setView(view: View): void {
@@ -259,7 +257,8 @@ class Timeline implements Commands {
     this.draw();
     clearTimeout(this.save);
     this.save = window.setTimeout(() => {
-      this.source.saveView(this.follows || this.isWhole() ? [] : [this.view.start, this.view.end]);
+      const isUsual = this.source.live?.goesOn ? this.follows : this.isWhole();
+      this.source.saveView(isUsual ? [] : [this.view.start, this.view.end]);
     }, SAVE_AFTER_MS);
   }
 

@@ -54,10 +54,10 @@ export class TaskNode {
 /** All links: a line as wide as its bandwidth, and over it the same line in the colour of its load. */
 export class LinkLines {
   readonly group = shape("g", { class: "sdw-links" });
-  private readonly lines: { readonly name: string; readonly line: SVGElement; readonly title: SVGElement; load: number }[] = [];
+  private readonly lines: { readonly name: string; readonly line: SVGElement; readonly title: SVGElement; readonly rate: string; load: number }[] = [];
 
   constructor(
-    private readonly layout: Layout,
+    layout: Layout,
     at: ReadonlyMap<string, Point>,
     radius: number,
   ) {
@@ -68,7 +68,8 @@ export class LinkLines {
       const ends = { x1: from.x.toFixed(1), y1: from.y.toFixed(1), x2: to.x.toFixed(1), y2: to.y.toFixed(1) };
       const title = shape("title");
       const line = shape("line", { ...ends, class: "sdw-link", "stroke-width": (lineWidth(link, layout.links) * thin).toFixed(1) }, title);
-      this.lines.push({ name: nameOf(link), line, title, load: -1 });
+      const rate = `${(link.bandwidth_bytes_per_s / 1e9).toPrecision(3)} GB a second`;
+      this.lines.push({ name: nameOf(link), line, title, rate, load: -1 });
       this.group.append(line);
     }
   }
@@ -79,9 +80,7 @@ export class LinkLines {
       if (Math.abs(load - entry.load) < LEAST_CHANGE) continue;
       entry.load = load;
       entry.line.setAttribute("style", `--load:${Math.round(load * 100)}%`);
-      const link = this.layout.links.find((other) => nameOf(other) === entry.name);
-      const rate = ((link?.bandwidth_bytes_per_s ?? 0) / 1e9).toPrecision(3);
-      entry.title.textContent = cut(`${entry.name}: ${Math.round(load * 100)} % of ${rate} GB a second`);
+      entry.title.textContent = cut(`${entry.name}: ${Math.round(load * 100)} % of ${entry.rate}`);
     }
   }
 }
