@@ -26,8 +26,9 @@ const FIRST = ["loss", "accuracy"]; // what people look for
 export function chartsOf(trace: LiveTrace, now: number, other: { readonly trace: LiveTrace; readonly now: number } | null = null): ChartData[] {
   const names = [...new Set([...trace.series.values()].map(({ name }) => name))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en"));
   const counters = names.slice(0, MOST_CHARTS - 1).map((name): ChartData => {
-    const lines = [...linesOf(trace, name, false), ...(other ? linesOf(other.trace, name, true) : [])];
-    return { name, lines, isShare: false, isStepped: STEPPED.test(name) };
+    const isStepped = STEPPED.test(name);
+    const lines = [...linesOf(trace, name, isStepped, now, false), ...(other ? linesOf(other.trace, name, isStepped, other.now, true) : [])];
+    return { name, lines, isShare: false, isStepped };
   });
   const busy = [busyLine(trace, now, false), ...(other ? [busyLine(other.trace, other.now, true)] : [])];
   return [...counters, { name: "busy workers", lines: busy, isShare: true, isStepped: false }];
@@ -38,9 +39,16 @@ function rank(name: string): number {
   return index < 0 ? FIRST.length : index;
 }
 
-function linesOf(trace: LiveTrace, name: string, isOther: boolean): ChartLine[] {
+function linesOf(trace: LiveTrace, name: string, isStepped: boolean, now: number, isOther: boolean): ChartLine[] {
   const found = [...trace.series.values()].filter((series) => series.name === name).slice(0, MOST_LINES);
-  return found.map((series) => ({ label: found.length > 1 ? series.lane : name, ...series.points(MOST_POINTS), isOther }));
+  return found.map((series) => {
+    const { times, values } = series.points(MOST_POINTS);
+    if (isStepped && times.length && now > times[times.length - 1]) {
+      times.push(now); // it holds up to the present
+      values.push(values[values.length - 1]);
+    }
+    return { label: found.length > 1 ? series.lane : name, times, values, isOther };
+  });
 }
 
 function busyLine(trace: LiveTrace, now: number, isOther: boolean): ChartLine {

@@ -18,7 +18,7 @@ export function clock(seconds: number, run: number): readonly [string, string] {
 
 /** "2 ms a second" */
 export function paceInWords(pace: number): string {
-  return `${formatDuration(pace)} a second`;
+  return `${formatDuration(Number(pace.toPrecision(2)))} a second`;
 }
 
 /** The next pace of 1, 2 or 5 times a power of ten. */

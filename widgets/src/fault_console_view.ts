@@ -34,7 +34,7 @@ class FaultConsole {
     this.kinds.append(...faults.map(({ kind }, index) => element("option", { value: index }, sentence(kind))));
     this.kinds.addEventListener("change", () => this.showForm());
     if (source.canControl && faults.length) this.root.append(...this.controls());
-    else this.root.append(element("p", { class: "sdw-quiet" }, source.whyNot || "This cluster knows no faults."));
+    else if (source.canControl) this.root.append(element("p", { class: "sdw-quiet" }, "This cluster knows no faults."));
     this.root.append(this.list);
     if (source.canControl) this.root.append(this.asText());
     this.showForm();

@@ -23,15 +23,18 @@ export interface FixtureOptions {
   readonly workers?: number;
   readonly end_s?: number;
   readonly layout?: Layout;
+  readonly canControl?: boolean;
 }
 
 export class FixtureSource extends BaseSource {
-  readonly canControl = true;
+  readonly canControl: boolean;
+  override readonly whyNot: string;
   readonly layout: Layout;
   readonly asked: { verb: Verb; args: Readonly<Record<string, unknown>> }[] = []; // what views have sent
   refusal = ""; // of everything that is sent
   over: Partial<LabState> = {}; // laid over the state, for tests
   private readonly lives: Life[] = [];
+  private known: { readonly key: string; readonly state: LabState } | null = null;
   private readonly end: number;
   private branch = 0;
   private pace = 0.01;
@@ -39,14 +42,23 @@ export class FixtureSource extends BaseSource {
   private values = { cursor: null as number | null, view: [] as readonly number[], selection: [] as readonly number[] };
   private readonly log: string[] = [];
 
-  constructor({ workers = 8, end_s = 0.4, layout }: FixtureOptions = {}) {
+  constructor({ workers = 8, end_s = 0.25, layout, canControl = true }: FixtureOptions = {}) {
     super();
+    this.canControl = canControl;
+    this.whyNot = canControl ? "" : "This page holds a recorded run. Open its notebook to play it.";
     this.layout = layout ?? fixtureLayout(workers);
     this.end = end_s;
     this.lives.push(this.begin("main", [], null, null));
   }
 
   state(): LabState {
+    const life = this.lives[this.branch];
+    const key = [this.branch, life.now, life.state, this.pace, this.lives.length, this.log.length, life.run.commands.length, JSON.stringify(this.over).length].join();
+    if (this.known?.key !== key) this.known = { key, state: this.stateNow() };
+    return this.known.state;
+  }
+
+  private stateNow(): LabState {
     const { run, now, state } = this.lives[this.branch];
     const plan = run.commands.map(({ fault, at_s }) => ({
       description: `${fault.kind}${fault["task"] ? ` of ${String(fault["task"])}` : ""}`,

@@ -24,6 +24,7 @@ export class FlightLayer {
   private places = new Map<string, Point>();
   private flights: readonly Flight[] = [];
   private frame = 0;
+  private size = 1; // of dots; smaller where tasks are small
 
   constructor(private readonly layout: Layout) {
     this.ways = new Ways(layout.links);
@@ -31,6 +32,8 @@ export class FlightLayer {
 
   placed(placed: Placed): void {
     const { tasks, hubs } = this.layout;
+    this.size = Math.min(1, placed.radius / 13);
+    this.flights.forEach((flight, i) => this.dress(this.dots[i], flight));
     this.places = new Map([
       ...hubs.map((hub, i) => [hub.name, placed.hubs[i]] as const),
       ...tasks.map((task, i) => [task.name, placed.tasks[i]] as const),
@@ -67,7 +70,7 @@ export class FlightLayer {
 
   private dress(dot: SVGElement, flight: Flight): void {
     const known = (flight.ends_s ?? null) !== null;
-    dot.setAttribute("r", dotRadius(flight.bytes).toFixed(1));
+    dot.setAttribute("r", (dotRadius(flight.bytes) * this.size).toFixed(1));
     dot.setAttribute("visibility", "visible");
     dot.setAttribute("style", `--color:${messageColor(flight.kind, this.layout)}`);
     dot.classList.toggle("sdw-open", !known);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatBytes, formatCount, formatDuration, formatFact, formatMoment } from "./format.ts";
+import { formatBytes, formatCount, formatDuration, formatFact, formatMoment, formatMomentOf } from "./format.ts";
 
 test("durations have four digits and a fitting unit", () => {
   const values = [0, 2e-9, 1.5e-6, 0.0123456, 0.99999999, 1, 59.5, 12345];
@@ -24,4 +24,11 @@ test("counts agree with their nouns", () => {
 
 test("facts of any type are text", () => {
   assert.deepEqual([1234567, 0.1 + 0.2, "x", true, [1]].map(formatFact), ["1,234,567", "0.3", "x", "true", "[1]"]);
+});
+
+test("moments have the unit that fits them, and the digits of what is in view", () => {
+  assert.deepEqual(
+    [formatMomentOf(0, 0.005), formatMomentOf(0.00165, 0.005), formatMomentOf(12.345678, 0.005), formatMomentOf(0.012345678, 1e-6)],
+    ["0 ms", "1.65 ms", "12.345678 s", "12.345678 ms"],
+  );
 });

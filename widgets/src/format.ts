@@ -20,6 +20,13 @@ export function formatMoment(seconds: number): string {
   return `${trimZeros(seconds.toFixed(9))} s`;
 }
 
+/** A moment in the unit that fits it, with no more digits than a view of `length` seconds shows: 0.00165 is "1.65 ms". */
+export function formatMomentOf(seconds: number, length: number): string {
+  const [unit, name] = TIME_UNITS.find(([size]) => Math.max(seconds, length) >= size * 0.9999) ?? TIME_UNITS[3];
+  const digits = Math.min(9, Math.max(0, Math.ceil(3 - Math.log10(length / unit))));
+  return `${trimZeros((seconds / unit).toFixed(digits))} ${name}`;
+}
+
 /** An amount of memory: 26214400 is "25.0 MiB". */
 export function formatBytes(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -5,6 +5,7 @@
 // place within one page, and a full page is split in two. So an append moves at most one page of rows, whatever comes. For
 // every page the latest end is known: pages that end before a window are skipped.
 
+import { Groups } from "./groups.ts";
 import { withRoom } from "./growing.ts";
 import { firstAfter, type Table } from "./table.ts";
 
@@ -39,6 +40,7 @@ export class LiveTable implements Table {
   name = new Uint32Array(PAGE);
   start = new Float64Array(PAGE);
   duration = new Float32Array(PAGE);
+  readonly groups = new Groups();
   record = new Uint32Array(PAGE); // which record of the run a row is
   private used = new Uint16Array(1); // rows of each page
   private pageEnd = new Float64Array(1);
@@ -71,6 +73,7 @@ export class LiveTable implements Table {
     }
     [this.start[at], this.duration[at], this.kind[at], this.name[at], this.record[at]] = [row.start, row.duration, row.kind, row.name, row.record];
     this.places.set(row.record, at);
+    this.groups.touch(at);
     this.pageEnd[page] = Math.max(this.pageEnd[page], row.start + row.duration);
     this.counts[row.kind] += 1;
     this.count += 1;
@@ -166,6 +169,7 @@ export class LiveTable implements Table {
     this.name[to] = this.name[from];
     this.record[to] = this.record[from];
     this.places.set(this.record[to], to);
+    this.groups.touch(to);
   }
 
   private newPage(lane: number): number {

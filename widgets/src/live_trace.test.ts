@@ -8,10 +8,10 @@ import { Rasteriser } from "./rasteriser.ts";
 
 const STYLES = { kinds: SPAN_KINDS, marks: MARK_KINDS };
 
-function traceOf(batches: readonly (readonly Recorded[])[]): LiveTrace {
+function traceOf(batches: readonly (readonly Recorded[])[], tasks = ["worker:0"]): LiveTrace {
   const names = (kinds: readonly { readonly name: string }[]): string[] => kinds.map(({ name }) => name);
   const packer = new RowPacker(0, names(SPAN_KINDS), names(MARK_KINDS));
-  const trace = new LiveTrace(["chief:0", "worker:0", "worker:1"], STYLES);
+  const trace = new LiveTrace(tasks, STYLES);
   for (const batch of batches) trace.append(...packer.pack(batch));
   return trace;
 }
@@ -62,10 +62,10 @@ test("stretches hold all rows that touch a window, and skip pages that end befor
 });
 
 test("lanes are shown in the order of tasks, with their devices, and keep their rows when others come", () => {
-  const trace = traceOf([[span("worker:1", 1, 2)], [span("worker:0/gpu:0", 3, 4), span("chief:0", 5, 6), span("disk", 0, 1)]]);
-  assert.deepEqual(trace.header.lanes, ["chief:0", "worker:0/gpu:0", "worker:1", "disk"]);
-  assert.deepEqual([0, 1, 2, 3].map((lane) => starts(trace, lane)), [[5], [3], [1], [0]]);
-  assert.equal(trace.spans.laneOf(trace.spans.lastOf(2)), 2);
+  const trace = traceOf([[span("worker:1", 1, 2)], [span("worker:0/gpu:0", 3, 4), span("chief:0", 5, 6), span("disk", 0, 1)]], ["chief:0", "worker:0", "worker:1", "worker:2"]);
+  assert.deepEqual(trace.header.lanes, ["chief:0", "worker:0", "worker:0/gpu:0", "worker:1", "worker:2", "disk"]);
+  assert.deepEqual([0, 1, 2, 3, 4, 5].map((lane) => starts(trace, lane)), [[5], [], [3], [1], [], [0]]);
+  assert.equal(trace.spans.laneOf(trace.spans.lastOf(3)), 3);
 });
 
 test("events, down times, counters and causes are kept while rows move", () => {
@@ -89,7 +89,7 @@ test("a cleared trace takes rows from zero again; a gap is an error that says wh
   const trace = traceOf([[span("worker:0", 1, 2)]]);
   trace.clear();
   assert.equal(trace.spans.count, 0);
-  assert.deepEqual(trace.header.lanes, []);
+  assert.deepEqual(trace.header.lanes, ["worker:0"]);
   const packer = new RowPacker(0, ["compute"], []);
   packer.pack([span("worker:0", 0, 1)]);
   assert.throws(() => trace.append(...packer.pack([span("worker:0", 1, 2)])), /send resend/);
@@ -103,4 +103,20 @@ test("the raster of a growing trace is that of the same rows in any order", () =
     return [...inner];
   };
   assert.deepEqual(draw(traceOf([[...rows].reverse()])), draw(traceOf([rows])));
+});
+
+test("sums of groups that are narrower than a pixel stand for their rows", () => {
+  const rows = Array.from({ length: 64_000 }, (_, i) => span("worker:0", i / 1000, (i + 0.8) / 1000, i % 3 ? "compute" : "read"));
+  const { spans } = traceOf([rows]);
+  const raster = (): Uint32Array => {
+    const [outer, inner] = [new Uint32Array(400), new Uint32Array(400)];
+    assert.ok(new Rasteriser(SPAN_KINDS, 400).lane(spans, 0, { start: 0, end: 64 }, outer, inner) >= rows.length - 32);
+    return inner;
+  };
+  const summed = raster();
+  spans.groups.prepare = () => false;
+  raster().forEach((pixel, x) => {
+    assert.equal(pixel & 0xffffff, summed[x] & 0xffffff);
+    assert.ok(Math.abs((pixel >>> 24) - (summed[x] >>> 24)) <= 40, `pixel ${x}`);
+  });
 });

@@ -139,11 +139,12 @@ export class LiveTrace implements TraceData {
   }
 
   private arrange(): void {
-    const order = laneOrder(this.lanes, this.tasks);
+    const all = [...new Set([...this.lanes, ...this.tasks])]; // tasks that have done nothing yet have empty lanes
+    const order = laneOrder(all, this.tasks);
     const place = new Array<number>(order.length);
     order.forEach((lane, index) => (place[lane] = index));
     for (const table of [this.spans, this.instants]) table.arrange(order, place);
-    this.shownLanes = order.map((lane) => this.lanes[lane]);
+    this.shownLanes = order.map((lane) => all[lane]);
   }
 
   private changed(): void {
@@ -157,7 +158,7 @@ export class LiveTrace implements TraceData {
       last_s: this.last_s,
       facts_left_out: 0,
       not_restarted: 0,
-      empty_text: this.arrived ? "" : EMPTY_TEXT,
+      empty_text: this.shownLanes.length ? "" : EMPTY_TEXT,
       columns: {},
     };
   }

@@ -11,7 +11,8 @@ import { BaseSource, type SourceEvent } from "./source.ts";
 type Message = RowsMessage | { readonly kind: "clear"; readonly branch: number } | ({ readonly kind: "reply"; readonly id: number } & Reply);
 
 export class ModelSource extends BaseSource {
-  readonly canControl = true;
+  readonly canControl: boolean;
+  override readonly whyNot: string;
   readonly layout: Layout;
   private readonly waiting = new Map<number, (reply: Reply) => void>();
   private next = Math.floor(Math.random() * 2 ** 40) * 4096;
@@ -21,11 +22,13 @@ export class ModelSource extends BaseSource {
   constructor(private readonly model: Model) {
     super();
     this.layout = model.get("layout_of_cluster") as Layout;
+    this.canControl = "pace" in ((model.get("state") as object | undefined) ?? {}); // else it is the picture of a moment
+    this.whyNot = this.canControl ? "" : "This is one moment of a cluster. In a Lab it can be played, and broken.";
     model.on("msg:custom", (message, buffers) => this.receive(message as Message, (buffers ?? []) as DataView[]));
     for (const [trait, event] of [["state", "state"], ["cursor_s", "cursor"], ["view_s", "view"], ["selected", "selection"]] as const) {
       model.on(`change:${trait}`, () => this.changed(event));
     }
-    this.resend();
+    if (this.canControl) this.resend();
   }
 
   state(): LabState {
@@ -33,6 +36,7 @@ export class ModelSource extends BaseSource {
   }
 
   send(verb: Verb, args: Readonly<Record<string, unknown>> = {}): Promise<Reply> {
+    if (!this.canControl) return Promise.resolve({ error: this.whyNot });
     const id = this.next++;
     return new Promise((resolve) => {
       this.waiting.set(id, resolve);

@@ -6,6 +6,7 @@
 // among equals the one that covers most; how much of the pixel is busy becomes its opacity, never less than FAINTEST,
 // so that a rare short span is seen among idle time.
 
+import { GROUP, MOST_KINDS } from "./groups.ts";
 import type { Table } from "./table.ts";
 import type { View } from "./time_scale.ts";
 import type { Kind } from "./trace_data.ts";
@@ -60,6 +61,11 @@ export class Rasteriser {
     const origin = view.start;
     let seen = 0;
     for (let row = from; row < to; row++) {
+      if ((row & (GROUP - 1)) === 0 && row + GROUP <= to && this.addGroup(table, row, view)) {
+        row += GROUP - 1;
+        seen += GROUP;
+        continue;
+      }
       const left = (start[row] - origin) * scale;
       const right = left + duration[row] * scale;
       if (right < 0 || left >= width) continue;
@@ -80,6 +86,22 @@ export class Rasteriser {
       middle[base + k + p1] -= 1;
     }
     return seen;
+  }
+
+  /** Adds a group of rows by its sums; false where it is wider than a pixel, or not wholly in view. */
+  private addGroup({ groups, start, kind, duration }: Table, first: number, view: View): boolean {
+    const scale = this.width / (view.end - view.start);
+    const left = (start[first] - view.start) * scale;
+    if (left < 0 || (start[first + GROUP - 1] - view.start) * scale > left + 1) return false;
+    const group = first / GROUP;
+    if (!groups.prepare(group, { kind, start, duration })) return false;
+    const right = (groups.end[group] - view.start) * scale;
+    if (right > left + 1 || right >= this.width) return false;
+    const pixel = ((left + right) / 2) | 0;
+    for (let k = 0, at = group * MOST_KINDS; k < this.kinds && k < MOST_KINDS; k++, at++) {
+      if (groups.seconds[at] > 0) this.cover[k * this.width + pixel] += groups.seconds[at] * scale + LEAST_COVER;
+    }
+    return true;
   }
 
   private paint(outer: Uint32Array, inner: Uint32Array): void {

@@ -18,7 +18,7 @@ export interface ScrubberEvents {
 export class Scrubber {
   readonly element: HTMLElement;
   end = 1e-3; // of the strip, seconds
-  private readonly past = element("div", { class: "sdw-past" });
+  private readonly past = element("div", { class: "sdw-elapsed" });
   private readonly been = element("div", { class: "sdw-been" });
   private readonly ghost = element("div", { class: "sdw-ghost", hidden: true });
   private readonly ticks = element("div", { class: "sdw-ticks" });
@@ -32,7 +32,7 @@ export class Scrubber {
 
   constructor(private readonly events: ScrubberEvents, private readonly isEnabled: boolean) {
     const role = { role: "slider", tabindex: 0, "aria-label": "Virtual time", "aria-valuemin": 0, "aria-disabled": String(!isEnabled) };
-    this.track = element("div", { class: "sdw-track", ...role }, this.been, this.past, this.ticks, this.ghost);
+    this.track = element("div", { class: "sdw-strip", ...role }, this.been, this.past, this.ticks, this.ghost);
     this.element = element("div", { class: "sdw-scrubber" }, this.track, this.bubble);
     this.track.addEventListener("pointerdown", (event) => this.onDown(event));
     this.track.addEventListener("pointermove", (event) => this.onMove(event));

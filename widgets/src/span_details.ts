@@ -2,10 +2,12 @@
 
 import { shorten } from "./labels.ts";
 import { inkOn } from "./theme.ts";
-import { BAND, WORK, type OpenDown, type Scene } from "./timeline_painter.ts";
+import { BAND, WORK, type OpenSpan, type Scene } from "./timeline_painter.ts";
 import { DOWN_LEVEL } from "./trace_data.ts";
 
 const CHARACTER = 5.6; // pixels, about
+
+const OPEN_ALPHA = 0.4;
 
 /** The left edge of every span that is wide enough to have one, and its name where that fits. */
 export function drawDetails(context: CanvasRenderingContext2D, scene: Scene, lane: number): void {
@@ -42,10 +44,25 @@ export function drawDown(context: CanvasRenderingContext2D, scene: Scene): void 
     const { color } = header.kinds[spans.kind[row]];
     drawDownTime(context, scene, { lane: spans.laneOf(row), start: spans.start[row], end: spans.start[row] + spans.duration[row], color });
   }
-  for (const open of scene.open) drawDownTime(context, scene, open);
+  for (const open of scene.open) if (open.isDown) drawDownTime(context, scene, open);
 }
 
-function drawDownTime(context: CanvasRenderingContext2D, { view, width, laneHeight, colors }: Scene, { lane, start, end, color }: OpenDown): void {
+/** Work that goes on: paler than work that is done, and open towards the present. */
+export function drawOpen(context: CanvasRenderingContext2D, { open, view, width, laneHeight }: Scene): void {
+  const scale = width / (view.end - view.start);
+  for (const { lane, start, end, color, isDown } of open) {
+    const left = Math.max((start - view.start) * scale, 0);
+    const right = Math.min((end - view.start) * scale, width);
+    if (isDown || right <= left) continue;
+    context.globalAlpha = OPEN_ALPHA;
+    context.fillStyle = color;
+    context.fillRect(left, (lane + WORK[0]) * laneHeight, right - left, WORK[1] * laneHeight);
+    context.globalAlpha = 1;
+    context.fillRect(left, (lane + WORK[0]) * laneHeight, 1, WORK[1] * laneHeight);
+  }
+}
+
+function drawDownTime(context: CanvasRenderingContext2D, { view, width, laneHeight, colors }: Scene, { lane, start, end, color }: Omit<OpenSpan, "isDown">): void {
   const scale = width / (view.end - view.start);
   const left = Math.max((start - view.start) * scale, -9);
   const right = Math.min((end - view.start) * scale, width + 9);

@@ -4,6 +4,8 @@
 // `next` and `firstAfter` are the ways along a lane. A snapshot's rows never change; a growing table may replace its
 // columns and move rows whenever something is appended, so nobody keeps a column or a row across that.
 
+import { Groups } from "./groups.ts";
+
 export const BLOCK = 512;
 
 export interface Table {
@@ -12,6 +14,7 @@ export interface Table {
   readonly name: Uint32Array;
   readonly start: Float64Array; // seconds
   readonly duration: Float32Array; // seconds; of instants zero
+  readonly groups: Groups;
   /** Calls `visit(from, to)` for stretches of rows of a lane that may touch [start, end]; each row must be checked. */
   stretches(lane: number, start: number, end: number, visit: (from: number, to: number) => void): void;
   /** Calls `visit(from, to)` for stretches that hold all rows. */
@@ -67,6 +70,7 @@ export class SortedTable implements Table {
   readonly name: Uint32Array;
   readonly start: Float64Array;
   readonly duration: Float32Array;
+  readonly groups = new Groups();
   private readonly blockEnd: Float64Array;
   private counts: Uint32Array | null = null;
 
@@ -74,6 +78,7 @@ export class SortedTable implements Table {
     ({ laneFirst: this.laneFirst, kind: this.kind, name: this.name, start: this.start, duration: this.duration } = columns);
     this.count = this.start.length;
     this.blockEnd = blockEnds(this.start, this.duration);
+    if (this.count) this.groups.touch(this.count - 1); // makes room for all of them
   }
 
   stretches(lane: number, start: number, end: number, visit: (from: number, to: number) => void): void {

@@ -17,7 +17,7 @@ export class Tabs {
 
   constructor(label: string, private readonly tabs: readonly Tab[], private readonly changed: () => void = () => {}) {
     const id = `sdw-tabs-${made++}`;
-    this.badges = tabs.map(() => element("span", { class: "sdw-badge", hidden: true }));
+    this.badges = tabs.map(() => element("span", { class: "sdw-tab-count", hidden: true }));
     this.buttons = tabs.map(({ name, panel }, index) => {
       const button = element("button", { type: "button", role: "tab", id: `${id}-${index}`, "aria-controls": `${id}-panel-${index}` }, name, this.badges[index]);
       Object.entries({ role: "tabpanel", id: `${id}-panel-${index}`, "aria-labelledby": `${id}-${index}` }).forEach((pair) => panel.setAttribute(...pair));

@@ -1,13 +1,14 @@
 // The parts of a timeline on the page: toolbar, strips, lane names, plot, legend. No behaviour.
 
 import { element } from "./dom.ts";
-import { formatCount, formatDuration, formatMoment } from "./format.ts";
+import { formatCount, formatDuration, formatMomentOf } from "./format.ts";
 import { glyphElement } from "./glyphs.ts";
 import { laneLabel } from "./labels.ts";
 import { laneHeight } from "./timeline_painter.ts";
 import { Tooltip } from "./tooltip.ts";
 import type { Table } from "./table.ts";
 import type { View } from "./time_scale.ts";
+import { cut } from "./words.ts";
 import { DOWN_LEVEL, type Kind, type TraceData, type TraceHeader } from "./trace_data.ts";
 
 export interface Frame {
@@ -84,7 +85,7 @@ export function refreshFrame(frame: Frame, data: TraceData): void {
   if (shown.get(frame) === key) return;
   shown.set(frame, key);
   const height = `${lanes.length * laneHeight(lanes.length)}px`;
-  frame.plot.style.height = frame.lanes.style.height = height;
+  frame.lanes.style.height = height; // the plot is as high as what is seen of it
   frame.plot.setAttribute("aria-label", `${summary(data)} ${KEYS.map(([keys, what]) => `${keys}: ${what}`).join("; ")}`);
   frame.root.setAttribute("aria-label", summary(data));
   frame.lanes.replaceChildren(...laneNames(data));
@@ -99,17 +100,11 @@ export function describeRange(frame: Frame, view: View, bounds: View, header: Tr
   const { start, end } = view;
   const whole = start === bounds.start && end === bounds.end;
   const length = element("strong", {}, formatDuration(whole ? header.last_s - header.first_s : end - start));
-  const first = formatMoment(round(Math.max(start, 0), end - start));
+  const first = formatMomentOf(Math.max(start, 0), end - start);
   frame.range.replaceChildren(length, whole ? " of virtual time, the whole run" : ` from ${first}`);
   frame.root.dataset["view"] = `${start},${end}`;
   frame.buttons.fit.disabled = frame.buttons.out.disabled = whole;
   frame.buttons.follow.setAttribute("aria-pressed", String(follows));
-}
-
-/** A moment with no more digits than a view of this length shows. */
-function round(seconds: number, length: number): number {
-  const digits = Math.min(9, Math.max(0, Math.ceil(3 - Math.log10(length))));
-  return Number(seconds.toFixed(digits));
 }
 
 function assemble(frame: Frame, data: TraceData): void {
@@ -161,7 +156,7 @@ function laneNames(data: TraceData): HTMLElement[] {
     const labelHeight = Math.max(height, LABEL_HEIGHT);
     const style = `top:${Math.max(0, (index + 0.5) * height - labelHeight / 2)}px;height:${labelHeight}px`;
     const between = index % every !== 0; // shown only while it is the chosen lane
-    return element("div", { style, class: `${isPart ? "sdw-device" : ""} ${between ? "sdw-between" : ""}`, title: lane }, text);
+    return element("div", { style, class: `${isPart ? "sdw-device" : ""} ${between ? "sdw-between" : ""}`, title: cut(lane) }, text);
   });
 }
 

@@ -7,19 +7,20 @@ import type { Fan } from "./fan.ts";
 import type { Hit } from "./hit_test.ts";
 import { drawChosenMark, drawMarks } from "./mark_painter.ts";
 import { Rasteriser } from "./rasteriser.ts";
-import { drawDetails, drawDown } from "./span_details.ts";
+import { drawDetails, drawDown, drawOpen } from "./span_details.ts";
 import type { Colors } from "./theme.ts";
 import { axis, type View } from "./time_scale.ts";
 import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
 
-/** A lane that is down since a moment, up to the present. */
-export interface OpenDown {
+/** What a lane does since a moment, up to the present: the log will hold it when it has ended. */
+export interface OpenSpan {
   readonly lane: number;
   readonly start: number; // seconds
   readonly end: number;
   readonly color: string;
+  readonly isDown: boolean;
 }
 
 export interface Scene {
@@ -29,10 +30,12 @@ export interface Scene {
   readonly colors: Colors;
   readonly width: number; // CSS pixels
   readonly laneHeight: number; // CSS pixels
+  readonly top: number; // CSS pixels that are scrolled away
+  readonly height: number; // CSS pixels that are seen
   readonly ratio: number; // device pixels per CSS pixel
   readonly lane: number; // the chosen lane
   readonly down: Uint32Array; // rows of the down times
-  readonly open: readonly OpenDown[]; // down times that have not ended yet
+  readonly open: readonly OpenSpan[];
   readonly hit: Hit | null; // what the pointer or the keyboard is on
   readonly fan: Fan | null; // where that is one of several marks that stand together
 }
@@ -52,78 +55,88 @@ export class TimelinePainter {
   private readonly sheet = document.createElement("canvas");
 
   draw(canvas: HTMLCanvasElement, scene: Scene): void {
-    const { data, width, laneHeight, ratio } = scene;
-    const lanes = data.header.lanes.length;
-    resize(canvas, Math.round(width * ratio), Math.round(lanes * laneHeight * ratio));
+    const { width, height, top, laneHeight, ratio } = scene;
+    resize(canvas, Math.round(width * ratio), Math.round(height * ratio));
     const context = canvas.getContext("2d");
     if (!context || canvas.width === 0) return;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, -Math.round(top * ratio));
+    const [first, stop] = lanesSeen(scene);
     this.stripes(context, scene);
     const seen = this.raster(context, scene);
-    for (let lane = 0; lane < lanes; lane++) {
+    for (let lane = first; lane < stop; lane++) {
       if (seen[lane] > 0 && seen[lane] <= FEW && laneHeight >= 14) drawDetails(context, scene, lane);
     }
+    drawOpen(context, scene);
     drawDown(context, scene);
-    for (let lane = 0; lane < lanes; lane++) drawMarks(context, scene, lane);
+    for (let lane = first; lane < stop; lane++) drawMarks(context, scene, lane);
     drawHit(context, scene);
   }
 
   private stripes(context: CanvasRenderingContext2D, scene: Scene): void {
-    const { data, width, laneHeight, colors, view } = scene;
+    const { width, height, top, laneHeight, colors, view } = scene;
+    const [first, stop] = lanesSeen(scene);
     context.fillStyle = colors.background;
-    context.fillRect(0, 0, width, data.header.lanes.length * laneHeight);
-    data.header.lanes.forEach((_, lane) => {
+    context.fillRect(0, top, width, height);
+    for (let lane = first; lane < stop; lane++) {
       context.fillStyle = lane === scene.lane ? colors.chosen : colors.lane;
       context.fillRect(0, lane * laneHeight + 1, width, laneHeight - 2);
-    });
+    }
     context.fillStyle = colors.grid;
     const scale = width / (view.end - view.start);
     for (const tick of axis(view, width).ticks) {
-      context.fillRect(Math.round((tick.time - view.start) * scale), 0, 1, data.header.lanes.length * laneHeight);
+      context.fillRect(Math.round((tick.time - view.start) * scale), top, 1, height);
     }
   }
 
   /** Fills one row of pixels for closures and one for work per lane, and scales each up to its height. */
   private raster(context: CanvasRenderingContext2D, scene: Scene): Uint32Array {
-    const { data, laneHeight, ratio } = scene;
-    const lanes = data.header.lanes.length;
+    const { laneHeight, ratio } = scene;
+    const [first, stop] = lanesSeen(scene);
     const width = Math.round(scene.width * ratio);
     const seen = this.rasterLanes(scene, width);
     context.imageSmoothingEnabled = false;
-    for (let lane = 0; lane < lanes; lane++) {
+    for (let lane = first; lane < stop; lane++) {
       if (seen[lane] === 0) continue;
       [BAND, WORK].forEach(([top, height], row) => {
         const y = lane * laneHeight + top * laneHeight;
         context.globalAlpha = row === 0 ? 0.38 : 1;
-        context.drawImage(this.sheet, 0, lane * 2 + row, width, 1, 0, y, scene.width, height * laneHeight);
+        context.drawImage(this.sheet, 0, (lane - first) * 2 + row, width, 1, 0, y, scene.width, height * laneHeight);
       });
     }
     context.globalAlpha = 1;
     return seen;
   }
 
-  /** The rows of pixels of all lanes; those of the last frame where nothing but the pointer has moved. */
-  private rasterLanes({ data, version, view }: Scene, width: number): Uint32Array {
-    const lanes = data.header.lanes.length;
-    const key = `${version} ${view.start} ${view.end} ${width} ${lanes}`;
+  /** The rows of pixels of the lanes that are seen; those of the last frame where nothing but the pointer has moved. */
+  private rasterLanes(scene: Scene, width: number): Uint32Array {
+    const { data, version, view } = scene;
+    const [first, stop] = lanesSeen(scene);
+    const lanes = stop - first;
+    const key = `${version} ${view.start} ${view.end} ${width} ${first} ${stop}`;
     if (this.drawn?.data === data && this.drawn.key === key) return this.drawn.seen;
-    const seen = new Uint32Array(lanes);
+    const seen = new Uint32Array(data.header.lanes.length);
     const sheet = this.sheet.getContext("2d");
-    if (!sheet || lanes === 0) return seen;
+    if (!sheet || lanes <= 0) return seen;
     const { kinds } = data.header;
     if (this.rasteriser?.width !== width || this.rasteriser.kinds !== kinds.length) this.rasteriser = new Rasteriser(kinds, width);
     resize(this.sheet, width, lanes * 2);
     const image = sheet.createImageData(width, lanes * 2);
     const pixels = new Uint32Array(image.data.buffer);
-    for (let lane = 0; lane < lanes; lane++) {
-      const outer = pixels.subarray(lane * 2 * width, (lane * 2 + 1) * width);
-      const inner = pixels.subarray((lane * 2 + 1) * width, (lane * 2 + 2) * width);
-      seen[lane] = this.rasteriser.lane(data.spans, lane, view, outer, inner);
+    for (let place = 0; place < lanes; place++) {
+      const outer = pixels.subarray(place * 2 * width, (place * 2 + 1) * width);
+      const inner = pixels.subarray((place * 2 + 1) * width, (place * 2 + 2) * width);
+      seen[first + place] = this.rasteriser.lane(data.spans, first + place, view, outer, inner);
     }
     sheet.putImageData(image, 0, 0);
     this.drawn = { data, key, seen };
     return seen;
   }
+}
+
+/** The lanes that are not scrolled away: the first, and the one after the last. */
+function lanesSeen({ data, top, height, laneHeight }: Scene): readonly [number, number] {
+  const first = Math.max(0, Math.floor(top / laneHeight));
+  return [first, Math.min(data.header.lanes.length, Math.ceil((top + height) / laneHeight))];
 }
 
 function resize(canvas: HTMLCanvasElement, width: number, height: number): void {

@@ -1,6 +1,6 @@
 // Where a timeline has its trace from, and who keeps its view. A snapshot has the first half of it, a running cluster all.
 
-import type { OpenDown } from "./timeline_painter.ts";
+import type { OpenSpan } from "./timeline_painter.ts";
 import type { TraceData } from "./trace_data.ts";
 
 /** A moment that is marked across all lanes. */
@@ -22,13 +22,15 @@ export interface TimelineSource {
 
 /** What a timeline needs to know of a run that goes on. */
 export interface LiveParts {
+  /** Whether the run can go on, so that there is a present to follow; a recorded one is shown whole. */
+  readonly goesOn: boolean;
   /** Calls `changed` when the data or the present have changed. */
   watchData(changed: () => void): () => void;
   /** Calls `changed` when lines have moved and nothing else. */
   watchLines(changed: () => void): () => void;
   lines(): readonly Line[];
-  /** Down times that go on at present; the log will hold them when they have ended. */
-  open(): readonly OpenDown[];
+  /** What lanes do at present. */
+  open(): readonly OpenSpan[];
   /** The present, seconds. */
   now(): number;
   /** How much time is in view while the present is followed, seconds. */

@@ -45,11 +45,11 @@ class Timeline implements Commands {
     this.chosen = new Selection(this.data);
     this.bounds = this.wholeRun();
     this.view = this.wantedView();
-    this.follows = source.live !== undefined && source.view().length === 0;
+    this.follows = source.live?.goesOn === true && source.view().length === 0;
     if (this.follows) this.view = this.window();
     this.events = this.data.eventRows();
     this.down = this.data.downRows();
-    this.frame = buildFrame(this.data, source.live !== undefined);
+    this.frame = buildFrame(this.data, source.live?.goesOn);
     this.frame.lines.append(this.lines.element);
     this.enableButtons();
   }
@@ -91,6 +91,7 @@ class Timeline implements Commands {
 
   pointAt(x: number, y: number): void {
     this.pointer = [x, y];
+    y += this.top;
     this.source.live?.pointAt(this.timeAt(x));
     const member = this.chosen.memberUnder(x, y, this.laneHeight);
     if (member) return this.setHit(member, x, y);
@@ -102,7 +103,7 @@ class Timeline implements Commands {
   pickAt(x: number, y: number): void {
     const { lanes } = this.data.header;
     if (lanes.length === 0) return;
-    const lane = (this.chosen.lane = Math.min(Math.max(Math.floor(y / this.laneHeight), 0), lanes.length - 1));
+    const lane = (this.chosen.lane = Math.min(Math.max(Math.floor((y + this.top) / this.laneHeight), 0), lanes.length - 1));
     const { hit } = this.chosen;
     if (!hit) this.chosen.position = { lane, time: this.timeAt(x), span: -1, instant: -1 };
     else this.source.live?.choose(hit.sort, hit.row);
@@ -156,6 +157,11 @@ class Timeline implements Commands {
 
   get width(): number {
     return Math.max(this.frame.plot.clientWidth, 1);
+  }
+
+  /** Pixels of lanes that are scrolled away: the plot is as high as what is seen. */
+  private get top(): number {
+    return Math.max(this.frame.scroll.scrollTop, 0);
   }
 
   get laneHeight(): number {
@@ -215,7 +221,10 @@ class Timeline implements Commands {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { lane, hit, fan } = this.chosen;
     const { version } = data;
-    const scene = { data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight: this.laneHeight };
+    const { top, laneHeight } = this;
+    const height = Math.min(frame.scroll.clientHeight, data.header.lanes.length * laneHeight);
+    frame.plot.style.height = `${height}px`;
+    const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
@@ -234,7 +243,7 @@ class Timeline implements Commands {
   private wholeRun(): View {
     const { live } = this.source;
     const { first_s, last_s } = this.data.header;
-    return live ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
+    return live?.goesOn ? liveBounds(last_s, live.now(), this.span ?? live.span()) : fit(first_s, last_s);
   }
 
   /** The window that follows the present. */
@@ -279,7 +288,7 @@ class Timeline implements Commands {
     if (fan) [x, y] = [fanCentre(fan), (hit.lane + 0.8) * this.laneHeight];
     const plot = this.frame.plot.getBoundingClientRect();
     const root = this.frame.root.getBoundingClientRect();
-    this.frame.tooltip.show(describe(this.data, hit), x + plot.left - root.left, y + plot.top - root.top, fan ? fanReach(fan) : 0);
+    this.frame.tooltip.show(describe(this.data, hit), x + plot.left - root.left, y - this.top + plot.top - root.top, fan ? fanReach(fan) : 0);
   }
 
   /** Moves the view, and widens it where needed, so that a stretch of time is well inside. */
@@ -321,6 +330,7 @@ export function mountTimeline(root: HTMLElement, source: TimelineSource): () => 
   const silence = listen(timeline.frame, timeline);
   const sizes = new ResizeObserver(timeline.draw);
   sizes.observe(timeline.frame.plot);
+  timeline.frame.scroll.addEventListener("scroll", timeline.draw);
   const unwatchTheme = watchTheme(timeline.themeChanged);
   const { live } = source;
   const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines)] : [])];

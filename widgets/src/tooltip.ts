@@ -4,6 +4,7 @@ import { element } from "./dom.ts";
 import { formatDuration, formatFact, formatMoment } from "./format.ts";
 import type { Hit } from "./hit_test.ts";
 import type { TraceData } from "./trace_data.ts";
+import { cut } from "./words.ts";
 
 const MOST_LISTED = 12;
 
@@ -92,11 +93,11 @@ export class Tooltip {
 
 function card({ title, color, facts }: Group): HTMLElement {
   const swatch = color ? [element("span", { class: "sdw-swatch", style: `background:${color}` })] : [];
-  const rows = facts.flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
+  const rows = facts.flatMap(([key, value]) => [element("dt", {}, cut(key, 60)), element("dd", {}, cut(value))]);
   return element(
     "div",
     { class: "sdw-tooltip-group" },
-    element("div", { class: "sdw-tooltip-title" }, ...swatch, element("span", {}, title)),
+    element("div", { class: "sdw-tooltip-title" }, ...swatch, element("span", {}, cut(title))),
     ...(rows.length ? [element("dl", { class: "sdw-facts" }, ...rows)] : []),
   );
 }

@@ -8,6 +8,8 @@ import { inkOn } from "./theme.ts";
 import { lineWidth, MOST_LABEL, nameOf, type Placed, type Point } from "./topology_layout.ts";
 import { cut } from "./words.ts";
 
+const LABEL_HEIGHT = 15; // pixels
+const HUB_LABEL_WIDTH = 62;
 const LEAST_CHANGE = 0.02; // of a load, that is worth a new colour
 
 /** A task on the picture. */
@@ -43,7 +45,7 @@ export class TaskNode {
     this.body.setAttribute("style", `--color:${color}`);
     this.body.setAttribute("class", `sdw-task-body sdw-${style.look}`);
     this.letter.setAttribute("style", isFilled ? `fill:${inkOn(color)}` : "");
-    if (this.letter.textContent !== style.letter) this.letter.textContent = this.radius >= 6.5 ? style.letter : "";
+    if (this.letter.textContent !== style.letter) this.letter.textContent = this.radius >= 4.8 ? style.letter : "";
     this.group.setAttribute("aria-label", `${cut(this.task.name, 80)}: ${style.state}`);
     this.group.dataset["state"] = state;
   }
@@ -57,13 +59,15 @@ export class LinkLines {
   constructor(
     private readonly layout: Layout,
     at: ReadonlyMap<string, Point>,
+    radius: number,
   ) {
+    const thin = Math.min(1, Math.max(radius / 13, 0.45)); // among small tasks, wide lines would be all that is seen
     for (const link of layout.links) {
       const [from, to] = [at.get(link.source), at.get(link.target)];
       if (!from || !to) continue;
       const ends = { x1: from.x.toFixed(1), y1: from.y.toFixed(1), x2: to.x.toFixed(1), y2: to.y.toFixed(1) };
       const title = shape("title");
-      const line = shape("line", { ...ends, class: "sdw-link", "stroke-width": lineWidth(link, layout.links).toFixed(1) }, title);
+      const line = shape("line", { ...ends, class: "sdw-link", "stroke-width": (lineWidth(link, layout.links) * thin).toFixed(1) }, title);
       this.lines.push({ name: nameOf(link), line, title, load: -1 });
       this.group.append(line);
     }
@@ -91,7 +95,8 @@ export function backdrop(layout: Layout, { racks, hubs }: Placed): SVGElement[] 
 function hubShapes({ hubs }: Layout, points: readonly Point[]): SVGElement {
   const shapes = hubs.map(({ name }, i) => {
     const { x, y } = points[i];
-    const label = shape("text", { x: 9, y: 0, "dominant-baseline": "central", class: "sdw-hub-label" }, cut(name, 14));
+    const hasRoom = points.every((other) => Math.abs(other.y - y) > LABEL_HEIGHT || other.x <= x || other.x - x > HUB_LABEL_WIDTH);
+    const label = shape("text", { x: 9, y: 0, "dominant-baseline": "central", class: "sdw-hub-label" }, hasRoom ? cut(name, 14) : "");
     return shape("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, shape("rect", { x: -5, y: -5, width: 10, height: 10, rx: 2.5, class: "sdw-hub" }), label);
   });
   return shape("g", { class: "sdw-hubs", "aria-hidden": "true" }, ...shapes);

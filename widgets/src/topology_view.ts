@@ -78,7 +78,7 @@ class Topology {
       ...layout.hubs.map((hub, i) => [hub.name, placed.hubs[i]] as const),
       ...layout.tasks.map((task, i) => [task.name, placed.tasks[i]] as const),
     ]);
-    this.links = new LinkLines(layout, at);
+    this.links = new LinkLines(layout, at, placed.radius);
     this.nodes = layout.tasks.map((task, i) => new TaskNode(task, layout, placed.tasks[i], placed.radius, placed.labels[i]));
     const [racks, hubs] = backdrop(layout, placed);
     const tasks = shape("g", { class: "sdw-tasks" }, ...this.nodes.map(({ group }) => group));

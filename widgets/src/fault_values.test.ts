@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readFaults } from "./fault_console_view.ts";
+import { bounds, check, faultOf, firstEntries, isComplete, taskParameter } from "./fault_values.ts";
+import { FAULTS, parameter, TRIGGERS } from "./fixture_cluster.ts";
+
+const kind = (name: string): (typeof FAULTS)[number] => FAULTS.find((fault) => fault.kind === name) ?? FAULTS[0];
+const problem = (checked: object): string => ("problem" in checked ? String(checked.problem) : "");
+
+test("bounds are said in words", () => {
+  assert.equal(bounds(parameter("p", "number", "", { above: 0, at_most: 1 })), "more than 0, and at most 1");
+  assert.equal(bounds(parameter("p", "number", "", { at_least: 0, unit: "s" })), "0 or more s");
+  assert.equal(bounds(parameter("n", "number", "", { at_least: 1, whole: true })), "a whole number, 1 or more");
+});
+
+test("numbers are checked against their bounds, and written as people write them", () => {
+  const factor = parameter("factor", "number", "", { above: 0, below: 10 });
+  assert.deepEqual([" 2.5 ", "2,5", "1e-3"].map((text) => check(factor, text)), [{ value: 2.5 }, { value: 2.5 }, { value: 0.001 }]);
+  for (const text of ["0", "10", "x", "Infinity", "NaN"]) assert.match(problem(check(factor, text)), /^factor must be more than 0/);
+  assert.match(problem(check(parameter("n", "number", "", { whole: true }), "1.5")), /whole number/);
+});
+
+test("what is optional may be left out, what is not is missing", () => {
+  assert.deepEqual(check(parameter("until", "number", "", { optional: true }), ""), { value: null });
+  assert.match(problem(check(parameter("task", "task", "whom it hits"), "")), /task is missing: whom it hits/);
+  assert.match(problem(check(parameter("a", "tasks", "one side"), [])), /missing/);
+});
+
+test("a fault holds its kind and what was entered, and nothing that was left out", () => {
+  const entries = { task: "worker:1", restart_after: "0.01", at: "", after_steps: "" };
+  assert.deepEqual(faultOf(kind("crash"), TRIGGERS, entries), { fault: { kind: "crash", task: "worker:1", restart_after: 0.01 } });
+  const wrong = faultOf(kind("slow"), TRIGGERS, { task: "worker:1", factor: "-1" });
+  assert.equal("name" in wrong && wrong.name, "factor");
+});
+
+test("several tasks are a list, from buttons or from text", () => {
+  const a = parameter("a", "tasks", "one side");
+  assert.deepEqual(check(a, ["worker:0"]), { value: ["worker:0"] });
+  assert.deepEqual(check(a, "worker:0, worker:1"), { value: ["worker:0", "worker:1"] });
+});
+
+test("forms begin with the defaults, and with the task that was clicked", () => {
+  assert.deepEqual(firstEntries(kind("slow").parameters, { task: "worker:1" }), { task: "worker:1", factor: "3", until: "" });
+  assert.deepEqual(firstEntries(kind("partition").parameters, { a: ["worker:1"] }), { a: ["worker:1"], b: [], one_way: false, until: "" });
+});
+
+test("a kind is ready for a task when nothing is missing", () => {
+  const ready = FAULTS.filter((fault) => {
+    const first = taskParameter(fault);
+    return first && isComplete(fault, firstEntries(fault.parameters, { [first.name]: first.type === "tasks" ? ["worker:1"] : "worker:1" }));
+  });
+  assert.deepEqual(ready.map((fault) => fault.kind), ["crash", "lose_host", "slow", "pause"]);
+});
+
+test("a list of faults is read from text, one alone too, and anything else is said to be wrong", () => {
+  assert.deepEqual(readFaults('[{"kind": "crash", "task": "worker:1"}]'), { faults: [{ kind: "crash", task: "worker:1" }] });
+  assert.deepEqual(readFaults('{"kind": "crash"}'), { faults: [{ kind: "crash" }] });
+  assert.match(problem(readFaults("{")), /no JSON/);
+  assert.match(problem(readFaults('[{"kind": "crash"}, 7]')), /Number 2 is no fault/);
+});

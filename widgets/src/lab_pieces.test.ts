@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { BusyBins } from "./busy_bins.ts";
+import { formatValue, valueAt } from "./chart_data.ts";
+import { clock, nextPace, paceInWords, roughly } from "./clock.ts";
+import { Series } from "./counters.ts";
+import { afterGrowth, following, liveBounds } from "./live_view.ts";
+import { outline, STATES, styleOf } from "./task_states.ts";
+import { cut, sentence } from "./words.ts";
+
+test("figures of the clock stand still while time goes on", () => {
+  assert.deepEqual([0, 0.0123456, 0.0999].map((now) => clock(now, 0.1)), [["0.000", "ms"], ["12.346", "ms"], ["99.900", "ms"]]);
+  assert.deepEqual(clock(1.5, 20), ["1.500", "s"]);
+});
+
+test("paces go up and down by one, two, five", () => {
+  assert.deepEqual([0.002, 0.0008454].map(paceInWords), ["2 ms a second", "850 µs a second"]);
+  let pace = 0.001;
+  const seen = Array.from({ length: 4 }, () => (pace = nextPace(pace, 1)));
+  assert.deepEqual(seen, [0.002, 0.005, 0.01, 0.02]);
+  assert.equal(nextPace(0.003, -1), 0.002);
+  assert.equal(nextPace(0.01, -1), 0.005);
+});
+
+test("real time is said roughly", () => {
+  assert.deepEqual([0.01, 0.44, 12.4].map(roughly), ["at once", "about 0.4 s", "about 12 s"]);
+});
+
+test("the window follows the present, and begins at zero while that is near", () => {
+  assert.deepEqual(following(0.1, 5), { start: 0, end: 5 });
+  const { start, end } = following(10, 5);
+  assert.ok(start < 10 && 10 < end && Math.abs(end - start - 5) < 1e-9);
+  assert.ok(liveBounds(10, 10, 5).end >= end);
+});
+
+test("a view of the whole run grows with it, another one stays", () => {
+  const bounds = { start: 0, end: 20 };
+  assert.equal(afterGrowth({ start: 0, end: 10 }, true, bounds), bounds);
+  assert.deepEqual(afterGrowth({ start: 2, end: 4 }, false, bounds), { start: 2, end: 4 });
+});
+
+test("every state has a shape and a letter of its own, and an unknown one looks idle", () => {
+  assert.equal(new Set(STATES.map(({ letter }) => letter)).size, STATES.length);
+  assert.ok(STATES.every(({ shape }) => outline(shape, 10).endsWith("Z")));
+  assert.equal(styleOf("dancing").state, "idle");
+});
+
+test("a thinned series keeps its ends and extremes", () => {
+  const series = new Series("chief:0", "loss");
+  for (let i = 0; i < 10_000; i++) series.append(i, i === 5432 ? 99 : i % 7);
+  const { times, values } = series.points(200);
+  assert.ok(times.length <= 210);
+  assert.ok(values.includes(99));
+  assert.deepEqual([series.at(-1), series.at(5432.5), series.at(1e9)], [null, 99, 9999 % 7]);
+});
+
+test("busy shares are those of the spans, however often bins were doubled", () => {
+  const bins = new BusyBins(1e-3);
+  for (let i = 0; i < 1000; i++) {
+    bins.add(0, i, 0.5);
+    bins.add(1, i, 0.25);
+  }
+  const { values } = bins.shares(1000);
+  assert.ok(values.slice(0, -1).every((value) => Math.abs(value - 0.375) < 0.03)); // the last bin is cut
+});
+
+test("the value beside a chart is that at the moment that is pointed at", () => {
+  const line = { label: "q", times: [1, 2, 4], values: [10, 20, 40], isOther: false };
+  assert.deepEqual([0, 1, 2.9, 3.9].map((time) => valueAt(line, time, true)), [null, 10, 20, 20]);
+  assert.deepEqual([0, 1.4, 1.6, 3.9, 9].map((time) => valueAt(line, time, false)), [10, 10, 20, 40, 40]);
+  assert.deepEqual([formatValue(0.5, true), formatValue(1234, false), formatValue(0.12345, false), formatValue(null, false)], ["50 %", "1,234", "0.123", "–"]);
+});
+
+test("texts are cut, and names of the engine are written as words", () => {
+  assert.equal(cut("x".repeat(999)).length, 300);
+  assert.equal(sentence("lose_host"), "Lose host");
+});

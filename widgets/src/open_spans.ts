@@ -1,0 +1,44 @@
+// What the tasks of the present branch do at this moment, as spans that have begun and not ended: the log holds a span only
+// when it is over. A down time begins with the last serious event of its lane, work with the end of what the task did before.
+
+import type { LiveTrace } from "./live_trace.ts";
+import type { Source } from "./source.ts";
+import { colorOf, styleOf } from "./task_states.ts";
+import type { OpenSpan } from "./timeline_painter.ts";
+import { DOWN_LEVEL } from "./trace_data.ts";
+
+const WORKING = new Set(["reading", "computing", "updating", "slow"]);
+
+export function openSpans(source: Source): OpenSpan[] {
+  const { tasks, now_s, branch } = source.state();
+  const trace = source.trace(branch);
+  const lanes = new Map(trace.header.lanes.map((lane, index) => [lane, index]));
+  const crashes = tasks.includes("down") ? lastSerious(trace) : new Map<number, number>();
+  const open: OpenSpan[] = [];
+  tasks.forEach((state, index) => {
+    const lane = lanes.get(source.layout.tasks[index]?.name ?? "");
+    const isDown = state === "down";
+    if (lane === undefined || (!isDown && !WORKING.has(state))) return;
+    const start = isDown ? crashes.get(lane) : lastEnd(trace, lane, now_s);
+    if (start === undefined || start >= now_s) return;
+    open.push({ lane, start, end: now_s, color: colorOf(styleOf(state === "slow" ? "computing" : state), source.layout), isDown });
+  });
+  return open;
+}
+
+/** When the last event of level 3 befell each lane. */
+function lastSerious(trace: LiveTrace): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const row of trace.eventRows()) {
+    if (trace.header.marks[trace.instants.kind[row]].level >= DOWN_LEVEL) found.set(trace.instants.laneOf(row), trace.instants.start[row]);
+  }
+  return found;
+}
+
+/** When the last span of a lane ended; the beginning where it has none. Outer spans and inner ones end together, so a few rows do. */
+function lastEnd({ spans }: LiveTrace, lane: number, now: number): number {
+  let end = 0;
+  let row = spans.lastOf(lane);
+  for (let looked = 0; row >= 0 && looked < 8; looked++, row = spans.next(row, -1)) end = Math.max(end, spans.start[row] + spans.duration[row]);
+  return Math.min(end, now);
+}
