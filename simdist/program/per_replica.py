@@ -38,7 +38,7 @@ class PerReplica(ReplicaArgument):
     Attributes:
         values: as a tuple.
 
-    Arithmetic and conversion to an array are refused: reduce it first, or take ``strategy.local_results(value)``.
+    Arithmetic, conditions and conversion to a number or an array are refused: reduce it first, or take ``strategy.local_results(value)``.
 
     Example:
         >>> PerReplica([1, 2])
@@ -61,6 +61,18 @@ class PerReplica(ReplicaArgument):
 
     def __iter__(self) -> Iterator[Never]:
         raise self._refusal("iterated over")
+
+    def __bool__(self) -> bool:
+        raise TypeError(str(self._refusal("used as a condition")))
+
+    def __float__(self) -> float:
+        raise TypeError(str(self._refusal("converted to a number")))
+
+    def __int__(self) -> int:
+        raise TypeError(str(self._refusal("converted to a number")))
+
+    def __len__(self) -> int:
+        raise TypeError(str(self._refusal("asked for its length")))
 
     def _refusal(self, what: str) -> InvalidArgumentError:
         return InvalidArgumentError(

@@ -9,7 +9,7 @@ from typing import Any, cast
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.sharded import is_jax_device
 
-__all__ = ["device_names", "jax_devices"]
+__all__ = ["device_names", "jax_devices", "require_task"]
 
 
 def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") -> list[str]:
@@ -68,6 +68,28 @@ def jax_devices(devices: int | Sequence[Any] | None) -> list[Any]:
             "Give only one kind."
         )
     return real
+
+
+def require_task(devices: int | Sequence[Any] | None, task: str) -> None:
+    """Refuse devices of other tasks than the one that a strategy runs on.
+
+    Args:
+        devices: as for `device_names`; names may say a job and a task, and ``localhost`` stands for whichever it is.
+        task: where the strategy runs.
+
+    Raises:
+        InvalidArgumentError: a device is named that lies elsewhere.
+
+    Example:
+        >>> require_task(["/job:worker/task:1/device:GPU:0", "/job:localhost/task:0/gpu:1", "gpu:2"], "worker:1")
+    """
+    for device in [] if devices is None or isinstance(devices, int) else devices:
+        found = re.search(r"/?job:([a-z_]+)(?:/replica:\d+)?/task:(\d+)/", str(device).lower())
+        if found and found[1] != "localhost" and f"{found[1]}:{found[2]}" != task:
+            raise InvalidArgumentError(
+                f"{device!r} is a device of {found[1]}:{found[2]}, and this strategy runs on {task}. Leave job and task out, launch a main "
+                "on that task, or use a strategy for several workers."
+            )
 
 
 def _name(device: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from simdist import debugging
 from simdist.runtime.cluster import Cluster
 from simdist.strategies.cross_device import CrossDeviceOps
-from simdist.strategies.devices import device_names, jax_devices
+from simdist.strategies.devices import device_names, jax_devices, require_task
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["MirroredStrategy"]
@@ -43,6 +43,7 @@ class MirroredStrategy(SynchronousStrategy):
         self.device_names = device_names(devices)
         self.jax_devices = jax_devices(devices)
         super().__init__(cluster, CrossDeviceOps.options_of(cross_device_ops))
+        require_task(devices, self.default_device)
 
     def own_cluster(self) -> Cluster:
         if len(self.jax_devices) < 2 or debugging.is_on():

@@ -14,7 +14,7 @@ from simdist.program.scope import register_default
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
 from simdist.strategies import context
-from simdist.strategies.devices import device_names
+from simdist.strategies.devices import device_names, require_task
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["OneDeviceStrategy"]
@@ -28,7 +28,7 @@ class OneDeviceStrategy(SynchronousStrategy):
         cluster: where it is, on the first worker; None: this machine alone.
 
     Raises:
-        InvalidArgumentError: no device, or several.
+        InvalidArgumentError: no device, several, or one of another task.
 
     Example:
         >>> import simdist as sd
@@ -45,6 +45,7 @@ class OneDeviceStrategy(SynchronousStrategy):
             raise InvalidArgumentError(f"device={device!r} must name one device, for example 'cpu:0'.")
         self.device = names[0]
         super().__init__(cluster)
+        require_task([device], self.default_device)
 
     def replica_devices(self) -> list[str]:
         return [self.default_device if self.device == "cpu:0" else f"{self.default_device}/{self.device}"]

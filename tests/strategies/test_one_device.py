@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import FailedPreconditionError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 
 def variable_of(strategy: sd.MirroredStrategy, value: float) -> sd.Variable:
@@ -57,3 +57,12 @@ def test_step_called_under_a_strategy_of_workers_names_the_coordinator() -> None
             step()
     with pytest.raises(TypeError, match="ClusterCoordinator"):
         step()
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda name: sd.MirroredStrategy([name])], ids=["one device", "mirrored"])
+def test_device_of_another_task_is_refused(make: Any) -> None:
+    for here in ("gpu:0", "/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:0", "/job:worker/replica:0/task:0/gpu:0"):
+        assert make(here).extended.worker_devices == ("worker:0/gpu:0",)
+    for there in ("/job:worker/task:1/gpu:0", "/job:ps/replica:0/task:0/device:GPU:0"):
+        with pytest.raises(InvalidArgumentError, match="this strategy runs on worker:0"):
+            make(there)

@@ -11,8 +11,9 @@ with needs("simdist_widgets", "lab"):
     from simdist_widgets.fault_console import FaultConsole
     from simdist_widgets.host_page import export_page
     from simdist_widgets.lab import Lab
+    from simdist_widgets.recovery_story import Recovery
     from simdist_widgets.shard_map import PlacementRecord, ShardMap
     from simdist_widgets.timeline import Timeline
     from simdist_widgets.topology import Topology
 
-__all__ = ["CollectiveStepper", "FaultConsole", "Lab", "PlacementRecord", "ShardMap", "Timeline", "Topology", "export_page"]
+__all__ = ["CollectiveStepper", "FaultConsole", "Lab", "PlacementRecord", "Recovery", "ShardMap", "Timeline", "Topology", "export_page"]
