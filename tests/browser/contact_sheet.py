@@ -28,10 +28,11 @@ class Scene:
     themes: tuple[str, ...] = ("light", "dark")
 
 
+CLICK_A_TASK = "document.querySelectorAll('.sdw-task')[4].dispatchEvent(new MouseEvent('click', { bubbles: true }))"
 HOSTILE = "</script><b>\"'" + "very long " * 1000
 SCENES = {
     "empty": Scene("lab()"),
-    "broken": Scene("await broken(); document.querySelectorAll('.sdw-task')[4].dispatchEvent(new MouseEvent('click', { bubbles: true }))"),
+    "broken": Scene(f"await broken(); {CLICK_A_TASK}"),
     "wide": Scene("await broken({ workers: 16 })", 1680),
     "compared": Scene(
         "await broken(); await source.send('fork', { t_s: 0.03, without: [0] });"
@@ -50,12 +51,14 @@ SCENES = {
         "source.advance(0); document.querySelectorAll('[role=tab]')[3].click()",
         themes=("light",),
     ),
-    "recorded": Scene("await broken({ end_s: 0.0243, canControl: false }); document.querySelectorAll('[role=tab]')[1].click()", themes=("light",)),
+    "recorded": Scene(
+        "await broken({ end_s: 0.0243, canControl: false }); document.querySelectorAll('[role=tab]')[1].click()", themes=("light",)
+    ),
     "hostile": Scene(
         "const layout = simdist.fixtureLayout(6); const name = " + repr(HOSTILE) + ";"
         "const tasks = layout.tasks.map((task, i) => i === 4 ? { ...task, name: 'worker:' + name } : task);"
         "lab({ layout: { ...layout, tasks } }, { message: name, output: name, log: [name] }).advance(0.02);"
-        "document.querySelectorAll('.sdw-task')[4].dispatchEvent(new MouseEvent('click', { bubbles: true }))",
+        + CLICK_A_TASK,
         themes=("light",),
     ),
     "forced": Scene("await broken()", reader={"forced_colors": "active"}, themes=("dark",)),
@@ -83,10 +86,15 @@ def main(arguments: list[str]) -> int:
         for name in wanted:
             for theme in SCENES[name].themes:
                 picture = base64.b64encode(shot(browser, path, SCENES[name], theme)).decode()
-                figures.append(f'<figure><figcaption>{name}, {theme}</figcaption><img width="100%" src="data:image/png;base64,{picture}"></figure>')
+                figures.append(
+                    f'<figure><figcaption>{name}, {theme}</figcaption><img width="100%" src="data:image/png;base64,{picture}"></figure>'
+                )
         columns = min(3, len(figures))
         sheet = browser.new_page(viewport={"width": 40 + columns * 800, "height": 600})
-        sheet.set_content(f"<style>body {{ display: grid; grid-template-columns: repeat({columns}, 1fr); font: 20px sans-serif }} figure {{ margin: 8px }}</style>{''.join(figures)}")
+        style = f"body {{ display: grid; grid-template-columns: repeat({columns}, 1fr); font: 20px sans-serif }} figure {{ margin: 8px }}"
+        sheet.set_content(f"<style>{style}</style>{''.join(figures)}")
+            f"<style>body {{ display: grid; grid-template-columns: repeat({columns}, 1fr); font: 20px sans-serif }} figure {{ margin: 8px }}</style>{''.join(figures)}"
+        )
         sheet.screenshot(path=target, full_page=True)
     print(f"wrote {target}: {len(figures)} pictures")
     return 0

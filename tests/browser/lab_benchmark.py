@@ -23,7 +23,11 @@ STATES_A_SECOND = 20
 MEASURE_JS = """
 const nextFrame = window.requestAnimationFrame.bind(window);
 let spent = 0;
-window.requestAnimationFrame = (draw) => nextFrame((time) => { const from = performance.now(); draw(time); spent += performance.now() - from; });
+window.requestAnimationFrame = (draw) => nextFrame((time) => {
+    const from = performance.now();
+    draw(time);
+    spent += performance.now() - from;
+});
 window.measure = async (times, act) => {
     const frames = [];
     for (let i = 0; i < times; i++) {

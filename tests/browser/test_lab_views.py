@@ -343,10 +343,14 @@ def test_very_many_tasks_are_cells_that_can_be_pointed_at(opened: Opened) -> Non
 
 
 def test_messages_stand_still_between_two_states_under_reduced_motion(opened: Opened) -> None:
-    play = "await broken(); source.obey('play', {}); clearInterval(source.timer); source.advance(0.0053); await wait(60); source.advance(0.0004);"
+    play = (
+        "await broken(); source.obey('play', {}); clearInterval(source.timer);"
+        "source.advance(0.0053); await wait(60); source.advance(0.0004);"
+    )
     moved = (
         "const dots = () => [...document.querySelectorAll('.sdw-dot')].map((dot) => dot.getAttribute('transform')).join();"
-        "const first = dots(); if (!first) throw new Error('no messages'); await new Promise(requestAnimationFrame); await wait(30); return dots() !== first"
+        "const first = dots(); if (!first) throw new Error('no messages');"
+        "await new Promise(requestAnimationFrame); await wait(30); return dots() !== first"
     )
     still = opened("", reduced_motion="reduce")
     assert run(still, play + moved) is False

@@ -96,7 +96,8 @@ function tasksControl(parameter: Parameter, { tasks }: Layout, chosen: readonly 
     return button;
   });
   const press = (button: HTMLElement, isOn: boolean): void => button.setAttribute("aria-pressed", String(isOn));
-  const jobs = [...new Set(tasks.map(({ job }) => job))].map((job) => {
+  const several = [...new Set(tasks.map(({ job }) => job))].filter((job) => tasks.filter((task) => task.job === job).length > 1);
+  const jobs = several.map((job) => {
     const button = element("button", { type: "button", class: "sdw-chip sdw-all", title: cut(`all tasks of the job ${job}, or none`) }, `all ${cut(job, 16)}`);
     const members = buttons.filter((_, index) => tasks[index].job === job);
     button.addEventListener("click", () => {
@@ -105,7 +106,7 @@ function tasksControl(parameter: Parameter, { tasks }: Layout, chosen: readonly 
     });
     return button;
   });
-  const group = element("span", { class: "sdw-chips", role: "group", "aria-label": `${parameter.name}: ${parameter.says}`, tabindex: -1 }, ...buttons, ...jobs);
+  const group = element("span", { class: "sdw-chips", role: "group", "aria-label": `${parameter.name}: ${parameter.says}`, tabindex: -1 }, ...jobs, ...buttons);
   const read = (): Entry => tasks.flatMap(({ name }, index) => (buttons[index].getAttribute("aria-pressed") === "true" ? [name] : []));
   const name = element("span", { class: "sdw-field-name" }, sentence(parameter.name), element("small", {}, ` ${parameter.says}`));
   return { parameter, input: group, read, field: element("div", { class: "sdw-field sdw-wide" }, name, group) };

@@ -5,7 +5,9 @@ import { formatValue, valueAt } from "./chart_data.ts";
 import { clock, nextPace, paceInWords, roughly } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
-import { outline, STATES, styleOf } from "./task_states.ts";
+import { SPAN_KINDS } from "./fixture_cluster.ts";
+import { inkOn } from "./theme.ts";
+import { colorOf, outline, STATES, styleOf } from "./task_states.ts";
 import { cut, sentence } from "./words.ts";
 
 test("figures of the clock stand still while time goes on", () => {
@@ -43,6 +45,19 @@ test("every state has a shape and a letter of its own, and an unknown one looks 
   assert.equal(new Set(STATES.map(({ letter }) => letter)).size, STATES.length);
   assert.ok(STATES.every(({ shape }) => outline(shape, 10).endsWith("Z")));
   assert.equal(styleOf("dancing").state, "idle");
+});
+
+test("the letter of a state can be read on its colour, by everybody", () => {
+  const channel = (hex: string, at: number): number => {
+    const part = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  };
+  const luminance = (hex: string): number => 0.2126 * channel(hex, 1) + 0.7152 * channel(hex, 3) + 0.0722 * channel(hex, 5);
+  for (const style of STATES.filter(({ look }) => look === "filled")) {
+    const color = colorOf(style, { kinds: SPAN_KINDS });
+    const [light, dark] = [luminance(color), luminance(inkOn(color))].sort((a, b) => b - a);
+    assert.ok((light + 0.05) / (dark + 0.05) >= 3.9, `${style.state}: ${(light + 0.05) / (dark + 0.05)}`);
+  }
 });
 
 test("a thinned series keeps its ends and extremes", () => {

@@ -37,7 +37,7 @@ export function place({ tasks, hubs }: Pick<Layout, "tasks" | "hubs">, width: nu
   const at = ({ x, y }: Task | Hub): Point => ({ x: across(x), y: down(y) });
   const points = tasks.map(at);
   const below = leastBelow(points, 2 * MOST_RADIUS);
-  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, leastDistance(points) * 0.36, Math.max((below - LABEL_HEIGHT) / 2, below * 0.3)));
+  const radius = Math.max(LEAST_RADIUS, Math.min(MOST_RADIUS, leastDistance(points) * 0.36, Math.max((below - LABEL_HEIGHT - 4) / 2, below * 0.3)));
   const labels = labelsOf(tasks, points, radius, below);
   return { tasks: points, hubs: hubs.map(at), radius, labels, racks: racksOf(tasks, points, radius) };
 }
@@ -54,7 +54,7 @@ function labelsOf(tasks: readonly Task[], points: readonly Point[], radius: numb
   const jobs = new Map<string, number[]>();
   tasks.forEach(({ job }, index) => jobs.set(job, [...(jobs.get(job) ?? []), index]));
   const labels = tasks.map(() => "");
-  if (below < 2 * radius + LABEL_HEIGHT - 5) return labels;
+  if (below < 2 * radius + LABEL_HEIGHT - 1) return labels;
   for (const members of jobs.values()) {
     const beside = Math.min(...members.map((index) => besideOf(points, index)));
     const longest = Math.max(...members.map((index) => Math.min(tasks[index].name.length, MOST_LABEL))) * LETTER_WIDTH;
