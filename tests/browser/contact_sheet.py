@@ -57,8 +57,7 @@ SCENES = {
     "hostile": Scene(
         "const layout = simdist.fixtureLayout(6); const name = " + repr(HOSTILE) + ";"
         "const tasks = layout.tasks.map((task, i) => i === 4 ? { ...task, name: 'worker:' + name } : task);"
-        "lab({ layout: { ...layout, tasks } }, { message: name, output: name, log: [name] }).advance(0.02);"
-        + CLICK_A_TASK,
+        "lab({ layout: { ...layout, tasks } }, { message: name, output: name, log: [name] }).advance(0.02);" + CLICK_A_TASK,
         themes=("light",),
     ),
     "forced": Scene("await broken()", reader={"forced_colors": "active"}, themes=("dark",)),
@@ -93,8 +92,6 @@ def main(arguments: list[str]) -> int:
         sheet = browser.new_page(viewport={"width": 40 + columns * 800, "height": 600})
         style = f"body {{ display: grid; grid-template-columns: repeat({columns}, 1fr); font: 20px sans-serif }} figure {{ margin: 8px }}"
         sheet.set_content(f"<style>{style}</style>{''.join(figures)}")
-            f"<style>body {{ display: grid; grid-template-columns: repeat({columns}, 1fr); font: 20px sans-serif }} figure {{ margin: 8px }}</style>{''.join(figures)}"
-        )
         sheet.screenshot(path=target, full_page=True)
     print(f"wrote {target}: {len(figures)} pictures")
     return 0
