@@ -47,7 +47,7 @@ SCENES = {
         "document.querySelector('.sdw-console .sdw-go').click(); document.querySelectorAll('.sdw-transport-right button')[1].click()"
     ),
     "failed": Scene(
-        "await broken(); Object.assign(source.over, { state: 'failed', message: 'UnavailableError: ps:0 is down, and nothing restarts it.' });"
+        "await broken(); Object.assign(source.over, { state: 'failed', message: 'UnavailableError: ps:0 is down.' });"
         "source.advance(0); document.querySelectorAll('[role=tab]')[3].click()",
         themes=("light",),
     ),
