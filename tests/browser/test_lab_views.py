@@ -282,13 +282,19 @@ def test_branches_stand_side_by_side_with_their_first_difference(opened: Opened)
     page.get_by_role("button", name="What if not?").first.click()
     page.wait_for_timeout(60)
     assert texts(page, ".sdw-branch strong") == ["main", "fork 1"]
-    assert texts(page, ".sdw-faults .sdw-fault-name") == ["slow of worker:3"]
+    assert texts(page, ".sdw-faults .sdw-fault-name") == ["Slow of worker:3"]
     page.get_by_label("Compare with").select_option("0")
     page.wait_for_timeout(120)
     assert page.locator(".sdw-timeline").count() == 2
     assert page.locator(".sdw-at-difference:visible").count() == 2
     assert "same until" in page.locator(".sdw-comparison").inner_text()
     assert view(page, 0) == view(page, 1)
+
+
+def test_what_a_fault_has_cost_stands_below_it(opened: Opened) -> None:
+    page = opened()
+    page.get_by_role("button", name="What did it cost?").first.click()
+    assert texts(page, ".sdw-recovery .sdw-sum td") == ["the run ends later by", "", "+2.19 ms"]
 
 
 def test_a_plan_is_kept_as_text_and_used_again(opened: Opened) -> None:

@@ -80,7 +80,7 @@ export class Chart {
     return {
       width,
       height: HEIGHT,
-      padding: [6, 8, 0, 0],
+      padding: [6, 16, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: false, auto: false }, y: data.isShare ? { range: [0, 1] } : { range: rangeOf } },

@@ -8,6 +8,7 @@ import { FaultForm } from "./fault_form.ts";
 import { formatDuration } from "./format.ts";
 import type { Fault, PlannedFault } from "./lab_types.ts";
 import type { Source } from "./source.ts";
+import { asRecovery, recoveryTable } from "./recovery_table.ts";
 import { cut, sentence, write } from "./words.ts";
 
 const STATUS: Readonly<Record<PlannedFault["status"], readonly [string, string]>> = {
@@ -58,9 +59,9 @@ class FaultConsole {
     const cost = element("button", { type: "button", class: "sdw-plain", title: "Compares with the exact run without this fault" }, "What did it cost?");
     cost.addEventListener("click", async () => {
       const { recovery } = await note.ask("recover", { command }, cost);
-      const text = (recovery as { readonly text?: unknown } | undefined)?.text;
-      line.querySelector("pre")?.remove();
-      if (typeof text === "string") line.append(element("pre", {}, cut(text, 4000)));
+      const found = asRecovery(recovery);
+      line.querySelector("table")?.remove();
+      if (found) line.append(recoveryTable(found));
     });
     const acts = [without, ...(fault.status === "pending" ? [] : [cost])];
     line.append(element("div", { class: "sdw-fault-acts" }, ...acts, note.note));
@@ -132,10 +133,18 @@ export function readFaults(text: string): { readonly faults: readonly Fault[] } 
   return { faults: items as Fault[] };
 }
 
-function faultLine({ description, status, fired_s, healed_s }: PlannedFault): HTMLElement {
+/** A fault in a few words; whom it hits is what people look for. */
+export function shortly({ description, fault }: PlannedFault): string {
+  const { kind, task } = fault;
+  return typeof kind === "string" && typeof task === "string" ? `${sentence(kind)} of ${task}` : description;
+}
+
+function faultLine(planned: PlannedFault): HTMLElement {
+  const { description, status, fired_s, healed_s } = planned;
   const [sign, word] = STATUS[status] ?? ["?", status];
   const name = element("span", { class: "sdw-fault-name" });
-  write(name, description);
+  write(name, shortly(planned));
+  name.title = cut(description);
   const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : "";
   const ended = status === "healed" && healed_s !== null ? `, until ${formatDuration(healed_s)}` : "";
   const when = element("span", { class: "sdw-quiet" }, status === "healed" ? `ended${begun.replace(" at", ", from")}${ended}` : `${word}${begun}`);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readFaults } from "./fault_console_view.ts";
+import { readFaults, shortly } from "./fault_console_view.ts";
+import { asRecovery, signed } from "./recovery_table.ts";
 import { bounds, check, faultOf, firstEntries, isComplete, taskParameter } from "./fault_values.ts";
 import { FAULTS, parameter, TRIGGERS } from "./fixture_cluster.ts";
 
@@ -57,4 +58,16 @@ test("a list of faults is read from text, one alone too, and anything else is sa
   assert.deepEqual(readFaults('{"kind": "crash"}'), { faults: [{ kind: "crash" }] });
   assert.match(problem(readFaults("{")), /no JSON/);
   assert.match(problem(readFaults('[{"kind": "crash"}, 7]')), /Number 2 is no fault/);
+});
+
+test("a fault is named by its kind and whom it hits, or else as the engine does", () => {
+  const planned = { description: "crash('worker:7', at=0.0038)", status: "fired", fired_s: 1, healed_s: null } as const;
+  assert.equal(shortly({ ...planned, fault: { kind: "lose_host", task: "worker:7" } }), "Lose host of worker:7");
+  assert.equal(shortly({ ...planned, fault: { kind: "partition", a: ["worker:0"] } }), planned.description);
+});
+
+test("a cost has a sign, and a reply without phases is no recovery", () => {
+  assert.deepEqual([0.00219, -1e-3, 1e-12].map(signed), ["+2.19 ms", "−1 ms", "none"]);
+  assert.deepEqual([undefined, null, {}, { phases: [] }].map(asRecovery), [null, null, null, null]);
+  assert.ok(asRecovery({ phases: [], cost_s: 0 }));
 });

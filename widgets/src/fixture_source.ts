@@ -6,6 +6,14 @@ import { FixtureRun, type Timed } from "./fixture_run.ts";
 import { NO_STATE, type Branch, type Command, type Fault, type LabState, type Layout, type Reply, type RunState, type Verb } from "./lab_types.ts";
 import { BaseSource } from "./source.ts";
 
+const STORY = {
+  phases: [
+    { name: "detection", seconds: 5e-5, cost_s: 0 },
+    { name: "restoration", seconds: 0.00095, cost_s: 4e-4 },
+    { name: "afterwards", seconds: 0.0326, cost_s: 0.00179 },
+  ],
+  cost_s: 0.00219,
+};
 const TICK_S = 0.05; // real seconds
 
 interface Life {
@@ -130,6 +138,7 @@ export class FixtureSource extends BaseSource {
     if (verb === "fork") this.fork(life, Number(args["t_s"]), (args["without"] ?? []) as number[]);
     if (verb === "select_branch") this.branch = Number(args["branch"]);
     if (verb === "compare") return { text: "The runs are the same until the crash of worker:1.", same_until_s: life.at ?? 0.02 };
+    if (verb === "recover") return { recovery: STORY };
     return {};
   }
 

@@ -8,10 +8,10 @@ import { drawAxis, drawOverview } from "./axis_painter.ts";
 import { fanCentre, fanReach } from "./fan.ts";
 import { hitTest, spanAt, type Hit } from "./hit_test.ts";
 import { layOutMarks } from "./marks.ts";
-import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { Selection } from "./selection.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
-import { centreOn, fit, inside, pan, zoom, type View } from "./time_scale.ts";
+import type { View } from "./time_scale.ts";
+import { TimeWindow } from "./time_window.ts";
 import { buildFrame, describeRange, refreshFrame, type Frame } from "./timeline_frame.ts";
 import { listen, type Commands } from "./timeline_input.ts";
 import { Lines } from "./timeline_lines.ts";
@@ -21,31 +21,23 @@ import { describe, spoken } from "./tooltip.ts";
 import type { TraceData } from "./trace_data.ts";
 import { nextEvent, nextSpan } from "./walk.ts";
 
-const SAVE_AFTER_MS = 250;
-
 class Timeline implements Commands {
   readonly frame: Frame;
   private data: TraceData;
-  private bounds: View;
   private readonly painter = new TimelinePainter();
   private readonly lines = new Lines();
   private events: Uint32Array;
   private down: Uint32Array;
   private colors: Colors | null = null;
-  private view: View;
+  private readonly time: TimeWindow;
   private chosen: Selection;
   private request = 0;
-  private save = 0;
-  private follows: boolean; // the present
   private pointer: readonly [number, number] | null = null;
 
   constructor(private readonly source: TimelineSource) {
     this.data = source.data();
     this.chosen = new Selection(this.data);
-    this.bounds = this.wholeRun();
-    this.view = this.wantedView();
-    this.follows = source.live?.goesOn === true && source.view().length === 0;
-    if (this.follows) this.view = this.window();
+    this.time = new TimeWindow(source, () => this.viewChanged());
     this.events = this.data.eventRows();
     this.down = this.data.downRows();
     this.frame = buildFrame(this.data, source.live?.goesOn);
@@ -60,32 +52,23 @@ class Timeline implements Commands {
     const { start, end } = this.view;
     const chosen = this.chosen.position?.time ?? start;
     const centre = x !== undefined ? this.timeAt(x) : chosen > start && chosen < end ? chosen : (start + end) / 2;
-    const wanted = zoom(this.view, factor, centre, this.bounds);
-    if (this.follows) this.source.live?.setSpan(wanted.end - wanted.start);
-    this.setView(this.follows ? this.window() : wanted);
+    this.time.zoom(factor, centre);
   }
 
   panBy(pixels: number): void {
-    this.follows = false;
-    this.setView(pan(this.view, (pixels / this.width) * (this.view.end - this.view.start), this.bounds));
+    this.time.pan(pixels / this.width);
   }
 
   fitAll(): void {
-    this.follows = false;
-    this.setView(this.bounds);
+    this.time.showAll();
   }
 
-  /** Follows the present again. */
   follow(): void {
-    this.follows = this.source.live !== undefined;
-    this.source.live?.setSpan(null);
-    if (this.follows) this.setView(this.window());
+    this.time.follow();
   }
 
   goTo(fraction: number): void {
-    this.follows = false;
-    const time = this.bounds.start + fraction * (this.bounds.end - this.bounds.start);
-    this.setView(centreOn(this.view, time, this.bounds));
+    this.time.goTo(fraction);
   }
 
   pointAt(x: number, y: number): void {
@@ -131,7 +114,7 @@ class Timeline implements Commands {
     const lane = (this.chosen.lane = Math.max(this.chosen.lane, 0));
     const row = nextSpan(this.data, lane, this.chosen.position, step, this.view.start);
     if (row < 0) return;
-    this.reveal(spans.start[row], spans.duration[row]);
+    this.time.reveal(spans.start[row], spans.duration[row]);
     const found = spanAt(this.data, lane, spans.start[row], 0);
     const outer = found?.sort === "span" && found.outer !== row ? found.outer : -1;
     this.announce({ sort: "span", lane, row, outer });
@@ -141,7 +124,7 @@ class Timeline implements Commands {
     const row = nextEvent(this.data, this.events, this.chosen.position, step, this.view.start);
     if (row < 0) return;
     const lane = (this.chosen.lane = this.data.instants.laneOf(row));
-    this.reveal(this.data.instants.start[row], 0);
+    this.time.reveal(this.data.instants.start[row], 0);
     this.keepLaneVisible();
     const mark = layOutMarks(this.data, lane, this.view, this.width).find(({ rows }) => rows.includes(row));
     this.announce({ sort: "instants", lane, row, rows: mark?.rows ?? [row] });
@@ -169,22 +152,16 @@ class Timeline implements Commands {
 
   /** Takes over the view that the source asks for. */
   readonly followSource = (): void => {
-    this.follows = this.source.live?.goesOn === true && this.source.view().length === 0;
-    const wanted = this.follows ? this.window() : this.wantedView();
-    if (wanted.start === this.view.start && wanted.end === this.view.end) return;
-    this.view = wanted;
-    this.draw();
+    if (this.time.followSource()) this.draw();
   };
 
   /** Takes over rows and the present. What was under the pointer is looked for again, since rows may have moved. */
   readonly grow = (): void => {
-    const isWhole = this.isWhole();
     const data = this.source.data();
     if (data !== this.data) this.chosen = new Selection(data);
     this.data = data;
     [this.events, this.down] = [data.eventRows(), data.downRows()];
-    this.bounds = this.wholeRun();
-    this.view = this.follows ? this.window() : afterGrowth(this.view, isWhole, this.bounds);
+    this.time.grow();
     this.chosen.rowsMoved();
     this.frame.tooltip.hide();
     refreshFrame(this.frame, data);
@@ -208,7 +185,7 @@ class Timeline implements Commands {
 
   stop(): void {
     cancelAnimationFrame(this.request);
-    clearTimeout(this.save);
+    this.time.stop();
   }
 
   private readonly paint = (): void => {
@@ -226,11 +203,11 @@ class Timeline implements Commands {
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
-    drawOverview(frame.overview, data, this.events, this.bounds, view, colors, ratio);
+    drawOverview(frame.overview, data, this.events, this.time.bounds, view, colors, ratio);
     frame.lanes.childNodes.forEach((node, index) =>
       (node as HTMLElement).classList.toggle("sdw-current", index === lane),
     );
-    describeRange(frame, view, this.bounds, data.header, this.follows);
+    describeRange(frame, view, this.time.bounds, data.header, this.time.follows);
     this.moveLines();
   };
 
@@ -238,32 +215,14 @@ class Timeline implements Commands {
     this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
   }
 
-  private wholeRun(): View {
-    const { live } = this.source;
-    const { first_s, last_s } = this.data.header;
-    return live?.goesOn ? liveBounds(last_s, live.now(), live.span()) : fit(first_s, last_s);
+  private get view(): View {
+    return this.time.view;
   }
 
-  /** The window that follows the present. */
-  private window(): View {
-    const { live } = this.source;
-    return live ? following(live.now(), live.span()) : this.bounds;
-  }
-
-  private setView(view: View): void {
-    this.view = view;
+  private viewChanged(): void {
     this.chosen.unmark();
     this.frame.tooltip.hide();
     this.draw();
-    clearTimeout(this.save);
-    this.save = window.setTimeout(() => {
-      const isUsual = this.source.live?.goesOn ? this.follows : this.isWhole();
-      this.source.saveView(isUsual ? [] : [this.view.start, this.view.end]);
-    }, SAVE_AFTER_MS);
-  }
-
-  private isWhole(): boolean {
-    return this.view.start === this.bounds.start && this.view.end === this.bounds.end;
   }
 
   private setHit(hit: Hit | null, x: number, y: number): void {
@@ -290,19 +249,6 @@ class Timeline implements Commands {
     this.frame.tooltip.show(describe(this.data, hit), x + plot.left - root.left, y - this.top + plot.top - root.top, fan ? fanReach(fan) : 0);
   }
 
-  /** Moves the view, and widens it where needed, so that a stretch of time is well inside. */
-  private reveal(start: number, duration: number): void {
-    if (this.isWhole()) return;
-    this.follows = false;
-    const length = this.view.end - this.view.start;
-    const margin = length * 0.05;
-    const wide = { start: start - duration * 0.2, end: start + duration * 1.2 };
-    if (duration > length * 0.9) this.setView(inside(wide, this.bounds));
-    else if (start < this.view.start + margin || start + duration > this.view.end - margin) {
-      this.setView(centreOn(this.view, start + duration / 2, this.bounds));
-    }
-  }
-
   private keepLaneVisible(): void {
     const { scroll } = this.frame;
     const top = this.chosen.lane * this.laneHeight;
@@ -313,12 +259,6 @@ class Timeline implements Commands {
 
   private timeAt(x: number): number {
     return this.view.start + (x / this.width) * (this.view.end - this.view.start);
-  }
-
-  private wantedView(): View {
-    const wanted = this.source.view();
-    if (wanted.length !== 2 || !(wanted[1] > wanted[0])) return this.bounds;
-    return inside({ start: wanted[0], end: wanted[1] }, this.bounds);
   }
 }
 
