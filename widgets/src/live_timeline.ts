@@ -1,6 +1,6 @@
 // The timeline of a branch of a running cluster: the same view as that of a snapshot, over a trace that grows.
 
-import { openSpans } from "./open_spans.ts";
+import { OpenSpans } from "./open_spans.ts";
 import type { Source } from "./source.ts";
 import type { Line, TimelineSource } from "./timeline_source.ts";
 import { mountTimeline } from "./timeline_view.ts";
@@ -18,6 +18,7 @@ export interface LiveOptions {
 export function timelineSource(source: Source, options: LiveOptions = {}): TimelineSource {
   const branch = options.branch ?? (() => source.state().branch);
   const now = (): number => source.state().branches.find(({ number }) => number === branch())?.now_s ?? source.state().now_s;
+  const open = new OpenSpans(source);
   return {
     data: () => source.trace(branch()),
     view: () => source.view(),
@@ -39,7 +40,7 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
         const pointed: Line[] = cursor === null ? [] : [{ time: cursor, sort: "cursor" }];
         return [{ time: now(), sort: "now" }, ...pointed, ...(difference ? [difference] : [])];
       },
-      open: () => (branch() === source.state().branch ? openSpans(source) : []),
+      open: () => (branch() === source.state().branch ? open.now() : []),
       now,
       span: () => source.span() ?? source.state().pace * SECONDS_IN_VIEW,
       setSpan: (span) => source.setSpan(span),

@@ -1,5 +1,6 @@
 // What the tasks of the present branch do at this moment, as spans that have begun and not ended: the log holds a span only
-// when it is over. A down time begins with the last serious event of its lane, work with the end of what the task did before.
+// when it is over. A down time begins with the last serious event of its lane; work with the end of what the task did before,
+// and not before the last moment at which it was seen to do something else.
 
 import type { LiveTrace } from "./live_trace.ts";
 import type { Source } from "./source.ts";
@@ -9,21 +10,36 @@ import { DOWN_LEVEL } from "./trace_data.ts";
 
 const WORKING = new Set(["reading", "computing", "updating", "slow"]);
 
-export function openSpans(source: Source): OpenSpan[] {
-  const { tasks, now_s, branch } = source.state();
-  const trace = source.trace(branch);
-  const lanes = new Map(trace.header.lanes.map((lane, index) => [lane, index]));
-  const crashes = tasks.includes("down") ? lastSerious(trace) : new Map<number, number>();
-  const open: OpenSpan[] = [];
-  tasks.forEach((state, index) => {
-    const lane = lanes.get(source.layout.tasks[index]?.name ?? "");
-    const isDown = state === "down";
-    if (lane === undefined || (!isDown && !WORKING.has(state))) return;
-    const start = isDown ? crashes.get(lane) : lastEnd(trace, lane, now_s);
-    if (start === undefined || start >= now_s) return;
-    open.push({ lane, start, end: now_s, color: colorOf(styleOf(state === "slow" ? "computing" : state), source.layout), isDown });
-  });
-  return open;
+export class OpenSpans {
+  private states: readonly string[] = [];
+  private since: number[] = []; // for each task, a moment before which its present state did not begin
+  private seen = 0; // the moment of those states
+  private branch = -1;
+
+  constructor(private readonly source: Source) {}
+
+  now(): OpenSpan[] {
+    const { tasks, now_s, branch } = this.source.state();
+    this.look(tasks, now_s, branch);
+    const trace = this.source.trace(branch);
+    const lanes = new Map(trace.header.lanes.map((lane, index) => [lane, index]));
+    const crashes = tasks.includes("down") ? lastSerious(trace) : new Map<number, number>();
+    return tasks.flatMap((state, index): OpenSpan[] => {
+      const lane = lanes.get(this.source.layout.tasks[index]?.name ?? "");
+      const isDown = state === "down";
+      if (lane === undefined || (!isDown && !WORKING.has(state))) return [];
+      const start = isDown ? crashes.get(lane) : Math.max(lastEnd(trace, lane, now_s), this.since[index]);
+      const color = colorOf(styleOf(state === "slow" ? "computing" : state), this.source.layout);
+      return start === undefined || start >= now_s ? [] : [{ lane, start, end: now_s, color, isDown }];
+    });
+  }
+
+  /** Remembers what the tasks do, and until when each did something else. */
+  private look(tasks: readonly string[], now: number, branch: number): void {
+    if (branch !== this.branch || now < this.seen) this.since = tasks.map(() => 0);
+    else if (now > this.seen) this.since = tasks.map((state, index) => (state === this.states[index] ? this.since[index] : this.seen));
+    [this.states, this.seen, this.branch] = [tasks, now, branch];
+  }
 }
 
 /** When the last event of level 3 befell each lane. */

@@ -13,6 +13,7 @@ import { place, type Point } from "./topology_layout.ts";
 
 const PART_OF_WIDTH = 0.62; // the height of the picture
 const [LEAST_HEIGHT, MOST_HEIGHT] = [230, 460];
+const MOST_WIDTH = 740; // of a picture; a wider place stays empty
 
 class Topology {
   readonly root = element("div", { class: "sdw sdw-topology", role: "group", "aria-label": "Cluster", "data-lm-suppress-shortcuts": "true" });
@@ -51,7 +52,10 @@ class Topology {
     if (this.grid) {
       this.grid.canvas.style.height = `${this.grid.fit(width)}px`;
       if (!this.grid.canvas.isConnected) this.stage.replaceChildren(this.grid.canvas);
-    } else this.build(width, Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, Math.round(width * PART_OF_WIDTH))));
+    } else {
+      const drawn = Math.min(width, MOST_WIDTH);
+      this.build(drawn, Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, Math.round(drawn * PART_OF_WIDTH))));
+    }
     this.update();
   };
 
