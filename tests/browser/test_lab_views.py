@@ -222,6 +222,16 @@ def test_what_is_refused_is_said_at_its_control_until_something_succeeds(opened:
     assert errors.count() == 0
 
 
+def test_a_kernel_that_does_not_answer_is_said_to_be_silent(opened: Opened) -> None:
+    page = opened("", color_scheme="dark")
+    page.clock.install()
+    run(page, "await broken(); source.isSilent = true")
+    page.get_by_role("button", name="Fork").click()
+    assert page.locator(".sdw-transport [aria-busy=true]").count() == 1
+    page.clock.fast_forward(5000)
+    assert "has not answered yet" in page.locator(".sdw-transport .sdw-error").inner_text()
+
+
 def test_the_moment_pointed_at_is_the_same_in_all_views(opened: Opened) -> None:
     page = opened()
     value = page.locator(".sdw-chart strong").first

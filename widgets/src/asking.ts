@@ -6,6 +6,8 @@ import type { Reply, Verb } from "./lab_types.ts";
 import type { Source } from "./source.ts";
 import { cut } from "./words.ts";
 
+const SLOW_MS = 4000;
+const SLOW = "The kernel has not answered yet. It may be computing; if it was restarted, run the cell again.";
 const MOST_ERROR = 1200; // characters
 
 export class Asking {
@@ -16,7 +18,9 @@ export class Asking {
 
   async ask(verb: Verb, args: Readonly<Record<string, unknown>> = {}, control?: HTMLElement): Promise<Reply> {
     control?.setAttribute("aria-busy", "true");
+    const slow = setTimeout(() => this.say(SLOW), SLOW_MS);
     const reply = await this.source.send(verb, args);
+    clearTimeout(slow);
     control?.removeAttribute("aria-busy");
     this.say(reply.error ?? "");
     return reply;

@@ -40,6 +40,7 @@ export class FixtureSource extends BaseSource {
   readonly layout: Layout;
   readonly asked: { verb: Verb; args: Readonly<Record<string, unknown>> }[] = []; // what views have sent
   refusal = ""; // of everything that is sent
+  isSilent = false; // and answers nothing
   over: Partial<LabState> = {}; // laid over the state, for tests
   private readonly lives: Life[] = [];
   private known: { readonly key: string; readonly state: LabState } | null = null;
@@ -101,6 +102,7 @@ export class FixtureSource extends BaseSource {
 
   send(verb: Verb, args: Readonly<Record<string, unknown>> = {}): Promise<Reply> {
     this.asked.push({ verb, args });
+    if (this.isSilent) return new Promise(() => {});
     if (this.refusal) return Promise.resolve({ error: this.refusal });
     const extra = this.obey(verb, args);
     this.listeners.say("state");

@@ -142,7 +142,7 @@ class Transport {
 }
 
 function button(text: string, label: string, act: () => void, sign?: IconName): HTMLButtonElement {
-  const made = element("button", { type: "button", title: label, "aria-label": label }, ...(sign ? [icon(sign)] : []), ...(text ? [element("span", {}, text)] : []));
+  const made = element("button", { type: "button", title: label, "aria-label": text.length > 1 ? false : label }, ...(sign ? [icon(sign)] : []), ...(text ? [element("span", {}, text)] : []));
   made.addEventListener("click", act);
   return made;
 }
