@@ -180,6 +180,13 @@ def test_branches_are_compared_and_a_fault_has_its_story(lab: Lab, heard: Heard)
     assert [shown["number"] for shown in lab.state["branches"]] == [0]
 
 
+def test_default_pace_has_one_digit_and_lets_two_closures_end_in_a_second(lab: Lab) -> None:
+    lab.session.advance(closures=3)
+    closure_s = lab.session.progress_s[-1] / 3
+    assert lab.pace == pytest.approx(2.0 * closure_s, rel=0.5)
+    assert len(f"{lab.pace:e}".split("e")[0].rstrip("0.")) == 1
+
+
 def test_playing_goes_on_until_a_second_and_is_the_same_run(lab: Lab, heard: Heard) -> None:
     async def story() -> None:
         await lab.play(until=0.0011, pace=0.01)

@@ -104,7 +104,9 @@ class SessionWidget(BaseWidget):
         if self._pace is not None:
             return self._pace
         progress_s = self.session.progress_s
-        return UNITS_A_SECOND * progress_s[-1] / len(progress_s) if progress_s and progress_s[-1] > 0.0 else FIRST_PACE
+        if not progress_s or progress_s[-1] <= 0.0:
+            return FIRST_PACE
+        return float(f"{UNITS_A_SECOND * progress_s[-1] / len(progress_s):.0e}")  # one digit: a person reads it
 
     async def play(self, until: float | None = None, pace: float | None = None) -> None:
         """Play, and let the notebook work meanwhile: ``await widget.play(until=0.005)``.
