@@ -13,6 +13,7 @@ from simdist.errors import InvalidArgumentError
 __all__ = [
     "END_S",
     "flag",
+    "float_of",
     "name_of_function",
     "number",
     "optional_flag",
@@ -115,11 +116,24 @@ def number(value: Any, name: str, at_least: float = 0.0, below: float = math.inf
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r}; expected a number")
-    found = float(value)
+    found = float_of(value)
     if not at_least <= found < below:
         limit = "" if below == math.inf else f", and less than {below:g}"
         raise InvalidArgumentError(f"{name}={value!r} must be a finite number, {at_least:g} or more{limit}")
     return found
+
+
+def float_of(value: Real) -> float:
+    """A number as a float; one that is larger than all floats is infinite.
+
+    Example:
+        >>> float_of(3), float_of(-(10**400))
+        (3.0, -inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict)) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from simdist.arguments import END_S, flag
+from simdist.arguments import END_S, flag, float_of
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.faults.effects import Effects
 
@@ -83,7 +83,7 @@ class Number(Parameter):
     def _checked(self, name: str, value: Any, effects: Effects | None) -> Any:
         given: Any = value
         is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
-        if not is_number or not self._holds(float(given)):
+        if not is_number or not self._holds(float_of(given)):
             raise InvalidArgumentError(f"{name}={value!r} must be {self.bounds}: {self.says}{', or None' if self.optional else ''}.")
         return int(given) if self.whole else float(given)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numbers import Real
 
-from simdist.arguments import END_S
+from simdist.arguments import END_S, float_of
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["check_figure", "check_whole"]
@@ -36,7 +36,7 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number; got {value!r}.")
-    if not (float(value) >= 0) or (may_be_zero and float(value) >= END_S) or (value == 0 and not may_be_zero):
+    if not (float_of(value) >= 0) or (may_be_zero and float_of(value) >= END_S) or (value == 0 and not may_be_zero):
         expected = f"0 or more, and less than {END_S:g}" if may_be_zero else "more than 0"
         raise InvalidArgumentError(f"{owner}: {name} must be {expected}; got {value!r}.")
 

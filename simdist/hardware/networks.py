@@ -87,6 +87,9 @@ class Network:
             raise TypeError(f"Network: intra_host_shared must be True or False; got {self.intra_host_shared!r}.")
         if not isinstance(cast("object", self.topology), Topology):
             raise TypeError(f"Network: topology must be FlatSwitch(), Racks(...) or Torus(...); got {self.topology!r}.")
+        wrong = [each for each in self.overrides if not isinstance(cast("object", each), Override)]
+        if wrong:
+            raise TypeError(f"Network: overrides has {wrong[0]!r}; make exceptions with with_port(...) and with_link(...).")
 
     def within_host(self, link: LinkModel) -> Network:
         """The same network with another connection inside the hosts.

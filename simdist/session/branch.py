@@ -22,6 +22,7 @@ __all__ = ["MOST_RUNS", "Branch", "Family", "RunAside"]
 
 MOST_RUNS = 8
 """Of how many branches of one family the runs are kept."""
+MOST_SECONDS = 200  # readings of the clock on the wall that a branch keeps
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Branch:
     Attributes:
         seen: its run, or what is known of it.
         inbox: faults of other threads that the run has not taken yet.
+        begun_again: how often it began another run from the start, other than to do a run again that was put aside.
     """
 
     def __init__(self, program: Program, template: Cluster, commands: Sequence[Command], family: Family) -> None:
@@ -89,7 +91,8 @@ class Branch:
         self.inbox: deque[Mapping[str, Any]] = deque()
         self.seen: ProgramRun | RunAside = self._new_run(commands)
         self.seen.inbox = self.inbox
-        self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took
+        self.begun_again = 0
+        self._seconds: list[tuple[float, float]] = []  # virtual second reached, and real seconds that this took; not all of them
         weakref.finalize(self, family.forget, id(self))
         family.used(self)
 
@@ -110,19 +113,25 @@ class Branch:
         try:
             run.advance(goal)
         finally:
-            self._seconds.append((run.now, run.real_s))
+            self._note_seconds(run)
 
     def begin_again(self, goal: Goal) -> None:
         """Run again from the start until a goal, with the same commands; as `ProgramRun.advance`."""
         commands = self.seen.commands
         self._drop()
+        self.begun_again += 1
         run = self.seen = self._new_run(commands)
         self.family.used(self)
         try:
             run.advance(goal)
         finally:
             run.inbox = self.inbox
-            self._seconds.append((run.now, run.real_s))
+            self._note_seconds(run)
+
+    def _note_seconds(self, run: ProgramRun) -> None:
+        self._seconds.append((run.now, run.real_s))
+        if len(self._seconds) > MOST_SECONDS:  # a run that is played comes by twenty times a second
+            del self._seconds[-2::-2]
 
     def seconds_until(self, t: float) -> float:
         """How many seconds of the clock on the wall it took to come to a virtual second, so far as is known."""

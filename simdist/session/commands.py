@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, cast
 
 from simdist.arguments import END_S, number, whole_number
@@ -49,7 +50,7 @@ class Command:
     def __post_init__(self) -> None:
         number(self.at_s, "at_s", below=END_S)
         if self.after_events is not None:
-            whole_number(self.after_events, "after_events")
+            whole_number(self.after_events, "after_events", 0)
         self.fault_at(self.at_s)
 
     def fault_at(self, now_s: float) -> Fault:
@@ -72,10 +73,21 @@ def plain_command_fault(fault: Fault | Mapping[str, Any]) -> Mapping[str, Any]:
         InvalidArgumentError: it begins when a predicate holds.
     """
     if isinstance(fault, Fault):
-        return plain_fault(fault)
+        fault = plain_fault(fault)
     if not isinstance(cast("object", fault), Mapping):
         raise TypeError(f"inject was given {fault!r}; give it a fault, or a dict such as {{'kind': 'crash', 'task': 'worker:1'}}.")
-    return dict(fault)
+    return {name: _plain(value) for name, value in fault.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A figure as JSON holds it, also one of numpy, and a list of its own."""
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return list(cast("list[Any]", value)) if isinstance(value, (list, tuple)) else value
 
 
 def in_order(commands: Iterable[Command]) -> list[Command]:

@@ -77,7 +77,7 @@ class Frame(Goal):
     """
 
     def __init__(self, until_s: float, real_s: float) -> None:
-        self.until_s = until_s
+        self.until_s = min(until_s, LAST_S)
         self.ends = time.perf_counter() + real_s
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
@@ -134,7 +134,7 @@ def goal_of(run: ProgramRun, **given: float | None) -> Goal:
         raise InvalidArgumentError(f"advance was given {' and '.join(present)}; give one of them.")
     for name, value in present.items():
         if name == "by":
-            return UntilSecond(run.clock.now + number(value, name, below=END_S))
+            return UntilSecond(min(run.clock.now + number(value, name, below=END_S), LAST_S))
         if name == "events":
             return UntilEvents(run.clock.events + whole_number(value, name, 0))
         if name == "steps":

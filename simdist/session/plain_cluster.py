@@ -65,7 +65,7 @@ def cluster_from_plain(given: Any) -> Cluster:
         hardware = _part(hardware, Device)
     try:
         return Cluster(_spec(given["spec"]), given["seed"], hardware, _part(given["network"], Network), given["numerics"])
-    except TypeError as error:
+    except (TypeError, UnicodeError) as error:
         raise InvalidArgumentError(f"This is no cluster: {error}") from error
 
 

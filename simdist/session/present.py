@@ -50,8 +50,8 @@ def task_states(cluster: Cluster) -> dict[str, str]:
         {'chief:0': 'idle', 'worker:0': 'idle', 'worker:1': 'paused'}
     """
     world = cluster.world
-    waiting = _in_collectives(world)
-    return {name: _state(world, task, waiting) for name, task in world.tasks.items()}
+    waiting, cut_off = _in_collectives(world), {name for pair in world.transport.blocked for name in pair}
+    return {name: _state(world, task, waiting, cut_off) for name, task in world.tasks.items()}
 
 
 def flights(cluster: Cluster, most: int = 200) -> list[Flight]:
@@ -75,12 +75,12 @@ def closures_in_flight(cluster: Cluster) -> dict[str, int]:
     return {loop.task.name: loop.running.number for loop in loops if loop.running is not None}
 
 
-def _state(world: World, task: Task, waiting: set[str]) -> str:
+def _state(world: World, task: Task, waiting: set[str], cut_off: set[str]) -> str:
     if not task.alive:
         return "down" if task.restart_plan is None else "restarting"
     if task.held is not None:
         return "paused"
-    if any(task.name in pair for pair in world.transport.blocked):
+    if task.name in cut_off:
         return "cut off"
     return "slow" if task.slowness > 1.0 else _activity(world, task, waiting)
 

@@ -28,13 +28,15 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.session.commands import Command
 from simdist.session.session import Session
+from simdist.trace import Trace
+from simdist.trace.records import Instant
 from simdist.trace.summary import summary
 
 __all__ = ["Phase", "Recovery", "recovery"]
 
-DETECTED = ("detect",)
 DECIDED = ("retry", "cancel", "resize")
-RESTORED = ("restart", "heal")
+DEATHS = ("crash", "lose_host")
+IDLE = ("down", "wait")
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,16 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
     fault = faults[number] if number < len(faults) else None
     phases: tuple[Phase, ...] = ()
     waited_s = lost_s = 0.0
+    units, units_without = _units(broken, whole)
     if fault is not None and fault.fired_s is not None:
         tasks = tasks_of(fault)
-        phases = tuple(_phases(broken, fault.fired_s, tasks, broken.progress_s, whole.progress_s, whole.now))
+        events = sorted(_events(broken.trace, fault, fault.fired_s, tasks), key=lambda event: event[1])
+        phases = tuple(_phases(broken.now, whole.now, fault.fired_s, events, units, units_without))
         waited_s = _idle_s(broken, tasks) - _idle_s(whole, tasks)
-        lost_s = _lost_s(broken, fault.fired_s, tasks) if fault.kind in ("crash", "lose_host") else 0.0
+        if fault.kind in DEATHS:
+            later = broken.commands[number + 1 :]  # these may kill the same tasks, too
+            alone = whole if not later else _ended(broken.fork(0.0, without=broken.commands[number:]))
+            lost_s = sum(_lost_s(alone.trace, task, fault.fired_s, alone.progress_s) for task in tasks)
     return Recovery(
         fault=fault.describe() if fault is not None else str(dict(broken.commands[number].fault)),
         state=broken.state,
@@ -193,8 +200,8 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         phases=phases,
         end_s=broken.now,
         end_without_s=whole.now,
-        units=len(broken.progress_s),
-        units_without=len(whole.progress_s),
+        units=len(units),
+        units_without=len(units_without),
         steps=broken.steps,
         steps_without=whole.steps,
         lost_s=lost_s,
@@ -208,8 +215,14 @@ def tasks_of(fault: Fault) -> set[str]:
     return {task for value in named for task in ([value] if isinstance(value, str) else value)}
 
 
+def _units(broken: Session, whole: Session) -> tuple[list[float], list[float]]:
+    """When both runs came on by one; a run that failed before its first closure has not come on at all, whatever steps it took."""
+    found = [[] if whole.closures and not session.closures else session.progress_s for session in (broken, whole)]
+    return found[0], found[1]
+
+
 def _phases(
-    session: Session, fired_s: float, tasks: set[str], progress_s: Sequence[float], other_s: Sequence[float], other_end_s: float
+    end_s: float, other_end_s: float, fired_s: float, events: list[tuple[str, float]], progress_s: Sequence[float], other_s: Sequence[float]
 ) -> Iterator[Phase]:
     def lag_s(moment_s: float) -> float:
         """By how much the run lags at a moment."""
@@ -218,28 +231,35 @@ def _phases(
         due_s = other_s[units] if units < len(other_s) else other_end_s
         return max(behind_s, moment_s - due_s)
 
-    events = sorted(_events(session, fired_s, tasks), key=lambda event: event[1])
     last_s = events[-1][1] if events else fired_s
-    end_s, total_s = session.now, session.now - other_end_s
     caught_up_s = _caught_up_s(progress_s, other_s, last_s)
     if caught_up_s is not None and caught_up_s < end_s:
-        events.append(("catching up", caught_up_s))
+        events = [*events, ("catching up", caught_up_s)]
     begin_s, before_s = fired_s, 0.0
     for name, moment_s in events:
         after_s = lag_s(moment_s)
         yield Phase(name, begin_s, moment_s, before_s, after_s)
         begin_s, before_s = moment_s, after_s
-    yield Phase("afterwards", begin_s, end_s, before_s, total_s)
+    yield Phase("afterwards", begin_s, end_s, before_s, end_s - other_end_s)
 
 
-def _events(session: Session, fired_s: float, tasks: set[str]) -> Iterator[tuple[str, float]]:
+def _events(trace: Trace, fault: Fault, fired_s: float, tasks: set[str]) -> Iterator[tuple[str, float]]:
     """The first event of each kind after a fault that is about its tasks."""
-    for name, categories in (("detection", DETECTED), ("decision", DECIDED), ("restoration", RESTORED)):
-        for instant in session.trace.instants:
-            about = name == "decision" or instant.lane in tasks or any(task in instant.name for task in tasks)
-            if instant.category in categories and instant.time_s >= fired_s and about:
-                yield name, instant.time_s
-                break
+    later = [instant for instant in trace.instants if instant.time_s >= fired_s]
+    detected_s = next((instant.time_s for instant in later if instant.category == "detect" and instant.lane in tasks), None)
+    decided_s = next((instant.time_s for instant in later if instant.category in DECIDED and _is_about(trace, instant, tasks)), None)
+    if fault.kind in DEATHS:
+        restored_s = next((instant.time_s for instant in later if instant.category == "restart" and instant.lane in tasks), None)
+    else:
+        restored_s = fault.healed_s
+    for name, moment_s in (("detection", detected_s), ("decision", decided_s), ("restoration", restored_s)):
+        if moment_s is not None:
+            yield name, moment_s
+
+
+def _is_about(trace: Trace, instant: Instant, tasks: set[str]) -> bool:
+    """Whether a decision may be about some tasks: it is, unless its cause is known to be about others."""
+    return instant.lane in tasks or instant.cause < 0 or trace.record(instant.cause).lane in tasks
 
 
 def _caught_up_s(progress_s: Sequence[float], other_s: Sequence[float], after_s: float) -> float | None:
@@ -264,15 +284,24 @@ def _idle_s(session: Session, tasks: set[str]) -> float:
     return sum(session.now - lanes[lane]["busy_s"] for lane in others)
 
 
-def _lost_s(session: Session, fired_s: float, tasks: set[str]) -> float:
-    """Seconds since the tasks that died had ended their last closure, or step, where they were at work on another one."""
-    lost_s = 0.0
-    for task in tasks:
-        spans = [span for span in session.trace.spans.where(lane=task) if span.start_s < fired_s]
-        ended = [span.end_s for span in spans if span.category == "closure" and span.end_s <= fired_s]
-        retried = any(instant.time_s >= fired_s for instant in session.trace.instants.where(lane=task, category="retry"))
-        if not ended and not retried:
-            ended = [unit_s for unit_s in session.progress_s if unit_s <= fired_s]
-            retried = any(span.start_s >= max(ended, default=0.0) and span.category not in ("down", "wait") for span in spans)
-        lost_s += fired_s - max(ended, default=0.0) if retried else 0.0
-    return lost_s
+def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float]) -> float:
+    """Seconds since a task began what it had under way: its closure, or with other replicas a step.
+
+    Args:
+        trace: of the run in which the task goes on, and comes to the end of what it had under way.
+        task: that died.
+        fired_s: when it died.
+        units: when the run in which it goes on came on by one.
+    """
+    spans = trace.spans
+    rows = spans.rows_where(lane=task, category="closure")
+    if len(spans.rows_where(category="closure")):
+        began_s = spans.start[rows][(spans.start[rows] < fired_s) & (fired_s < spans.end[rows])]
+        return fired_s - float(began_s.min()) if len(began_s) else 0.0
+    step_began_s = max((unit_s for unit_s in units if unit_s <= fired_s), default=0.0)
+    for lane in (lane for lane in spans.lanes() if lane.split("/")[0] == task):
+        rows = spans.rows_where(lane=lane)
+        under_way = rows[(spans.start[rows] < fired_s) & (spans.end[rows] > step_began_s)].tolist()
+        if any(spans[row].category not in IDLE for row in under_way):
+            return fired_s - step_began_s
+    return 0.0

@@ -131,6 +131,11 @@ class ProgramRun:
         """When the next event comes; the present second where none is to come."""
         return self.clock.queue[0][0] if self.clock.queue else self.clock.now
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is due at the present second has happened."""
+        return not self.clock.queue or self.next_s() > self.clock.now
+
     def stand_at(self, now_s: float) -> None:
         """Let virtual time go on to a second, though not beyond the next event."""
         now = self.clock.now
@@ -177,8 +182,8 @@ class ProgramRun:
         self.cluster.close()
 
     def _warn_of_what_is_left(self) -> None:
-        self.waiting += [Command(self.clock.now, fault) for fault in self.inbox]
-        self.inbox.clear()
+        while self.inbox:  # one by one: another thread may add to it
+            self.waiting.append(Command(self.clock.now, self.inbox.popleft()))
         if self.waiting:
             warnings.warn(
                 f"The program is {self.state} at {self.clock.now:.6f} s, before {len(self.waiting)} of its commands: {self.waiting!r}.",

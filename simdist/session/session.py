@@ -137,6 +137,22 @@ class Session:
         return list(self._live().progress_s)
 
     @property
+    def pace_s(self) -> float | None:
+        """Virtual seconds that the run took on average to come on by one; None before the first time."""
+        progress_s = self._live().progress_s
+        return progress_s[-1] / len(progress_s) if progress_s else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is due at the present second has happened, so that ``advance(until=session.now)`` does nothing."""
+        return self._live().is_settled
+
+    @property
+    def begun_again(self) -> int:
+        """How often a run began from the start because of `rewind`: what was seen of the run before is void then."""
+        return self._branch.begun_again
+
+    @property
     def faults(self) -> list[Fault]:
         """The faults of the commands that were done, in order; each one tells when it fired and healed."""
         return list(self._live().faults)
@@ -240,6 +256,8 @@ class Session:
         plain = plain_command_fault(fault)
         if get_ident() != self._thread:
             Command(0.0, plain)
+            if self.state in ("finished", "failed", "closed"):
+                raise FailedPreconditionError(f"The program is {self.state}: there is no moment at which the fault can begin.")
             self._branch.inbox.append(plain)
             return None
         self._require_outside("inject")
@@ -286,18 +304,21 @@ class Session:
 
         Raises:
             InvalidArgumentError: `without` has a command that this session does not have, or `t` is no second.
+            TypeError: one of `without` or `plus` is no command.
         """
         self._require_outside("fork")
-        commands, changed = self.commands, False
-        for command in without:
+        number(t, "t", below=END_S)
+        removed, added = _as_commands(without, "without"), [command.by_time() for command in _as_commands(plus, "plus")]
+        before = commands = self.commands
+        for command in removed:
             if command not in commands:
                 raise InvalidArgumentError(f"without={command!r}: this session has no such command. It has {self.commands!r}.")
-            commands.remove(command)
-            changed = True
-        added = [command.by_time() for command in plus]
-        if changed or added:
-            commands = [command.by_time() for command in commands]
-        other = self._sibling([*commands, *added])
+            place = commands.index(command)
+            commands = [*commands[:place], *commands[place + 1 :]]
+        commands = in_order([*commands, *added])
+        # Up to the first change the same events happen, and the same commands are done exactly where they were.
+        same = next((place for place, pair in enumerate(zip(commands, before, strict=False)) if pair[0] != pair[1]), len(before))
+        other = self._sibling([*commands[:same], *(command.by_time() for command in commands[same:])])
         try:
             other.advance(until=t)
         except BaseException as error:
@@ -351,8 +372,15 @@ def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | N
             f"The cluster has {len(cluster.faults)} planned faults, and each run gets a fresh one without them. Give them to "
             "the session as commands, or plan them in the program."
         )
-    given = [] if commands is None else list(commands)
+    return _as_commands([] if commands is None else commands, "commands")
+
+
+def _as_commands(commands: Iterable[Command], name: str) -> list[Command]:
+    """The commands that an argument of this name has."""
+    if not isinstance(cast("object", commands), Iterable):
+        raise TypeError(f"{name} is {commands!r}; expected a list of commands")
+    given = list(commands)
     wrong = [command for command in given if not isinstance(cast("object", command), Command)]
     if wrong:
-        raise TypeError(f"commands has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
+        raise TypeError(f"{name} has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
     return given

@@ -136,7 +136,7 @@ def _decoded(text: str) -> dict[str, Any]:
     _, version, checksum, packed = parts
     if version != VERSION:
         raise InvalidArgumentError(f"version={version!r:.60} of a shared session is not known. Known: {VERSION!r}.")
-    if checksum != f"{zlib.crc32(packed.encode()):08x}":
+    if not packed.isascii() or checksum != f"{zlib.crc32(packed.encode()):08x}":
         raise InvalidArgumentError("The text of the shared session is damaged: a part of it is missing, or was changed. Copy all of it.")
     return _unpacked(packed)
 

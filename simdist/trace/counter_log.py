@@ -35,6 +35,7 @@ class CounterLog(Sequence[Counter]):
         self._codes: dict[tuple[str, str], int] = {}
         self._code = GrowingColumn(np.int32)
         self._time_s, self._value = GrowingColumn(np.float64), GrowingColumn(np.float64)
+        self._last: dict[int, float] = {}  # the last value of each counter
         self._rolling: RollingDigest | None = self._new_digest()
 
     def add(self, lane: str, name: str, time_s: float, value: float) -> None:
@@ -58,6 +59,8 @@ class CounterLog(Sequence[Counter]):
         self.rolling.extend(code, time_s, value)
         for column, values in ((self._code, code), (self._time_s, time_s), (self._value, value)):
             column.extend(values)
+        codes, places = np.unique(code[::-1], return_index=True)
+        self._last.update(zip(codes.tolist(), value[::-1][places].tolist(), strict=True))
         rows.clear()
 
     def _number(self, key: tuple[str, str]) -> int:
@@ -102,6 +105,19 @@ class CounterLog(Sequence[Counter]):
         self.fold()
         chosen = self._code.view() == self._codes.get((lane, name), -1)
         return self._time_s.view()[chosen], self._value.view()[chosen]
+
+    def last(self, lane: str, name: str) -> float | None:
+        """The last value of one counter; None where it has no sample.
+
+        Example:
+            >>> log = CounterLog()
+            >>> log.add("chief:0", "queue", 0.5, 3)
+            >>> log.last("chief:0", "queue"), log.last("chief:0", "other")
+            (3.0, None)
+        """
+        self.fold()
+        code = self._codes.get((lane, name))
+        return None if code is None else self._last[code]
 
     def lanes_of(self, name: str) -> list[str]:
         """The lanes that have a counter of this name, in the order of their first samples."""

@@ -34,12 +34,12 @@ def faults(spec: Mapping[str, int]) -> st.SearchStrategy[dict[str, Any]]:
         st.fixed_dictionaries({"kind": st.just("slow"), "task": tasks, "factor": st.floats(1.5, 8.0), "until": until}),
         st.fixed_dictionaries({"kind": st.just("pause"), "task": tasks, "until": until}),
         st.fixed_dictionaries(
-            {"kind": st.just("partition"), "side": tasks.map(lambda task: [task]), "other": st.just(["chief:0"]), "until": until}
+            {"kind": st.just("partition"), "a": tasks.map(lambda task: [task]), "b": st.just(["chief:0"]), "until": until}
         ),
         st.fixed_dictionaries({"kind": st.just("drop"), **sides, "probability": st.floats(0.1, 1.0)}),
         st.fixed_dictionaries({"kind": st.just("delay"), **sides, "seconds": durations}),
         st.fixed_dictionaries({"kind": st.just("duplicate"), **sides}),
-        st.fixed_dictionaries({"kind": st.just("slow_link"), **sides, "factor": st.floats(2.0, 50.0)}),
+        st.fixed_dictionaries({"kind": st.just("slow_link"), **sides, "bandwidth_factor": st.floats(2.0, 50.0)}),
     )
 
 
@@ -90,8 +90,9 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
     for action in todo:
         try:
             act(branches, action)
-        except SimdistError:
+        except SimdistError as error:
             assert branches[-1].state == "failed" or action[0] == "inject"
+            assert "no figure" not in str(error) and "lacks the figure" not in str(error), "the test makes up faults that there are not"
     session = branches[-1]
     batch = sd.Session(program, cluster, session.commands)
     assert outcome(session) == outcome(batch)

@@ -128,3 +128,65 @@ def test_command_of_another_session_is_refused() -> None:
     session = sd.Session(sleeping, sd.Cluster({"worker": 2, "ps": 1}))
     with pytest.raises(errors.InvalidArgumentError, match="no command of this session"):
         sd.recovery(session, Command(1.0, {"kind": "crash", "task": "worker:0"}))
+
+
+def test_names_that_begin_alike_are_different_tasks() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        chief = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+        for _ in range(33):
+            chief.schedule(lambda: sd.sleep(1.0))
+        chief.join()
+
+    session = sd.Session(program, sd.Cluster({"worker": 11, "ps": 1}))
+    session.advance(until=0.5)
+    command = session.inject({"kind": "slow", "task": "worker:1", "factor": 2.0, "until": 2.7})
+    assert command is not None
+    session.inject({"kind": "crash", "task": "worker:10", "restart_after": 0.25})
+    session.advance(until=1.2)
+    session.inject({"kind": "slow", "task": "worker:1", "factor": 1.5, "until": 1.4})
+    story = sd.recovery(session, command)
+    phases = {phase.name: phase.end_s for phase in story.phases}
+    assert "detection" not in phases and "decision" not in phases, "those were of worker:10"
+    assert phases["restoration"] == 2.7, "the heal of the other slowness is not its own"
+
+
+def test_time_without_work_is_not_lost() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        chief = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+        for _ in range(2):
+            for _ in range(2):
+                chief.schedule(lambda: sd.sleep(1.0))
+            chief.join()
+            sd.sleep(9.0, cluster)
+
+    def lost_s(at_s: float) -> float:
+        session = sd.Session(program, sd.Cluster({"worker": 2, "ps": 1}))
+        session.advance(until=at_s)
+        command = session.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.25})
+        assert command is not None
+        session.advance(until=10.5)
+        session.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.25})
+        return sd.recovery(session, command).lost_s
+
+    assert lost_s(5.0) == 0.0, "it had nothing to do, and what it lost later was another crash's doing"
+    assert lost_s(10.25) == pytest.approx(0.25, abs=0.01), "since the closure began, and not since the one before ended"
+
+
+def test_death_in_the_middle_of_a_step_loses_what_the_replica_had_of_it() -> None:
+    session = session_of("survivors")
+    session.advance(steps=3)
+    begun_s = session.now
+    session.advance(by=0.00001)
+    command = session.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.001})
+    assert command is not None
+    assert sd.recovery(session, command).lost_s >= session.now - begun_s > 0.0
+
+
+def test_run_that_fails_before_its_first_closure_has_come_to_none() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0003)
+    assert session.steps > 0 == session.closures
+    command = session.inject({"kind": "crash", "task": "chief:0"})
+    assert command is not None
+    story = sd.recovery(session, command)
+    assert (story.state, story.units, story.units_without) == ("failed", 0, 18)

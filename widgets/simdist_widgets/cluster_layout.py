@@ -83,14 +83,15 @@ def _rows(names: list[str]) -> Positions:
     else:
         ordered = sorted(jobs, key=lambda job: (job != "ps", job))
         for row, job in enumerate(ordered):
-            y = TOP + 0.08 + (BOTTOM - TOP - 0.16) * row / (len(ordered) - 1)
-            positions |= _spread(jobs[job], y, away=0.0 if len(jobs[job]) <= 12 else 0.09)
+            between = (BOTTOM - TOP - 0.16) / (len(ordered) - 1)
+            positions |= _spread(jobs[job], TOP + 0.08 + between * row, min(0.15, 0.4 * between))
     return {name: positions[name] for name in names}
 
 
-def _spread(members: list[str], y: float, away: float) -> Positions:
-    """A row of tasks; a long one in several lines."""
+def _spread(members: list[str], y: float, room: float) -> Positions:
+    """A row of tasks; a long one in several lines, at most so far above and below it."""
     lines = max(1, math.ceil(len(members) / 24))
+    away = min(0.09, 2 * room / max(1, lines - 1))
     per_line = math.ceil(len(members) / lines)
     positions: Positions = {}
     for number, name in enumerate(members):
@@ -121,10 +122,11 @@ def _columns(names: list[str], racks: dict[str, int]) -> tuple[Positions, Positi
 
 
 def _torus(names: list[str], shape: tuple[int, ...]) -> Positions:
-    """The chips of a torus in its first two axes; layers of the third are moved a little."""
+    """The chips of a torus in its first two axes; layers of the others are moved a little."""
     positions: Positions = {}
     chips = [name for name in names if not name.startswith("chief")]
-    width, height, depth = (*shape, 1, 1)[:3]
+    width, height = (*shape, 1)[:2]
+    depth = math.prod(shape[2:])
     for number, name in enumerate(chips):
         x, rest = divmod(number, height * depth)
         y, z = divmod(rest, depth)

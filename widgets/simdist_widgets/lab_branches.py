@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
-from simdist.session import Command, Session
+from simdist.session import Moment, Session
 from simdist_widgets.lab_state import LinkLoads
 from simdist_widgets.log_feed import LogFeed
 
@@ -24,6 +24,8 @@ class Branch:
         session: its run.
         forked_from, forked_at_s: the branch that it came from, and where; None for the first.
         feed: what the front end has of its trace.
+        fed_run: of which run, as ``session.begun_again`` counts them.
+        noted: up to where the log has it: which run, and which moment of it.
     """
 
     number: int
@@ -33,6 +35,23 @@ class Branch:
     forked_at_s: float | None = None
     feed: LogFeed = field(default_factory=LogFeed)
     loads: LinkLoads = field(default_factory=LinkLoads)
+    fed_run: int = field(init=False)
+    noted: tuple[int, Moment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fed_run = self.session.begun_again
+        self.note()
+
+    def note(self) -> None:
+        """The log has it up to here."""
+        self.noted = self.session.begun_again, self.session.moment()
+
+    def feed_of_this_run(self) -> bool:
+        """Begin a new feed where the session has begun again; whether it has, so that the rows of the front end are void."""
+        if self.fed_run == self.session.begun_again:
+            return False
+        self.feed, self.fed_run = LogFeed(), self.session.begun_again
+        return True
 
     def plain(self) -> dict[str, Any]:
         """What its tab says."""
@@ -78,13 +97,23 @@ class Branches:
         """What the tabs say."""
         return [branch.plain() for branch in self._all.values()]
 
-    def fork(self, t_s: float, without: Sequence[int], plus: Sequence[Command] = ()) -> Branch:
+    def note_progress(self) -> None:
+        """Write down how far the present branch came on without a click: while it played, or in a cell."""
+        branch, session = self.present, self.present.session
+        (run, before), now = branch.noted, session.moment()
+        if run != session.begun_again:
+            self.log.append(f"{branch.name}.rewind({session.now!r})")
+        elif session.state != "closed" and now != before:
+            goal = f"until={session.now!r}" if session.is_settled else f"events={now.events - before.events}"
+            self.log.append(f"{branch.name}.advance({goal})")
+        branch.note()
+
+    def fork(self, t_s: float, without: Sequence[int]) -> Branch:
         """Make a branch of the present one, and show it.
 
         Args:
             t_s: where it stands, in virtual seconds.
             without: places of commands in ``session.commands`` that it does not have.
-            plus: commands that it has in addition.
 
         Raises:
             InvalidArgumentError: there is no such command.
@@ -94,7 +123,7 @@ class Branches:
         wrong = [place for place in without if place not in range(len(commands))]
         if wrong:
             raise InvalidArgumentError(f"without={wrong[0]!r}: the branch has {len(commands)} commands, counted from 0.")
-        session = source.session.fork(t_s, without=[commands[place] for place in without], plus=plus)
+        session = source.session.fork(t_s, without=[commands[place] for place in without])
         name = f"fork_{self._count}"
         left_out = ", ".join(f"{source.name}.commands[{place}]" for place in without)
         self.log.append(f"{name} = {source.name}.fork({t_s!r}{f', without=[{left_out}]' if without else ''})")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from simdist.faults.base import Fault
 from simdist.runtime.cluster import Cluster
 from simdist.session import Command, Session
 from simdist.session.present import closures_in_flight, flights, task_states
+from simdist_widgets.cluster_layout import MOST_SINGLE
 
 __all__ = ["LinkLoads", "command_line", "moment_of", "state_of"]
 
@@ -35,7 +37,7 @@ def state_of(session: Session, loads: LinkLoads) -> dict[str, Any]:
         session: whose; a run that is not kept is done again.
         loads: of the same session's links.
     """
-    cluster = session.cluster
+    cluster, commands, done = session.cluster, session.commands, session.faults
     return {
         **moment_of(cluster),
         "state": session.state,
@@ -44,8 +46,8 @@ def state_of(session: Session, loads: LinkLoads) -> dict[str, Any]:
         "steps": session.steps,
         "closures": session.closures,
         "rewind_real_s": session.rewind_seconds(session.now),
-        "commands": [_command(command, number < len(session.faults)) for number, command in enumerate(session.commands)],
-        "faults": [_fault(session, number) for number in range(len(session.commands))],
+        "commands": [_command(command, number < len(done)) for number, command in enumerate(commands)],
+        "faults": [_fault(command, done[number] if number < len(done) else None, session.state) for number, command in enumerate(commands)],
         "output": session.output[-MOST_OUTPUT:],
         "loads": loads.since_last_state(session),
     }
@@ -53,12 +55,11 @@ def state_of(session: Session, loads: LinkLoads) -> dict[str, Any]:
 
 def _queue(cluster: Cluster) -> dict[str, Any] | None:
     """The closures of the chief's coordinators; None where there is none."""
-    counters, running = cluster.trace.counters, closures_in_flight(cluster)
-    waiting = counters.series("chief:0", "queue")[1].tolist() if "chief:0" in counters.lanes_of("queue") else []
-    if not waiting and not running:
+    waiting, running = cluster.trace.counters.last("chief:0", "queue"), closures_in_flight(cluster)
+    if waiting is None and not running:
         return None
     return {
-        "waiting": int(waiting[-1]) if waiting else 0,
+        "waiting": int(waiting or 0),
         "in_flight": len(running),
         "closures": [{"number": number, "worker": worker} for worker, number in list(running.items())[:MOST_CLOSURES]],
     }
@@ -83,14 +84,12 @@ def _command(command: Command, is_done: bool) -> dict[str, Any]:
     }
 
 
-def _fault(session: Session, number: int) -> dict[str, Any]:
-    """A fault with what has become of it: pending, fired, healed, or never."""
-    command = session.commands[number]
-    if number >= len(session.faults):
+def _fault(command: Command, fault: Fault | None, state: str) -> dict[str, Any]:
+    """A command's fault with what has become of it: pending, fired, healed, or never."""
+    if fault is None:
         text = f"{command.fault['kind']} at {command.at_s:.6f} s"
         return {"description": text, "status": "pending", "fired_s": None, "healed_s": None, "fault": dict(command.fault)}
-    fault = session.faults[number]
-    over = session.state in ("finished", "failed", "closed")
+    over = state in ("finished", "failed", "closed")
     waiting = "never" if fault.is_missed or over else "pending"
     status = "healed" if fault.healed_s is not None else "fired" if fault.fired_s is not None else waiting
     return {
@@ -110,8 +109,10 @@ class LinkLoads:
         self._bytes: dict[str, float] = {}
 
     def since_last_state(self, session: Session) -> dict[str, float]:
-        """The load of each line of the picture, 0 to 1: the greater one of its two directions."""
+        """The load of each line of the picture, 0 to 1: the greater one of its two directions. A grid of cells has no lines."""
         world = session.cluster.world
+        if len(world.tasks) > MOST_SINGLE:
+            return {}
         passed_s = session.now - self._now_s
         loads: dict[str, float] = {}
         arrived = {link.name: world.links.bytes_arrived(link) for link in world.fabric.links()}

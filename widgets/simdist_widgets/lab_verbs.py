@@ -13,7 +13,6 @@ from simdist.arguments import number, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.session import Command, Session, recovery
 from simdist_widgets.lab_branches import Branches
-from simdist_widgets.log_feed import LogFeed
 
 __all__ = ["Verbs"]
 
@@ -25,15 +24,13 @@ class Verbs:
 
     Args:
         branches: what they are done to.
-        begun_again: is called with a branch whose run has begun again, so that its rows are void.
 
     Attributes:
         known: the verbs by name.
     """
 
-    def __init__(self, branches: Branches, begun_again: Callable[[int], None]) -> None:
+    def __init__(self, branches: Branches) -> None:
         self.branches = branches
-        self.begun_again = begun_again
         self.known: dict[str, Callable[..., dict[str, Any] | None]] = {
             "step": self.step,
             "advance": self.advance,
@@ -61,12 +58,16 @@ class Verbs:
         """
         if not isinstance(verb, str) or verb not in self.known:
             raise InvalidArgumentError(f"verb={verb!r:.100} is not known. {did_you_mean(str(verb)[:100], self.known)}")
+        self.branches.note_progress()
+        shown = self.branches.present
         try:
             answer = self.known[verb](**arguments)
         except TypeError as error:
             if "argument" in str(error) and "()" in str(error):
                 raise InvalidArgumentError(f"{verb} was given {sorted(arguments)}: {error}.") from error
             raise
+        if self.branches.present is shown:
+            shown.note()
         return {"at_s": self.session.now, **(answer or {})}
 
     # -- going on and back ----------------------------------------------------------------------------------------
@@ -89,8 +90,8 @@ class Verbs:
         if number(t_s, "t_s") >= self.session.now and self.session.state == "paused":
             self._advance(until=float(t_s))
         elif t_s <= self.session.now:
+            self.session.rewind(float(t_s))
             self._log(f"rewind({float(t_s)!r})")
-            self._begin_again(float(t_s))
         else:
             raise InvalidArgumentError(f"t_s={t_s!r}: the program is {self.session.state} at {self.session.now:.6f} s. Go back instead.")
 
@@ -102,12 +103,6 @@ class Verbs:
             if error is not session.error:
                 raise
         self._log(f"advance({', '.join(f'{name}={value!r}' for name, value in goal.items())})")
-
-    def _begin_again(self, t_s: float) -> None:
-        branch = self.branches.present
-        branch.session.rewind(t_s)
-        branch.feed = LogFeed()
-        self.begun_again(branch.number)
 
     # -- breaking it ----------------------------------------------------------------------------------------------
 
@@ -134,7 +129,10 @@ class Verbs:
             raise InvalidArgumentError(f"{fault!r:.200} is no fault; give a dict such as {{'kind': 'crash', 'task': 'worker:1'}}.")
         given: dict[str, Any] = dict(cast("Mapping[str, Any]", fault))
         if "for" in given:
-            given["until"] = given.get("at", self.session.now) + number(given.pop("for"), "for")
+            if given.get("after_steps") is not None or "until" in given:
+                raise InvalidArgumentError(f"{fault!r:.200} has 'for' beside 'until' or 'after_steps'. Give it 'until' alone.")
+            at_s = self.session.now if given.get("at") is None else number(given["at"], "at")
+            given["until"] = at_s + number(given.pop("for"), "for")
         return given
 
     # -- other runs -----------------------------------------------------------------------------------------------

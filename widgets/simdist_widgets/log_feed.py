@@ -42,14 +42,17 @@ class _Texts:
 
     def __init__(self, first: list[str]) -> None:
         self.number = {text: number for number, text in enumerate(first)}
-        self.sent = len(first)
+        self.new: list[str] = []
 
     def code(self, text: str) -> int:
-        return self.number.setdefault(text, len(self.number))
+        found = self.number.get(text)
+        if found is None:
+            found = self.number[text] = len(self.number)
+            self.new.append(text)
+        return found
 
     def take_new(self) -> list[str]:
-        new = list(self.number)[self.sent :]
-        self.sent = len(self.number)
+        new, self.new = self.new, []
         return new
 
 
@@ -113,9 +116,10 @@ class LogFeed:
         return _columns(SPAN, lane, start, end - start, name, category, np.zeros(len(kind)), cause, numbers)
 
     def _numbers_of_spans(self, trace: Trace, count: int) -> np.ndarray:
-        """The numbers of the records that the next spans are."""
+        """The numbers of the records that the next spans are: all instants that were given came before them."""
         rows = np.arange(self._spans, self._spans + count)
-        return rows + np.searchsorted(np.array(trace.instants.spans_before, np.int64), rows, side="right")
+        new = np.array(trace.instants.spans_before[self._instants :], np.int64)
+        return rows + self._instants + np.searchsorted(new, rows, side="right")
 
     def _new_instants(self, trace: Trace) -> dict[str, np.ndarray]:
         log = trace.instants

@@ -19,8 +19,8 @@ from typing import Any
 
 import traitlets
 
-from simdist.arguments import number
-from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.arguments import END_S, number
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.runtime.cluster import Cluster
 from simdist.session import Frame, Session
 from simdist.session.run import Program
@@ -28,7 +28,7 @@ from simdist.trace.plots import timeline
 from simdist_widgets.base import BaseWidget
 from simdist_widgets.cluster_layout import cluster_layout as layout_of
 from simdist_widgets.fault_forms import fault_forms, presets, trigger_forms
-from simdist_widgets.lab_branches import Branches
+from simdist_widgets.lab_branches import Branch, Branches
 from simdist_widgets.lab_state import state_of
 from simdist_widgets.lab_verbs import Verbs
 from simdist_widgets.log_feed import LogFeed, known_styles
@@ -39,6 +39,8 @@ FRAME_S = 0.05  # twenty states a second at most
 WORK_S = 0.03  # of each frame, for the run
 FIRST_PACE = 0.001  # virtual seconds a second, until it is known how long a step takes
 UNITS_A_SECOND = 2.0  # closures or steps that a person can follow
+# The verbs of the widget itself, with their arguments; the others are those of lab_verbs.py.
+CONTROLS = {"play": {"until", "pace"}, "pause": set[str](), "set_pace": {"pace"}, "resend": set[str]()}
 
 
 class SessionWidget(BaseWidget):
@@ -75,12 +77,13 @@ class SessionWidget(BaseWidget):
         else:
             session = Session(program, cluster)
         self._branches = Branches(session)
-        self.verbs = Verbs(self._branches, self._begun_again)
+        self.verbs = Verbs(self._branches)
         self._thread = get_ident()
         self._loop = _running_loop()
         self._pace: float | None = None
         self._player: asyncio.Future[None] | None = None
-        self._is_playing = False
+        self._playing: object | None = None  # stands for the present play(); another one stands for another
+        self._trouble = ""  # what has stopped the last play() that a click began
         super().__init__(layout_of_cluster=layout_and_forms(session.cluster), state=self._new_state())
         self.on_msg(self._message)
 
@@ -103,44 +106,61 @@ class SessionWidget(BaseWidget):
         """Virtual seconds in a second; where none was chosen, such that a person can follow."""
         if self._pace is not None:
             return self._pace
-        progress_s = self.session.progress_s
-        if not progress_s or progress_s[-1] <= 0.0:
-            return FIRST_PACE
-        return float(f"{UNITS_A_SECOND * progress_s[-1] / len(progress_s):.0e}")  # one digit: a person reads it
+        step_s = self.session.pace_s or 0.0
+        return float(f"{UNITS_A_SECOND * step_s:.0e}") if step_s > 0.0 else FIRST_PACE  # one digit: a person reads it
 
     async def play(self, until: float | None = None, pace: float | None = None) -> None:
-        """Play, and let the notebook work meanwhile: ``await widget.play(until=0.005)``.
+        """Play the branch that is shown, and let the notebook work meanwhile: ``await widget.play(until=0.005)``.
 
         Args:
             until: a virtual second; default the end.
             pace: virtual seconds in a second; default such that a person can follow.
 
         Raises:
-            InvalidArgumentError: no second, or a pace that is not positive.
-            FailedPreconditionError: it plays already.
+            InvalidArgumentError: no second, one that is over, or a pace that is not positive.
+            FailedPreconditionError: it plays already, or the session is closed.
+            KeyboardInterrupt: Ctrl-C; the session is paused, and can go on.
         """
-        self._begin_to_play(until, pace)
-        await self._play_on(None if until is None else float(until))
+        await self._play_on(*self._begin_to_play(until, pace))
 
-    def _begin_to_play(self, until: Any, pace: Any) -> None:
-        if self._is_playing:
+    def _begin_to_play(self, until: Any = None, pace: Any = None) -> tuple[object, float | None]:
+        if self._playing is not None:
             raise FailedPreconditionError("It plays already. Call pause() first.")
-        if until is not None:
-            number(until, "until")
+        if self.session.state == "closed":
+            raise FailedPreconditionError("The session is closed. Begin another run with session.rewind(0.0).")
+        until_s = None if until is None else number(until, "until", below=END_S)
+        if until_s is not None and until_s < self.session.now:
+            raise InvalidArgumentError(f"until={until!r} s is over: it is {self.session.now:.6f} s. Seek back first.")
         if pace is not None:
             self._pace = number(pace, "pace", at_least=1e-12)
-        self._is_playing = True
+        self._playing, self._trouble = object(), ""
+        return self._playing, until_s
 
-    async def _play_on(self, until_s: float | None) -> None:
+    async def _play_on(self, playing: object, until_s: float | None) -> None:
+        branch = self._branches.present
         try:
-            while self._is_playing and self.session.state == "paused" and (until_s is None or self.session.now < until_s):
+            while self._playing is playing and self._branches.present is branch and self._goes_on(until_s):
                 began = time.perf_counter()
                 self._advance_a_frame(until_s)
                 self.show()
                 await asyncio.sleep(max(0.0, FRAME_S - (time.perf_counter() - began)))
         finally:
-            self._is_playing = False
-            self._branches.log.append(f"{self._branches.present.name}.advance(until={self.session.now!r})")
+            if self._playing is playing:
+                self._playing = None
+            if self._branches.present is branch:
+                self._branches.note_progress()
+            self.show()
+
+    def _goes_on(self, until_s: float | None) -> bool:
+        session = self.session
+        return session.state == "paused" and (until_s is None or session.now < until_s or not session.is_settled)
+
+    async def _play_of_a_click(self, playing: object, until_s: float | None) -> None:
+        """Nobody waits for it who would hear of an error: the state says it. Ctrl-C has paused the session, which is all it shall do."""
+        try:
+            await self._play_on(playing, until_s)
+        except (Exception, KeyboardInterrupt) as error:
+            self._trouble = f"{type(error).__name__}: {error}"
             self.show()
 
     def _advance_a_frame(self, until_s: float | None) -> None:
@@ -154,7 +174,7 @@ class SessionWidget(BaseWidget):
 
     def pause(self) -> None:
         """Stop playing, at the end of the present frame."""
-        self._is_playing = False
+        self._playing = None
 
     # -- what the front end says ----------------------------------------------------------------------------------
 
@@ -170,26 +190,31 @@ class SessionWidget(BaseWidget):
         ident, verb = given.pop("id", None), given.pop("verb", None)
         try:
             reply = self._perform(verb, given)
-        except (SimdistError, TypeError, ValueError) as error:
+        except SimdistError as error:
             reply = {"error": f"{error}"}
+        except (Exception, KeyboardInterrupt) as error:  # a click is always answered; Ctrl-C has paused the session
+            reply = {"error": f"{type(error).__name__}: {error}"}
         self.show()
         self.send({"kind": "reply", "id": ident, **reply})
 
     def _perform(self, verb: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        known = CONTROLS.get(verb) if isinstance(verb, str) else None
+        if known is None:
+            self._trouble = ""
+            return self.verbs.perform(verb, arguments)
+        if not set(arguments) <= known:
+            raise InvalidArgumentError(f"{verb} was given {sorted(arguments)}; it takes {sorted(known) or 'no argument'}.")
         match verb:
             case "play":
                 if _running_loop() is None:
                     raise FailedPreconditionError("Playing needs the event loop of a notebook, and none runs here. Use session.advance().")
-                self._begin_to_play(arguments.get("until"), arguments.get("pace"))
-                self._player = asyncio.ensure_future(self._play_on(arguments.get("until")))
+                self._player = asyncio.ensure_future(self._play_of_a_click(*self._begin_to_play(**arguments)))
             case "pause":
                 self.pause()
             case "set_pace":
                 self._pace = number(arguments.get("pace"), "pace", at_least=1e-12)
-            case "resend":
-                self._resend()
             case _:
-                return self.verbs.perform(verb, arguments)
+                self._resend()
         return {"at_s": self.session.now}
 
     # -- what the front end hears ---------------------------------------------------------------------------------
@@ -197,33 +222,34 @@ class SessionWidget(BaseWidget):
     def _new_state(self) -> dict[str, Any]:
         branch = self._branches.present
         state = state_of(branch.session, branch.loads)
-        if self._is_playing and state["state"] == "paused":
+        if self._playing is not None and state["state"] == "paused":
             state["state"] = "playing"
+        state["message"] = state["message"] or self._trouble
         shown = {"branch": branch.number, "branches": self._branches.plain(), "log": self._branches.log[-500:], "pace": self.pace}
         return {**state, **shown}
 
     def show(self) -> None:
         """Send what is new to the front end."""
         branch = self._branches.present
+        if branch.feed_of_this_run():
+            self.send({"kind": "clear", "branch": branch.number})
+        self._send_rows(branch)
+        self.state = self._new_state()
+
+    def _send_rows(self, branch: Branch) -> None:
         found = branch.feed.take(branch.session.trace)
         if found is not None:
             header, data = found
             self.send({"kind": "rows", "branch": branch.number, **header}, [data])
-        self.state = self._new_state()
-
-    def _begun_again(self, branch: int) -> None:
-        self.send({"kind": "clear", "branch": branch})
 
     def _resend(self) -> None:
         """Everything again, for a front end that has just opened."""
         for shown in self._branches.plain():
             branch = self._branches[shown["number"]]
             if branch is self._branches.present or branch.feed.rows:
-                branch.feed = LogFeed()
+                branch.feed, branch.fed_run = LogFeed(), branch.session.begun_again
                 self.send({"kind": "clear", "branch": branch.number})
-                found = branch.feed.take(branch.session.trace)
-                if found is not None:
-                    self.send({"kind": "rows", "branch": branch.number, **found[0]}, [found[1]])
+                self._send_rows(branch)
 
     # -- without a kernel -----------------------------------------------------------------------------------------
 
