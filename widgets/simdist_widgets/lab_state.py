@@ -61,7 +61,7 @@ def _queue(cluster: Cluster) -> dict[str, Any] | None:
     return {
         "waiting": int(waiting or 0),
         "in_flight": len(running),
-        "closures": [{"number": number, "worker": worker} for worker, number in list(running.items())[:MOST_CLOSURES]],
+        "closures": [{"number": number, "worker": worker} for worker, number in running[:MOST_CLOSURES]],
     }
 
 
