@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from simdist.runtime.cluster import Cluster
@@ -41,6 +42,28 @@ class RunAside:
     output: str
     commands: list[Command]
     digest: str
+
+
+# Paused runs of branches that are gone, with their threads. A greenlet that stands still is never collected, with all that it holds, until
+# it is ended; and that is not done in the middle of whatever the collector has interrupted.
+_orphans: deque[tuple[int, ProgramRun]] = deque()
+
+
+def close_orphans() -> None:
+    """End the paused runs of this thread whose branches are gone."""
+    for _ in range(len(_orphans)):
+        thread, run = _orphans.popleft()
+        if thread == get_ident():
+            close_quietly(run)
+        else:
+            _orphans.append((thread, run))
+
+
+def close_quietly(run: ProgramRun) -> None:
+    """End a run, without warnings of faults that have not fired yet: another run comes to them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run.close()
 
 
 class Family:
@@ -85,6 +108,8 @@ class Branch:
     """
 
     def __init__(self, program: Program, template: Cluster, commands: Sequence[Command], family: Family) -> None:
+        close_orphans()
+        self._thread = get_ident()
         self.program = program
         self.template = template
         self.family = family
@@ -109,6 +134,7 @@ class Branch:
 
     def advance(self, goal: Goal) -> None:
         """Let its run go on; as `ProgramRun.advance`."""
+        close_orphans()
         run = self.live()
         try:
             run.advance(goal)
@@ -145,7 +171,12 @@ class Branch:
             return
         self.seen = RunAside(Moment.of(run), run.now, run.state, run.output, run.commands, run.cluster.trace.digest())
         if run.state != "closed":
-            self._close(run)
+            close_quietly(run)
+
+    def __del__(self) -> None:
+        seen = getattr(self, "seen", None)
+        if isinstance(seen, ProgramRun) and seen.state == "paused":
+            _orphans.append((self._thread, seen))
 
     def _again(self, commands: Sequence[Command], moment: Moment) -> ProgramRun:
         run = self._new_run(commands)
@@ -159,9 +190,4 @@ class Branch:
 
     def _drop(self) -> None:
         if isinstance(self.seen, ProgramRun) and self.seen.state != "closed":
-            self._close(self.seen)
-
-    def _close(self, run: ProgramRun) -> None:
-        with warnings.catch_warnings():  # of faults that have not fired yet: the next run comes to them
-            warnings.simplefilter("ignore")
-            run.close()
+            close_quietly(self.seen)

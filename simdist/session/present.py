@@ -69,10 +69,10 @@ def flights(cluster: Cluster, most: int = 200) -> list[Flight]:
     return found
 
 
-def closures_in_flight(cluster: Cluster) -> dict[str, int]:
-    """The closure that each worker has, of all coordinators, by worker."""
+def closures_in_flight(cluster: Cluster) -> list[tuple[str, int]]:
+    """The workers that have a closure, and its number; a worker of several coordinators may have one of each."""
     loops = [loop for workers in cluster.world.workers for loop in workers.loops.values()]
-    return {loop.task.name: loop.running.number for loop in loops if loop.running is not None}
+    return [(loop.task.name, loop.running.number) for loop in loops if loop.running is not None]
 
 
 def _state(world: World, task: Task, waiting: set[str], cut_off: set[str]) -> str:

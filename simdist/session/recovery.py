@@ -192,7 +192,9 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         if fault.kind in DEATHS:
             later = broken.commands[number + 1 :]  # these may kill the same tasks, too
             alone = whole if not later else _ended(broken.fork(0.0, without=broken.commands[number:]))
-            lost_s = sum(_lost_s(alone.trace, task, fault.fired_s, alone.progress_s) for task in tasks)
+            lost_s = sum(
+                _lost_s(alone.trace, task, fault.fired_s, alone.progress_s, _retried(broken.trace, task, fault.fired_s)) for task in tasks
+            )
     return Recovery(
         fault=fault.describe() if fault is not None else str(dict(broken.commands[number].fault)),
         state=broken.state,
@@ -284,7 +286,13 @@ def _idle_s(session: Session, tasks: set[str]) -> float:
     return sum(session.now - lanes[lane]["busy_s"] for lane in others)
 
 
-def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float]) -> float:
+def _retried(trace: Trace, task: str, fired_s: float) -> set[int]:
+    """The closures that were run again because a task died."""
+    retries = [instant for instant in trace.instants.where(lane=task, category="retry") if instant.time_s >= fired_s]
+    return {int(instant.facts["closure"]) for instant in retries if instant.cause == retries[0].cause}
+
+
+def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float], retried: set[int]) -> float:
     """Seconds since a task began what it had under way: its closure, or with other replicas a step.
 
     Args:
@@ -292,12 +300,14 @@ def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float]) -> 
         task: that died.
         fired_s: when it died.
         units: when the run in which it goes on came on by one.
+        retried: closures that were run again; one that has ended is lost, too, where its reply had not arrived.
     """
     spans = trace.spans
-    rows = spans.rows_where(lane=task, category="closure")
     if len(spans.rows_where(category="closure")):
-        began_s = spans.start[rows][(spans.start[rows] < fired_s) & (fired_s < spans.end[rows])]
-        return fired_s - float(began_s.min()) if len(began_s) else 0.0
+        rows = spans.rows_where(lane=task, category="closure")
+        begun = rows[spans.start[rows] < fired_s].tolist()
+        lost = [row for row in begun if spans.end[row] > fired_s or (row == begun[-1] and spans.facts_of(row)["closure"] in retried)]
+        return sum(min(fired_s, float(spans.end[row])) - float(spans.start[row]) for row in lost)
     step_began_s = max((unit_s for unit_s in units if unit_s <= fired_s), default=0.0)
     for lane in (lane for lane in spans.lanes() if lane.split("/")[0] == task):
         rows = spans.rows_where(lane=lane)

@@ -107,6 +107,11 @@ class ProgramRun:
     def output(self) -> str:
         return self._stream.getvalue()
 
+    def last_output(self, characters: int) -> str:
+        """The end of the output, without a copy of all of it."""
+        self._stream.seek(max(0, self._stream.tell() - characters))
+        return self._stream.read()
+
     @property
     def commands(self) -> list[Command]:
         """Those that were done, and those that are still to come."""

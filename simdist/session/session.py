@@ -116,6 +116,11 @@ class Session:
         """What the program has printed in this run."""
         return self._branch.seen.output
 
+    def last_output(self, characters: int) -> str:
+        """So many characters of the end of the output."""
+        seen = self._branch.seen
+        return seen.output[-characters:] if isinstance(seen, RunAside) else seen.last_output(characters)
+
     @property
     def commands(self) -> list[Command]:
         """What was injected, in order; also what is still to come after a rewind."""

@@ -133,3 +133,33 @@ def test_run_that_ctrl_c_has_ended_is_kept_because_it_would_not_end_again() -> N
         session.advance()
     forks = [session.fork(0.5) for _ in range(MOST_RUNS)]
     assert session.is_kept and session.state == "failed" and len(forks) == MOST_RUNS
+
+
+def test_paused_runs_of_sessions_that_are_gone_are_ended_and_give_their_memory_back() -> None:
+    ended: list[str] = []
+
+    def program(cluster: sd.Cluster) -> None:
+        try:
+            sd.sleep(9.0, cluster)
+        finally:
+            ended.append("here")
+
+    session = sd.Session(program, sd.Cluster({"worker": 1}))
+    clusters = []
+    for _ in range(3):
+        fork = session.fork(5.0)
+        clusters.append(weakref.ref(fork.cluster))
+        del fork
+    assert len(ended) < 3, "not in the middle of anything"
+    session.advance(until=1.0)
+    gc.collect()
+    assert len(ended) == 3 and [cluster() for cluster in clusters] == [None] * 3
+    assert session.state == "paused"
+
+
+def test_end_of_the_output_is_that_of_all_of_it_and_printing_goes_on() -> None:
+    session = session_of()
+    session.advance(until=0.0015)
+    assert session.last_output(6) == session.output[-6:] != "" and session.last_output(10**6) == session.output
+    session.advance()
+    assert session.output.count("epoch") == 3 and session.last_output(9) == session.output[-9:]

@@ -33,7 +33,7 @@ def test_closures_in_flight_and_messages_are_those_of_the_workers_at_work() -> N
     session = session_of("coordinator")
     session.advance(closures=4)
     running = closures_in_flight(session.cluster)
-    assert set(running) <= {"worker:0", "worker:1"} and all(number >= 3 for number in running.values())
+    assert {worker for worker, _ in running} <= {"worker:0", "worker:1"} and all(number >= 3 for _, number in running)
     for _ in range(30):
         session.advance(events=3)
         states = task_states(session.cluster)
@@ -81,3 +81,16 @@ def test_looking_changes_nothing() -> None:
         task_states(session.cluster), flights(session.cluster), closures_in_flight(session.cluster)
     other.advance()
     assert session.digest() == other.digest()
+
+
+def test_worker_of_two_coordinators_has_a_closure_of_each() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        chiefs = [sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster)) for _ in range(2)]
+        for chief in chiefs * 2:
+            chief.schedule(lambda: sd.sleep(1.0))
+        for chief in chiefs:
+            chief.join()
+
+    session = sd.Session(program, sd.Cluster({"worker": 2, "ps": 1}))
+    session.advance(until=0.5)
+    assert sorted(closures_in_flight(session.cluster)) == [("worker:0", 0), ("worker:0", 0), ("worker:1", 1), ("worker:1", 1)]

@@ -190,3 +190,17 @@ def test_run_that_fails_before_its_first_closure_has_come_to_none() -> None:
     assert command is not None
     story = sd.recovery(session, command)
     assert (story.state, story.units, story.units_without) == ("failed", 0, 18)
+
+
+def test_closure_whose_reply_was_on_its_way_is_lost_with_its_task() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    command = session.inject({"kind": "crash", "task": "worker:1", "after_steps": 4, "restart_after": 0.0003})
+    assert command is not None
+    story = sd.recovery(session, command)
+    session.advance()
+    (retry,) = session.trace.instants.where(category="retry")
+    healthy = session.fork(0.0, without=[command])
+    healthy.advance()
+    (whole,) = (span for span in healthy.trace.spans.where(lane="worker:1") if span.facts.get("closure") == retry.facts["closure"])
+    assert whole.end_s == story.phases[0].begin_s and story.lost_s == whole.duration_s > 0.0

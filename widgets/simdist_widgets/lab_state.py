@@ -48,7 +48,7 @@ def state_of(session: Session, loads: LinkLoads) -> dict[str, Any]:
         "rewind_real_s": session.rewind_seconds(session.now),
         "commands": [_command(command, number < len(done)) for number, command in enumerate(commands)],
         "faults": [_fault(command, done[number] if number < len(done) else None, session.state) for number, command in enumerate(commands)],
-        "output": session.output[-MOST_OUTPUT:],
+        "output": session.last_output(MOST_OUTPUT),
         "loads": loads.since_last_state(session),
     }
 
@@ -61,7 +61,7 @@ def _queue(cluster: Cluster) -> dict[str, Any] | None:
     return {
         "waiting": int(waiting or 0),
         "in_flight": len(running),
-        "closures": [{"number": number, "worker": worker} for worker, number in list(running.items())[:MOST_CLOSURES]],
+        "closures": [{"number": number, "worker": worker} for worker, number in running[:MOST_CLOSURES]],
     }
 
 

@@ -1,0 +1,81 @@
+"""What the Lab shows of a moment, and how much work that is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import session_programs as programs
+import simdist as sd
+from session_programs import CRASH, session_of
+from simdist.session import Session
+from simdist_widgets.cluster_layout import MOST_SINGLE
+from simdist_widgets.lab_state import MOST_OUTPUT, LinkLoads, state_of
+
+
+def test_state_says_what_became_of_each_fault() -> None:
+    session, loads = session_of("coordinator"), LinkLoads()
+    session.advance(until=0.0005)
+    session.inject(CRASH)
+    session.inject({"kind": "slow", "task": "worker:0", "factor": 2.0, "until": 0.001})
+    session.inject({"kind": "crash", "task": "worker:0", "after_steps": 10_000})
+    session.advance(until=0.0012)
+    session.inject({"kind": "pause", "task": "ps:1", "until": 0.0013})
+    session.rewind(0.0011)
+    found = [(fault["status"], fault["fired_s"], fault["healed_s"]) for fault in state_of(session, loads)["faults"]]
+    assert found == [("fired", 0.0005, None), ("healed", 0.0005, 0.001), ("pending", None, None), ("pending", None, None)]
+    assert [command["status"] for command in state_of(session, loads)["commands"]] == ["done", "done", "done", "pending"]
+    with pytest.warns(UserWarning):
+        session.advance()
+        session.close()
+    state = state_of(session, loads)
+    assert state["state"] == "closed" and state["faults"][2]["status"] == "never" and json.dumps(state, allow_nan=False)
+
+
+def test_queue_is_what_waits_and_what_is_under_way() -> None:
+    session = session_of("coordinator")
+    assert state_of(session, LinkLoads())["queue"] is None
+    session.advance(until=0.0005)
+    queue = state_of(session, LinkLoads())["queue"]
+    assert queue["waiting"] == session.trace.counters.series("chief:0", "queue")[1][-1]
+    assert queue["in_flight"] == len(queue["closures"]) == 2
+
+
+def test_loads_are_shares_of_what_a_link_can_carry_since_the_state_before() -> None:
+    slow = sd.hardware.Network(bandwidth=1e6)
+    session, loads = Session(programs.coordinator, sd.Cluster({"worker": 2, "ps": 2}, network=slow)), LinkLoads()
+    found: list[dict[str, float]] = []
+    while session.state == "paused":
+        session.advance(by=0.0001)
+        found.append(loads.since_last_state(session))
+    assert all(0.0 <= load <= 1.0 for each in found for load in each.values())
+    assert max(load for each in found for load in each.values()) > 0.1
+    assert set(found[0]) == set(session.cluster.tasks)
+    session.rewind(0.0)
+    assert set(loads.since_last_state(session).values()) == {0.0}
+
+
+def test_state_of_a_large_cluster_and_a_long_output_stays_small() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        print("x" * 10 * MOST_OUTPUT)
+        sd.sleep(1.0, cluster)
+
+    session = Session(program, sd.Cluster({"worker": MOST_SINGLE + 1}))
+    session.advance()
+    state = state_of(session, LinkLoads())
+    assert len(state["output"]) == MOST_OUTPUT and state["loads"] == {}, "a grid of cells has no lines"
+    assert len(state["tasks"]) == MOST_SINGLE + 2
+
+
+def test_work_for_a_state_does_not_grow_with_the_square_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(lambda cluster: sd.sleep(1.0, cluster), sd.Cluster({"worker": 1}))
+    for number in range(40):
+        session.inject({"kind": "slow", "task": "worker:0", "factor": 1.0 + number})
+    reads: list[int] = []
+    commands, faults = Session.commands.fget, Session.faults.fget
+    assert commands is not None and faults is not None
+    monkeypatch.setattr(Session, "commands", property(lambda self: reads.append(1) or commands(self)))
+    monkeypatch.setattr(Session, "faults", property(lambda self: reads.append(1) or faults(self)))
+    state_of(session, LinkLoads())
+    assert len(reads) <= 4
