@@ -28,7 +28,7 @@ from simdist.trace.plots import timeline
 from simdist_widgets.base import BaseWidget
 from simdist_widgets.cluster_layout import cluster_layout as layout_of
 from simdist_widgets.fault_forms import fault_forms, presets, trigger_forms
-from simdist_widgets.lab_branches import Branches
+from simdist_widgets.lab_branches import Branch, Branches
 from simdist_widgets.lab_state import state_of
 from simdist_widgets.lab_verbs import Verbs
 from simdist_widgets.log_feed import LogFeed, known_styles
@@ -188,6 +188,10 @@ class SessionWidget(BaseWidget):
                 self._pace = number(arguments.get("pace"), "pace", at_least=1e-12)
             case "resend":
                 self._resend()
+            case "compare":
+                answer = self.verbs.perform(verb, arguments)
+                self._send_rows(self._branches[arguments["with"]])  # shown side by side; it may never have been shown before
+                return answer
             case _:
                 return self.verbs.perform(verb, arguments)
         return {"at_s": self.session.now}
@@ -204,12 +208,14 @@ class SessionWidget(BaseWidget):
 
     def show(self) -> None:
         """Send what is new to the front end."""
-        branch = self._branches.present
+        self._send_rows(self._branches.present)
+        self.state = self._new_state()
+
+    def _send_rows(self, branch: Branch) -> None:
+        """Send the rows of a branch that the front end does not have yet."""
         found = branch.feed.take(branch.session.trace)
         if found is not None:
-            header, data = found
-            self.send({"kind": "rows", "branch": branch.number, **header}, [data])
-        self.state = self._new_state()
+            self.send({"kind": "rows", "branch": branch.number, **found[0]}, [found[1]])
 
     def _begun_again(self, branch: int) -> None:
         self.send({"kind": "clear", "branch": branch})
@@ -221,9 +227,7 @@ class SessionWidget(BaseWidget):
             if branch is self._branches.present or branch.feed.rows:
                 branch.feed = LogFeed()
                 self.send({"kind": "clear", "branch": branch.number})
-                found = branch.feed.take(branch.session.trace)
-                if found is not None:
-                    self.send({"kind": "rows", "branch": branch.number, **found[0]}, [found[1]])
+                self._send_rows(branch)
 
     # -- without a kernel -----------------------------------------------------------------------------------------
 
