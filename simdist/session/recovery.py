@@ -115,11 +115,9 @@ class Recovery:
             return
         for phase in self.phases:
             yield phase.name, f"{phase.begin_s:.6f} to {phase.end_s:.6f} s, cost {phase.cost_s:+.6f} s"
-        yield (
-            "cost",
-            f"{self.cost_s:+.6f} s: the run {self.state} at {self.end_s:.6f} s, without the fault it {self.state_without}"
-            + (f" at {self.end_without_s:.6f} s"),
-        )
+        otherwise = "" if self.state == self.state_without else f" {self.state_without}"
+        ends = f"{self.state} at {self.end_s:.6f} s, without the fault{otherwise} at {self.end_without_s:.6f} s"
+        yield "cost", f"{self.cost_s:+.6f} s: {ends}"
         if self.units != self.units_without:
             yield "came to", f"{self.units} of {self.units_without} closures or steps"
         yield "repeated", f"{self.repeated_steps} steps"

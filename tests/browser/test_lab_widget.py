@@ -113,6 +113,7 @@ def test_story_of_a_crash(lab: LiveLab) -> None:
     comparison.wait_for()
     assert f"the same until {crashed_s * 1e3:.6g} ms" in comparison.inner_text()
     assert lab.root.locator(".sdw-timeline").count() == 2
+    assert "Nothing has happened yet" not in lab.root.inner_text()
 
     faults.get_by_role("button", name="What did it cost?").click()
     story = faults.locator("pre")

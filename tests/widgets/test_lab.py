@@ -180,6 +180,13 @@ def test_branches_are_compared_and_a_fault_has_its_story(lab: Lab, heard: Heard)
     assert [shown["number"] for shown in lab.state["branches"]] == [0]
 
 
+def test_branch_that_was_never_shown_has_rows_when_it_is_compared(lab: Lab, heard: Heard) -> None:
+    lab.script([{"verb": "advance"}, {"verb": "fork", "t_s": 0.001}, {"verb": "advance"}])
+    assert 0 not in heard.rows
+    heard.ask("compare", **{"with": 0})
+    assert heard.rows[0] == heard.rows[1] > 0
+
+
 def test_default_pace_has_one_digit_and_lets_two_closures_end_in_a_second(lab: Lab) -> None:
     lab.session.advance(closures=3)
     closure_s = lab.session.progress_s[-1] / 3

@@ -201,7 +201,10 @@ class SessionWidget(BaseWidget):
         known = CONTROLS.get(verb) if isinstance(verb, str) else None
         if known is None:
             self._trouble = ""
-            return self.verbs.perform(verb, arguments)
+            answer = self.verbs.perform(verb, arguments)
+            if verb == "compare":
+                self._send_rows(self._branches[arguments["with"]])  # it stands beside this one, and may never have been shown
+            return answer
         if not set(arguments) <= known:
             raise InvalidArgumentError(f"{verb} was given {sorted(arguments)}; it takes {sorted(known) or 'no argument'}.")
         match verb:
@@ -230,13 +233,13 @@ class SessionWidget(BaseWidget):
 
     def show(self) -> None:
         """Send what is new to the front end."""
-        branch = self._branches.present
-        if branch.feed_of_this_run():
-            self.send({"kind": "clear", "branch": branch.number})
-        self._send_rows(branch)
+        self._send_rows(self._branches.present)
         self.state = self._new_state()
 
     def _send_rows(self, branch: Branch) -> None:
+        """Send the rows of a branch that the front end does not have yet."""
+        if branch.feed_of_this_run():
+            self.send({"kind": "clear", "branch": branch.number})
         found = branch.feed.take(branch.session.trace)
         if found is not None:
             header, data = found
