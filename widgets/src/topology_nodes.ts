@@ -16,6 +16,7 @@ const LEAST_CHANGE = 0.02; // of a load, that is worth a new colour
 export class TaskNode {
   readonly group: SVGElement;
   private readonly body = shape("path", { class: "sdw-task-body" });
+  readonly words: SVGElement; // letter and label, beside the group: they are no part of the button's name
   private readonly letter: SVGElement;
   private readonly reach: SVGElement;
   private state = "";
@@ -28,11 +29,14 @@ export class TaskNode {
     label: string,
   ) {
     const size = Math.max(radius * 0.95, 7);
-    this.letter = shape("text", { class: "sdw-task-letter", "font-size": size.toFixed(1), "text-anchor": "middle", "dominant-baseline": "central" });
+    const transform = `translate(${x.toFixed(1)} ${y.toFixed(1)})`;
+    const centred = { "text-anchor": "middle", "dominant-baseline": "central" };
+    this.letter = shape("text", { class: "sdw-task-letter", "font-size": size.toFixed(1), ...centred });
     this.reach = shape("circle", { class: "sdw-task-reach", r: radius + 4 });
     const name = shape("text", { class: "sdw-task-label", y: radius + 14, "text-anchor": "middle" }, cut(label, MOST_LABEL));
     const title = shape("title", {}, cut(task.name));
-    this.group = shape("g", { class: "sdw-task", role: "button", tabindex: -1, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, title, this.reach, this.body, this.letter, name);
+    this.group = shape("g", { class: "sdw-task", role: "button", tabindex: -1, transform }, title, this.reach, this.body);
+    this.words = shape("g", { transform }, this.letter, name);
   }
 
   show(state: string): void {

@@ -86,7 +86,8 @@ class Topology {
     this.nodes = layout.tasks.map((task, i) => new TaskNode(task, layout, placed.tasks[i], placed.radius, placed.labels[i]));
     const [racks, hubs] = backdrop(layout, placed);
     const tasks = shape("g", { class: "sdw-tasks" }, ...this.nodes.map(({ group }) => group));
-    const picture = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `${layout.tasks.length} tasks` }, racks, this.links.group, hubs, this.flights.group, tasks);
+    const words = shape("g", { "aria-hidden": "true", "pointer-events": "none" }, ...this.nodes.map(({ words }) => words));
+    const picture = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `${layout.tasks.length} tasks` }, racks, this.links.group, hubs, this.flights.group, tasks, words);
     this.stage.replaceChildren(picture);
     this.nodes[Math.max(this.chosen, 0)]?.group.setAttribute("tabindex", "0");
     this.flights.placed(placed);
