@@ -1,6 +1,8 @@
 // Which charts there are for a trace, and their points: every counter by name, and how busy the workers were.
 
+import type { RunState } from "./lab_types.ts";
 import type { LiveTrace } from "./live_trace.ts";
+import type { View } from "./time_scale.ts";
 
 export interface ChartLine {
   readonly label: string;
@@ -32,6 +34,18 @@ export function chartsOf(trace: LiveTrace, now: number, other: { readonly trace:
   });
   const busy = [busyLine(trace, now, false), ...(other ? [busyLine(other.trace, other.now, true)] : [])];
   return [...counters, { name: "busy workers", lines: busy, isShare: true, isStepped: false }];
+}
+
+/** Where the charts of a branch end: at the present, or with the last record once nothing more can come. */
+export function endOf(state: RunState, now: number, last: number): number {
+  return state === "finished" && last > 0 ? Math.min(now, last) : now;
+}
+
+/** The time that charts show: what the reader asks for, [] for the whole run, without what is empty after its end. */
+export function shownTime(asked: readonly number[], end: number): View {
+  if (asked.length !== 2 || !(asked[1] > asked[0])) return { start: 0, end: end > 0 ? end : 1 };
+  const start = Math.max(asked[0], 0);
+  return { start, end: end > start ? Math.min(asked[1], end) : asked[1] };
 }
 
 function rank(name: string): number {

@@ -13,6 +13,7 @@ const STORY = {
     { name: "afterwards", seconds: 0.0326, cost_s: 0.00179 },
   ],
   cost_s: 0.00219,
+  rows: [["fault", "a crash of worker:1"], ["repeated", "4 steps"], ["lost", "0.000905 s of work under way"]],
 };
 const TICK_S = 0.05; // real seconds
 

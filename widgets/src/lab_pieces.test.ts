@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BusyBins } from "./busy_bins.ts";
-import { formatValue, valueAt } from "./chart_data.ts";
+import { rangeOf, timeTicks } from "./chart.ts";
+import { endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
 import { clock, nextPace, paceInWords, roughly } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
@@ -84,6 +85,17 @@ test("the value beside a chart is that at the moment that is pointed at", () => 
   assert.deepEqual([0, 1, 2.9, 3.9].map((time) => valueAt(line, time, true)), [null, 10, 20, 20]);
   assert.deepEqual([0, 1.4, 1.6, 3.9, 9].map((time) => valueAt(line, time, false)), [10, 10, 20, 40, 40]);
   assert.deepEqual([formatValue(0.5, true), formatValue(1234, false), formatValue(0.12345, false), formatValue(null, false)], ["50 %", "1,234", "0.123", "–"]);
+});
+
+test("a narrow chart has more than one label of time, and values of zero stand on a scale up to 1", () => {
+  for (const end of [0.0049, 0.0075, 0.012, 1.9]) assert.ok(timeTicks({ start: 0, end }, 150).length >= 2, String(end));
+  assert.deepEqual([rangeOf(null, 0, 0), rangeOf(null, null, null)[0]], [[0, 1], 0]);
+});
+
+test("charts end with the present, or with the last record of a run that is over", () => {
+  assert.deepEqual([endOf("paused", 3, 2), endOf("finished", 3, 2), endOf("finished", 3, 0)], [3, 2, 3]);
+  assert.deepEqual(shownTime([], 3), { start: 0, end: 3 });
+  assert.deepEqual([shownTime([1, 9], 3), shownTime([-1, 2], 3), shownTime([4, 5], 3)], [{ start: 1, end: 3 }, { start: 0, end: 2 }, { start: 4, end: 5 }]);
 });
 
 test("texts are cut, and names of the engine are written as words", () => {
