@@ -136,6 +136,7 @@ export class FixtureSource extends BaseSource {
     if (verb === "pause") this.pause();
     if (verb === "step") this.moveTo(life, args["events"] ? life.run.nextRecord(life.now) : life.run.nextStep(life.now));
     if (verb === "seek") this.seek(life, Number(args["t_s"]));
+    if (verb === "advance") this.moveTo(life, this.end);
     if (verb === "inject") this.inject(life, [args["fault"] as Fault]);
     if (verb === "plan") this.inject(life, args["faults"] as Fault[]);
     if (verb === "fork") this.fork(life, Number(args["t_s"]), (args["without"] ?? []) as number[]);

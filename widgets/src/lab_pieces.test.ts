@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { BusyBins } from "./busy_bins.ts";
 import { rangeOf, timeTicks } from "./chart.ts";
 import { endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
-import { clock, nextPace, paceInWords, roughly } from "./clock.ts";
+import { clock, nextPace, paceInWords, roughly, secondsOf } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { SPAN_KINDS } from "./fixture_cluster.ts";
@@ -23,6 +23,11 @@ test("paces go up and down by one, two, five", () => {
   assert.deepEqual(seen, [0.002, 0.005, 0.01, 0.02]);
   assert.equal(nextPace(0.003, -1), 0.002);
   assert.equal(nextPace(0.01, -1), 0.005);
+});
+
+test("a moment that is typed is in seconds, unless it names a unit", () => {
+  assert.deepEqual(["0.0075", "7.5 ms", "7,5ms", " 12 us ", "1e-3", "2."].map(secondsOf), [0.0075, 0.0075, 0.0075, 12e-6, 1e-3, 2]);
+  assert.deepEqual(["", "soon", "-1", "3 h", "1.2.3"].map(secondsOf), [null, null, null, null, null]);
 });
 
 test("real time is said roughly", () => {
