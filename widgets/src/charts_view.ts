@@ -1,7 +1,7 @@
 // The charts of a run, side by side: loss and other counters, the queue, how busy the workers were.
 
 import { Chart } from "./chart.ts";
-import { chartsOf, endOf, shownTime } from "./chart_data.ts";
+import { chartsOf, endOf, shownTime, type Charted } from "./chart_data.ts";
 import { element } from "./dom.ts";
 import type { Comparing } from "./comparing.ts";
 import type { Source } from "./source.ts";
@@ -53,14 +53,16 @@ class Charts {
     const colors = (this.colors ??= readColors(this.root));
     const state = this.source.state();
     const other = this.comparing?.other ?? null;
-    const otherNow = state.branches.find(({ number }) => number === other)?.now_s ?? 0;
-    const all = chartsOf(this.source.trace(state.branch), state.now_s, other === null ? null : { trace: this.source.trace(other), now: otherNow });
+    const charted = (branch: number): Charted => {
+      const { now_s, state: run } = state.branches.find(({ number }) => number === branch) ?? state;
+      return { trace: this.source.trace(branch), now: now_s, isOver: run === "finished" };
+    };
+    const [shownBranch, otherBranch] = [charted(state.branch), other === null ? null : charted(other)];
+    const all = chartsOf(shownBranch, otherBranch);
     const columns = Math.max(1, Math.min(3, all.length, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const each = Math.floor((width + GAP) / columns) - GAP;
     this.root.style.setProperty("--columns", String(columns));
-    const branches = state.branches.filter(({ number }) => number === state.branch || number === other);
-    const ends = branches.map(({ number, now_s, state: run }) => endOf(run, now_s, this.source.trace(number).header.last_s));
-    const view = shownTime(this.source.view(), Math.max(0, ...(ends.length ? ends : [state.now_s])));
+    const view = shownTime(this.source.view(), Math.max(endOf(shownBranch), otherBranch ? endOf(otherBranch) : 0));
     const shown = all.filter(({ lines }) => lines.some(({ times }) => times.length > 0));
     for (const [name, chart] of this.charts) if (!shown.some((data) => data.name === name)) this.drop(name, chart);
     for (const data of shown) this.chart(data.name).show(data, view, each, colors);

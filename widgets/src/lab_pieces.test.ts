@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BusyBins } from "./busy_bins.ts";
 import { rangeOf, timeTicks } from "./chart.ts";
-import { endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
+import { chartsOf, endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
 import { clock, nextPace, paceInWords, roughly, secondsOf } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { SPAN_KINDS } from "./fixture_cluster.ts";
+import { FixtureSource } from "./fixture_source.ts";
 import { inkOn } from "./theme.ts";
 import { colorOf, outline, STATES, styleOf } from "./task_states.ts";
 import { cut, sentence } from "./words.ts";
@@ -98,7 +99,13 @@ test("a narrow chart has more than one label of time, and values of zero stand o
 });
 
 test("charts end with the present, or with the last record of a run that is over", () => {
-  assert.deepEqual([endOf("paused", 3, 2), endOf("finished", 3, 2), endOf("finished", 3, 0)], [3, 2, 3]);
+  const source = new FixtureSource({ workers: 2, end_s: 0.05 });
+  source.advance(0.04);
+  const trace = source.trace(0);
+  const { last_s } = trace.header;
+  assert.deepEqual([endOf({ trace, now: 1, isOver: false }), endOf({ trace, now: 1, isOver: true })], [1, last_s]);
+  const busyUntil = (isOver: boolean): number => chartsOf({ trace, now: 0.04, isOver }).at(-1)?.lines[0].times.at(-1) ?? 0;
+  assert.ok(busyUntil(true) > busyUntil(false) && busyUntil(true) > 0.036, `${busyUntil(true)} ${busyUntil(false)}`);
   assert.deepEqual(shownTime([], 3), { start: 0, end: 3 });
   assert.deepEqual([shownTime([1, 9], 3), shownTime([-1, 2], 3), shownTime([4, 5], 3)], [{ start: 1, end: 3 }, { start: 0, end: 2 }, { start: 4, end: 5 }]);
 });
