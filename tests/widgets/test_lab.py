@@ -246,6 +246,8 @@ def test_exported_page_holds_the_rows_of_all_branches(lab: Lab, heard: Heard, tm
     state = lab.page_state()
     assert [rows["branch"] for rows in state["values"]["rows"]] == [0, 1]
     assert set(state["bytes"]) == {rows["bytes"] for rows in state["values"]["rows"]}
+    assert {number: shown["branch"] for number, shown in state["values"]["states"].items()} == {"0": 0, "1": 1}
+    assert [state["values"]["states"][number]["state"] for number in "01"] == ["paused", "finished"]
     page = lab.export_html(tmp_path / "lab.html").read_text()
     assert "Lab" in page
 

@@ -224,10 +224,15 @@ class SessionWidget(BaseWidget):
 
     def _new_state(self) -> dict[str, Any]:
         branch = self._branches.present
-        state = state_of(branch.session, branch.loads)
+        state = self._state_of(branch)
         if self._playing is not None and state["state"] == "paused":
             state["state"] = "playing"
         state["message"] = state["message"] or self._trouble
+        return state
+
+    def _state_of(self, branch: Branch) -> dict[str, Any]:
+        """What the front end shows of a branch, as long as nothing plays it."""
+        state = state_of(branch.session, branch.loads)
         shown = {"branch": branch.number, "branches": self._branches.plain(), "log": self._branches.log[-500:], "pace": self.pace}
         return {**state, **shown}
 
@@ -257,17 +262,19 @@ class SessionWidget(BaseWidget):
     # -- without a kernel -----------------------------------------------------------------------------------------
 
     def page_state(self) -> dict[str, dict[str, Any]]:
-        """The layout, the state and the rows of all branches, for the exported page."""
+        """The layout, and the states and the rows of all branches, for the exported page: its reader may look at each of them."""
         state = super().page_state()
         rows: list[dict[str, Any]] = []
+        states: dict[str, Any] = {}
         for shown in self._branches.plain():
             branch = self._branches[shown["number"]]
             found = LogFeed().take(branch.session.trace)
+            states[str(branch.number)] = self._state_of(branch)
             if found is not None:
                 name = f"rows_{len(rows)}"
                 rows.append({"kind": "rows", "branch": branch.number, "bytes": name, **found[0]})
                 state["bytes"][name] = base64.b64encode(found[1]).decode("ascii")
-        state["values"]["rows"] = rows
+        state["values"]["rows"], state["values"]["states"] = rows, states
         return state
 
     def picture(self) -> Any:

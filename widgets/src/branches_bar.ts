@@ -57,7 +57,7 @@ class BranchesBar {
     const origin = from && one.forked_at_s !== null ? `, from ${from.name} at ${clock(one.forked_at_s, run).join(" ")}` : "";
     const name = element("strong", {}, cut(one.name, 40));
     const button = element("button", { type: "button", "aria-pressed": String(one.number === branch), title: cut(`${one.name}: ${one.state}${origin}`) }, name, element("span", {}, `${value} ${unit}`));
-    button.disabled = !this.source.canControl && one.number !== branch;
+    button.disabled = one.number !== branch && !this.source.canShow(one.number);
     button.addEventListener("click", () => one.number !== branch && void this.asking.ask("select_branch", { branch: one.number }, button));
     const close = element("button", { type: "button", class: "sdw-plain", title: `Close ${cut(one.name, 60)}`, "aria-label": `Close ${cut(one.name, 60)}` }, "✕");
     close.addEventListener("click", () => void this.asking.ask("close_branch", { branch: one.number }, close));

@@ -4,11 +4,13 @@ import uPlot from "uplot";
 import { formatValue, valueAt, type ChartData } from "./chart_data.ts";
 import { element } from "./dom.ts";
 import type { Colors } from "./theme.ts";
-import { axis, type View } from "./time_scale.ts";
+import { axis, type Tick, type View } from "./time_scale.ts";
 
 const HEIGHT = 118; // pixels
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#747f8b"];
 const LABEL_GAP = 74; // pixels between labels of time
+const LEAST_GAP = 46; // where that leaves fewer than three labels
+const FEW_POINTS = 8; // of a line, which are drawn as dots as well
 
 export interface ChartEvents {
   point(time: number | null): void;
@@ -76,7 +78,7 @@ export class Chart {
   private options(data: ChartData, width: number, colors: Colors): uPlot.Options {
     const style = { stroke: colors.softText, font: `10.5px ${colors.font}`, ticks: { show: false } };
     const grid = { stroke: colors.grid, width: 1 };
-    const ticks = (u: uPlot, min: number, max: number) => axis({ start: min, end: max }, u.bbox.width / devicePixelRatio, LABEL_GAP).ticks;
+    const ticks = (u: uPlot, min: number, max: number) => timeTicks({ start: min, end: max }, u.bbox.width / devicePixelRatio);
     return {
       width,
       height: HEIGHT,
@@ -109,7 +111,7 @@ function seriesOf(isOther: boolean, index: number, data: ChartData, colors: Colo
   const color = own === 1 ? (isOther ? colors.softText : colors.focus) : PALETTE[(isOther ? index - own : index) % PALETTE.length];
   const fill = own === 1 && !isOther && !colors.forced ? { fill: `color-mix(in srgb, ${color} 13%, transparent)` } : {};
   const paths = data.isStepped && uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {};
-  return { stroke: color, width: 1.6, points: { show: false }, spanGaps: true, ...(isOther ? { dash: [5, 4] } : fill), ...paths };
+  return { stroke: color, width: 1.6, points: { show: hasFew, size: 5, fill: color }, spanGaps: true, ...(isOther ? { dash: [5, 4] } : fill), ...paths };
 }
 
 /** The columns of all lines over all of their times. */
@@ -118,9 +120,23 @@ function table({ lines }: ChartData): uPlot.AlignedData {
   return tables.length === 1 ? tables[0] : uPlot.join(tables);
 }
 
+/** Whether a line has so few points that each is drawn: a line of one point would not be seen at all. */
+function hasFew(plot: uPlot, series: number): boolean {
+  let count = 0;
+  for (const value of plot.data[series]) if (value !== null && value !== undefined && ++count > FEW_POINTS) return false;
+  return true;
+}
+
+/** Labels of time: far apart, but in a narrow chart rather close together than only one. */
+export function timeTicks(view: View, width: number): readonly Tick[] {
+  const { ticks } = axis(view, width, LABEL_GAP);
+  return ticks.length < 3 ? axis(view, width, LEAST_GAP).ticks : ticks;
+}
+
 /** A little more than the values, from zero where they are near it. */
-function rangeOf(_plot: uPlot, least: number | null, greatest: number | null): [number, number] {
+export function rangeOf(_plot: unknown, least: number | null, greatest: number | null): [number, number] {
   const [low, high] = [least ?? 0, greatest ?? 1];
+  if (low === 0 && high === 0) return [0, 1];
   const room = high > low ? (high - low) * 0.08 : Math.abs(high) * 0.1 || 1;
   return [low >= 0 && low < (high - low) * 0.8 ? 0 : low - room, high + room];
 }

@@ -1,6 +1,7 @@
 // Which charts there are for a trace, and their points: every counter by name, and how busy the workers were.
 
 import type { LiveTrace } from "./live_trace.ts";
+import type { View } from "./time_scale.ts";
 
 export interface ChartLine {
   readonly label: string;
@@ -22,16 +23,37 @@ const MOST_LINES = 8; // of a chart
 const STEPPED = /queue|waiting|in.flight|alive|depth/;
 const FIRST = ["loss", "accuracy"]; // what people look for
 
-/** The charts of a trace, and of another one that it is compared with. */
-export function chartsOf(trace: LiveTrace, now: number, other: { readonly trace: LiveTrace; readonly now: number } | null = null): ChartData[] {
+/** A branch of which charts are drawn. */
+export interface Charted {
+  readonly trace: LiveTrace;
+  readonly now: number;
+  readonly isOver: boolean; // nothing more can come, and all spans have ended
+}
+
+/** The charts of a branch, and of another one that it is compared with. */
+export function chartsOf(branch: Charted, other: Charted | null = null): ChartData[] {
+  const { trace, now } = branch;
   const names = [...new Set([...trace.series.values()].map(({ name }) => name))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en"));
   const counters = names.slice(0, MOST_CHARTS - 1).map((name): ChartData => {
     const isStepped = STEPPED.test(name);
     const lines = [...linesOf(trace, name, isStepped, now, false), ...(other ? linesOf(other.trace, name, isStepped, other.now, true) : [])];
     return { name, lines, isShare: false, isStepped };
   });
-  const busy = [busyLine(trace, now, false), ...(other ? [busyLine(other.trace, other.now, true)] : [])];
+  const busy = [busyLine(branch, false), ...(other ? [busyLine(other, true)] : [])];
   return [...counters, { name: "busy workers", lines: busy, isShare: true, isStepped: false }];
+}
+
+/** Where the charts of a branch end: at the present, or with the last record once nothing more can come. */
+export function endOf({ trace, now, isOver }: Charted): number {
+  const { last_s } = trace.header;
+  return isOver && last_s > 0 ? Math.min(now, last_s) : now;
+}
+
+/** The time that charts show: what the reader asks for, [] for the whole run, without what is empty after its end. */
+export function shownTime(asked: readonly number[], end: number): View {
+  if (asked.length !== 2 || !(asked[1] > asked[0])) return { start: 0, end: end > 0 ? end : 1 };
+  const start = Math.max(asked[0], 0);
+  return { start, end: end > start ? Math.min(asked[1], end) : asked[1] };
 }
 
 function rank(name: string): number {
@@ -51,8 +73,10 @@ function linesOf(trace: LiveTrace, name: string, isStepped: boolean, now: number
   });
 }
 
-function busyLine(trace: LiveTrace, now: number, isOther: boolean): ChartLine {
-  return { label: "busy workers", ...trace.busy.shares(Math.min(now - trace.busy.longest, trace.header.last_s)), isOther };
+/** How busy the workers were, up to where no span that is still open can change it. */
+function busyLine({ trace, now, isOver }: Charted, isOther: boolean): ChartLine {
+  const known = isOver ? now : now - trace.busy.longest;
+  return { label: "busy workers", ...trace.busy.shares(Math.min(known, trace.header.last_s)), isOther };
 }
 
 /** The value of a line at a moment: of a stepped one that of the last point, else that of the nearest; null outside. */

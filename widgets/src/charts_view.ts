@@ -1,12 +1,11 @@
 // The charts of a run, side by side: loss and other counters, the queue, how busy the workers were.
 
 import { Chart } from "./chart.ts";
-import { chartsOf } from "./chart_data.ts";
+import { chartsOf, endOf, shownTime, type Charted } from "./chart_data.ts";
 import { element } from "./dom.ts";
 import type { Comparing } from "./comparing.ts";
 import type { Source } from "./source.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
-import type { View } from "./time_scale.ts";
 
 const LEAST_WIDTH = 210; // pixels of a chart
 const GAP = 16;
@@ -54,12 +53,16 @@ class Charts {
     const colors = (this.colors ??= readColors(this.root));
     const state = this.source.state();
     const other = this.comparing?.other ?? null;
-    const otherNow = state.branches.find(({ number }) => number === other)?.now_s ?? 0;
-    const all = chartsOf(this.source.trace(state.branch), state.now_s, other === null ? null : { trace: this.source.trace(other), now: otherNow });
+    const charted = (branch: number): Charted => {
+      const { now_s, state: run } = state.branches.find(({ number }) => number === branch) ?? state;
+      return { trace: this.source.trace(branch), now: now_s, isOver: run === "finished" };
+    };
+    const [shownBranch, otherBranch] = [charted(state.branch), other === null ? null : charted(other)];
+    const all = chartsOf(shownBranch, otherBranch);
     const columns = Math.max(1, Math.min(3, all.length, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const each = Math.floor((width + GAP) / columns) - GAP;
     this.root.style.setProperty("--columns", String(columns));
-    const view = this.view(Math.max(state.now_s, otherNow));
+    const view = shownTime(this.source.view(), Math.max(endOf(shownBranch), otherBranch ? endOf(otherBranch) : 0));
     const shown = all.filter(({ lines }) => lines.some(({ times }) => times.length > 0));
     for (const [name, chart] of this.charts) if (!shown.some((data) => data.name === name)) this.drop(name, chart);
     for (const data of shown) this.chart(data.name).show(data, view, each, colors);
@@ -67,12 +70,6 @@ class Charts {
     if (shown.length === 0) this.root.append(this.none);
     this.point();
   };
-
-  private view(now: number): View {
-    const view = this.source.view();
-    if (view.length === 2 && view[1] > view[0]) return { start: Math.max(view[0], 0), end: view[1] };
-    return { start: 0, end: now > 0 ? now : 1 };
-  }
 
   private chart(name: string): Chart {
     const known = this.charts.get(name);

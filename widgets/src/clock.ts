@@ -34,3 +34,12 @@ export function roughly(seconds: number): string {
   if (seconds < 0.1) return "at once";
   return seconds < 10 ? `about ${seconds.toFixed(1)} s` : `about ${Math.round(seconds)} s`;
 }
+
+/** A moment as it is typed, in seconds: "0.0075", "7.5 ms"; null where it is none. */
+export function secondsOf(text: string): number | null {
+  const found = /^\s*(\d*[.,]?\d+(?:e[+-]?\d+)?|\d+[.,])\s*(s|ms|us|µs|ns)?\s*$/i.exec(text);
+  if (!found) return null;
+  const unit = (found[2] ?? "s").toLowerCase().replace("us", "µs");
+  const size = UNITS.find(([, name]) => name === unit)?.[0] ?? 1;
+  return Number((Number(found[1].replace(",", ".")) * size).toPrecision(12));
+}

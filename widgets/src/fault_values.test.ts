@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readFaults, shortly } from "./fault_console_view.ts";
-import { asRecovery, signed } from "./recovery_table.ts";
-import { bounds, check, faultOf, firstEntries, isComplete, taskParameter } from "./fault_values.ts";
+import { asRecovery, furtherRows, signed } from "./recovery_table.ts";
+import { bounds, check, faultOf, firstEntries, inOrder, isComplete, taskParameter } from "./fault_values.ts";
 import { FAULTS, parameter, TRIGGERS } from "./fixture_cluster.ts";
 
 const kind = (name: string): (typeof FAULTS)[number] => FAULTS.find((fault) => fault.kind === name) ?? FAULTS[0];
@@ -70,4 +70,16 @@ test("a cost has a sign, and a reply without phases is no recovery", () => {
   assert.deepEqual([0.00219, -1e-3, 1e-12].map(signed), ["+2.19 ms", "−1 ms", "none"]);
   assert.deepEqual([undefined, null, {}, { phases: [] }].map(asRecovery), [null, null, null, null]);
   assert.ok(asRecovery({ phases: [], cost_s: 0 }));
+});
+
+test("the story goes on below the figures of its phases", () => {
+  const phases = [{ name: "detection", seconds: 1, cost_s: 0 }];
+  const rows = [["fault", "a crash"], ["detection", "0 to 1 s"], ["cost", "+1 s"], ["repeated", "4 steps"]] as const;
+  assert.deepEqual(furtherRows({ phases, cost_s: 1, rows }), [["repeated", "4 steps"]]);
+  assert.deepEqual(furtherRows({ phases, cost_s: 1 }), []);
+});
+
+test("the usual kinds of faults come first, unknown ones after them", () => {
+  const kinds = ["corrupt", "crash", "lose_host", "novel", "pause"].map((kind) => ({ kind, parameters: [] }));
+  assert.deepEqual(inOrder(kinds).map(({ kind }) => kind), ["crash", "pause", "lose_host", "corrupt", "novel"]);
 });

@@ -6,6 +6,14 @@ export type Entry = string | boolean | readonly string[];
 export type Entries = Readonly<Record<string, Entry | undefined>>;
 export type Checked = { readonly value: unknown } | { readonly problem: string };
 
+const FIRST_KINDS = ["crash", "pause", "slow", "lose_host"]; // what people try first
+
+/** Kinds of faults as a menu lists them: the usual ones, then the others in the order in which they came. */
+export function inOrder(kinds: readonly FaultKind[]): readonly FaultKind[] {
+  const rank = ({ kind }: FaultKind): number => (FIRST_KINDS.includes(kind) ? FIRST_KINDS.indexOf(kind) : FIRST_KINDS.length);
+  return [...kinds].sort((a, b) => rank(a) - rank(b));
+}
+
 /** What a number may be, in words: "0 or more s". */
 export function bounds({ at_least, above, at_most, below, whole, unit }: Parameter): string {
   const limits = [

@@ -13,6 +13,7 @@ const STORY = {
     { name: "afterwards", seconds: 0.0326, cost_s: 0.00179 },
   ],
   cost_s: 0.00219,
+  rows: [["fault", "a crash of worker:1"], ["repeated", "4 steps"], ["lost", "0.000905 s of work under way"]],
 };
 const TICK_S = 0.05; // real seconds
 
@@ -135,6 +136,7 @@ export class FixtureSource extends BaseSource {
     if (verb === "pause") this.pause();
     if (verb === "step") this.moveTo(life, args["events"] ? life.run.nextRecord(life.now) : life.run.nextStep(life.now));
     if (verb === "seek") this.seek(life, Number(args["t_s"]));
+    if (verb === "advance") this.moveTo(life, this.end);
     if (verb === "inject") this.inject(life, [args["fault"] as Fault]);
     if (verb === "plan") this.inject(life, args["faults"] as Fault[]);
     if (verb === "fork") this.fork(life, Number(args["t_s"]), (args["without"] ?? []) as number[]);

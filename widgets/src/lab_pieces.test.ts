@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BusyBins } from "./busy_bins.ts";
-import { formatValue, valueAt } from "./chart_data.ts";
-import { clock, nextPace, paceInWords, roughly } from "./clock.ts";
+import { rangeOf, timeTicks } from "./chart.ts";
+import { chartsOf, endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
+import { clock, nextPace, paceInWords, roughly, secondsOf } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { SPAN_KINDS } from "./fixture_cluster.ts";
+import { FixtureSource } from "./fixture_source.ts";
 import { inkOn } from "./theme.ts";
 import { colorOf, outline, STATES, styleOf } from "./task_states.ts";
 import { cut, sentence } from "./words.ts";
@@ -22,6 +24,11 @@ test("paces go up and down by one, two, five", () => {
   assert.deepEqual(seen, [0.002, 0.005, 0.01, 0.02]);
   assert.equal(nextPace(0.003, -1), 0.002);
   assert.equal(nextPace(0.01, -1), 0.005);
+});
+
+test("a moment that is typed is in seconds, unless it names a unit", () => {
+  assert.deepEqual(["0.0075", "7.5 ms", "7,5ms", " 12 us ", "1e-3", "2."].map(secondsOf), [0.0075, 0.0075, 0.0075, 12e-6, 1e-3, 2]);
+  assert.deepEqual(["", "soon", "-1", "3 h", "1.2.3"].map(secondsOf), [null, null, null, null, null]);
 });
 
 test("real time is said roughly", () => {
@@ -84,6 +91,23 @@ test("the value beside a chart is that at the moment that is pointed at", () => 
   assert.deepEqual([0, 1, 2.9, 3.9].map((time) => valueAt(line, time, true)), [null, 10, 20, 20]);
   assert.deepEqual([0, 1.4, 1.6, 3.9, 9].map((time) => valueAt(line, time, false)), [10, 10, 20, 40, 40]);
   assert.deepEqual([formatValue(0.5, true), formatValue(1234, false), formatValue(0.12345, false), formatValue(null, false)], ["50 %", "1,234", "0.123", "–"]);
+});
+
+test("a narrow chart has more than one label of time, and values of zero stand on a scale up to 1", () => {
+  for (const end of [0.0049, 0.0075, 0.012, 1.9]) assert.ok(timeTicks({ start: 0, end }, 150).length >= 2, String(end));
+  assert.deepEqual([rangeOf(null, 0, 0), rangeOf(null, null, null)[0]], [[0, 1], 0]);
+});
+
+test("charts end with the present, or with the last record of a run that is over", () => {
+  const source = new FixtureSource({ workers: 2, end_s: 0.05 });
+  source.advance(0.04);
+  const trace = source.trace(0);
+  const { last_s } = trace.header;
+  assert.deepEqual([endOf({ trace, now: 1, isOver: false }), endOf({ trace, now: 1, isOver: true })], [1, last_s]);
+  const busyUntil = (isOver: boolean): number => chartsOf({ trace, now: 0.04, isOver }).at(-1)?.lines[0].times.at(-1) ?? 0;
+  assert.ok(busyUntil(true) > busyUntil(false) && busyUntil(true) > 0.036, `${busyUntil(true)} ${busyUntil(false)}`);
+  assert.deepEqual(shownTime([], 3), { start: 0, end: 3 });
+  assert.deepEqual([shownTime([1, 9], 3), shownTime([-1, 2], 3), shownTime([4, 5], 3)], [{ start: 1, end: 3 }, { start: 0, end: 2 }, { start: 4, end: 5 }]);
 });
 
 test("texts are cut, and names of the engine are written as words", () => {

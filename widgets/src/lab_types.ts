@@ -147,6 +147,7 @@ export type Verb =
   | "set_pace"
   | "step"
   | "seek"
+  | "advance"
   | "inject"
   | "fork"
   | "select_branch"

@@ -45,7 +45,7 @@ function mountTimelines(root: HTMLElement, source: Source, comparing: Comparing)
   const difference = (): Line | null => (comparing.sameUntil === null ? null : { time: comparing.sameUntil, sort: "difference", label: "the same up to here" });
   const place = root.appendChild(element("div"));
   const below = root.appendChild(element("div", { class: "sdw-other-branch" }));
-  const first = mountLiveTimeline(place, source, { difference, redrawn: (listener) => comparing.on("changed", listener) });
+  const first = mountLiveTimeline(place, source, { beside: () => comparing.other, difference, redrawn: (listener) => comparing.on("changed", listener) });
   let shown: number | null = null;
   let end = (): void => {};
   const update = (): void => {

@@ -1,6 +1,6 @@
 // The timeline of a branch of a running cluster: the same view as that of a snapshot, over a trace that grows.
 
-import { OpenSpans } from "./open_spans.ts";
+import { deadSpans, OpenSpans } from "./open_spans.ts";
 import type { Source } from "./source.ts";
 import type { Line, TimelineSource } from "./timeline_source.ts";
 import { mountTimeline } from "./timeline_view.ts";
@@ -10,6 +10,8 @@ const SECONDS_IN_VIEW = 5; // real ones, while the present is followed
 /** What more a timeline of a Lab may show: another branch than the present one, a moment where two branches part. */
 export interface LiveOptions {
   readonly branch?: () => number;
+  /** The branch that stands beside it and shares its time; null: none. */
+  readonly beside?: () => number | null;
   readonly difference?: () => Line | null;
   /** Calls `listener` when the difference has moved; returns what ends that. */
   readonly redrawn?: (listener: () => void) => () => void;
@@ -18,6 +20,10 @@ export interface LiveOptions {
 export function timelineSource(source: Source, options: LiveOptions = {}): TimelineSource {
   const branch = options.branch ?? (() => source.state().branch);
   const now = (): number => source.state().branches.find(({ number }) => number === branch())?.now_s ?? source.state().now_s;
+  const last = (): number => {
+    const others = [branch(), source.state().branch, options.beside?.() ?? null].filter((one) => one !== null);
+    return Math.max(...others.map((one) => source.trace(one).header.last_s));
+  };
   const open = new OpenSpans(source);
   return {
     data: () => source.trace(branch()),
@@ -27,7 +33,7 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
     live: {
       goesOn: source.canControl,
       watchData(changed) {
-        const ends = [source.on("rows", changed), source.on("state", changed)];
+        const ends = [source.on("rows", changed), source.on("state", changed), ...(options.redrawn ? [options.redrawn(changed)] : [])];
         return () => ends.forEach((end) => end());
       },
       watchLines(changed) {
@@ -40,8 +46,9 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
         const pointed: Line[] = cursor === null ? [] : [{ time: cursor, sort: "cursor" }];
         return [{ time: now(), sort: "now" }, ...pointed, ...(difference ? [difference] : [])];
       },
-      open: () => (branch() === source.state().branch ? open.now() : []),
-      now,
+      open: () => (branch() === source.state().branch ? open.now() : deadSpans(source.trace(branch()), now())),
+      now: () => source.state().now_s,
+      last,
       span: () => source.span() ?? source.state().pace * SECONDS_IN_VIEW,
       setSpan: (span) => source.setSpan(span),
       pointAt: (time) => source.setCursor(time),

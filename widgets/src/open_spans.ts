@@ -9,6 +9,8 @@ import type { OpenSpan } from "./timeline_painter.ts";
 import { DOWN_LEVEL } from "./trace_data.ts";
 
 const WORKING = new Set(["reading", "computing", "updating", "slow"]);
+const DEADLY = new Set(["crash", "lose_host"]);
+const ROUNDING = 1e-6; // of a moment: lengths of spans have seven digits, and a crash ends what was under way
 
 export class OpenSpans {
   private states: readonly string[] = [];
@@ -42,11 +44,21 @@ export class OpenSpans {
   }
 }
 
-/** When the last event of level 3 befell each lane. */
-function lastSerious(trace: LiveTrace): Map<number, number> {
+/** The tasks of a branch that is not shown that are dead for good: nothing has come from them since a crash. */
+export function deadSpans(trace: LiveTrace, now: number): OpenSpan[] {
+  const color = trace.header.kinds.find(({ name }) => name === "down")?.color ?? "#e0424e";
+  return [...lastSerious(trace, DEADLY)].flatMap(([lane, start]): OpenSpan[] => {
+    const isOver = lastEnd(trace, lane, Infinity) > start * (1 + ROUNDING) || start >= now;
+    return isOver ? [] : [{ lane, start, end: now, color, isDown: true }];
+  });
+}
+
+/** When the last event of level 3, or of some kinds of them, befell each lane. */
+function lastSerious(trace: LiveTrace, kinds: ReadonlySet<string> | null = null): Map<number, number> {
   const found = new Map<number, number>();
   for (const row of trace.eventRows()) {
-    if (trace.header.marks[trace.instants.kind[row]].level >= DOWN_LEVEL) found.set(trace.instants.laneOf(row), trace.instants.start[row]);
+    const { level, name } = trace.header.marks[trace.instants.kind[row]];
+    if (level >= DOWN_LEVEL && (kinds?.has(name) ?? true)) found.set(trace.instants.laneOf(row), trace.instants.start[row]);
   }
   return found;
 }

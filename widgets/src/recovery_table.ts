@@ -14,6 +14,7 @@ export interface Recovery {
   readonly phases: readonly Phase[];
   readonly cost_s: number;
   readonly text?: string;
+  readonly rows?: readonly (readonly [string, string])[]; // the whole story, pairs of a name and a text
 }
 
 /** The answer of the kernel as a recovery; null where it is none. */
@@ -28,12 +29,20 @@ export function signed(seconds: number): string {
   return `${seconds > 0 ? "+" : "−"}${formatDuration(Math.abs(seconds))}`;
 }
 
-export function recoveryTable({ phases, cost_s, text }: Recovery): HTMLElement {
+/** What the story says beyond its phases and their cost, which the table has as figures. */
+export function furtherRows({ phases, rows }: Recovery): readonly (readonly [string, string])[] {
+  const known = new Set(["fault", "cost", ...phases.map(({ name }) => name)]);
+  return (rows ?? []).filter(([name]) => !known.has(name));
+}
+
+export function recoveryTable(recovery: Recovery): HTMLElement {
+  const { phases, cost_s, text } = recovery;
   const heading = ["phase", "took", "cost"].map((name) => element("th", {}, name));
   const rows = phases.map(({ name, seconds, cost_s: cost }) => row(name, formatDuration(seconds), signed(cost)));
   const last = row("the run ends later by", "", signed(cost_s));
   last.className = "sdw-sum";
-  return element("table", { class: "sdw-recovery", title: cut(text ?? "") }, element("tr", {}, ...heading), ...rows, last);
+  const further = furtherRows(recovery).map(([name, says]) => element("tr", {}, element("td", {}, cut(name, 60)), element("td", { colspan: 2 }, cut(says, 200))));
+  return element("table", { class: "sdw-recovery", title: cut(text ?? "") }, element("tr", {}, ...heading), ...rows, last, ...further);
 }
 
 function row(name: string, took: string, cost: string): HTMLElement {

@@ -130,6 +130,18 @@ test("a page has its last state and all rows, and refuses everything in words", 
   assert.match((await source.send()).error ?? "", /Open its notebook/);
 });
 
+test("the reader of a page chooses which of its branches is shown", async () => {
+  const states = { 0: { branch: 0, now_s: 2 }, 1: { branch: 1, now_s: 5, state: "playing" } };
+  const source = new PageSource(new HostModel({ layout_of_cluster: LAYOUT, state: states[0], states }));
+  const heard: string[] = [];
+  for (const event of ["state", "rows"] as const) source.on(event, () => heard.push(event));
+  assert.deepEqual([0, 1, 2].map((branch) => source.canShow(branch)), [true, true, false]);
+  assert.equal((await source.send("select_branch", { branch: 1 })).error, undefined);
+  assert.deepEqual([source.state().branch, source.state().now_s, source.state().state], [1, 5, "paused"]);
+  assert.deepEqual(heard.sort(), ["rows", "state"]);
+  assert.match((await source.send("select_branch", { branch: 2 })).error ?? "", /Open its notebook/);
+});
+
 test("a made-up run that is rewound and broken has the same rows up to there", async () => {
   const source = new FixtureSource({ workers: 2, end_s: 0.05 });
   source.advance(0.03);

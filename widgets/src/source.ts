@@ -14,6 +14,8 @@ export interface Source {
   /** Whether there is a kernel that can do something; else `whyNot` says why not. */
   readonly canControl: boolean;
   readonly whyNot: string;
+  /** Whether a branch that is not shown can be: with a kernel all of them, on a page those that it holds. */
+  canShow(branch: number): boolean;
   state(): LabState;
   /** The trace of a branch; it grows, and "rows" is said when it has. */
   trace(branch: number): LiveTrace;
@@ -51,6 +53,10 @@ export abstract class BaseSource implements Source {
   abstract setView(view: readonly number[]): void;
   abstract selection(): readonly number[];
   abstract setSelection(records: readonly number[]): void;
+
+  canShow(_branch: number): boolean {
+    return this.canControl;
+  }
 
   trace(branch: number): LiveTrace {
     const known = this.traces.get(branch);

@@ -3,7 +3,7 @@
 import { Asking } from "./asking.ts";
 import { element } from "./dom.ts";
 import { FaultForm } from "./fault_form.ts";
-import { firstEntries, isComplete, taskParameter } from "./fault_values.ts";
+import { firstEntries, inOrder, isComplete, taskParameter } from "./fault_values.ts";
 import { formatCount } from "./format.ts";
 import type { FaultKind, Task } from "./lab_types.ts";
 import type { Source } from "./source.ts";
@@ -38,7 +38,7 @@ export class TaskCard {
     write(title, shown.name);
     const close = element("button", { type: "button", class: "sdw-plain", "aria-label": "Close", title: "Close (Esc)" }, "✕");
     close.addEventListener("click", () => this.close());
-    const kinds = layout.faults.filter(taskParameter);
+    const kinds = inOrder(layout.faults.filter(taskParameter));
     const menu = element("div", { class: "sdw-break", role: "group", "aria-label": `Break ${cut(shown.name, 60)}` }, ...kinds.map((kind) => this.item(kind, shown)));
     const heading = element("p", { class: "sdw-card-heading" }, this.source.canControl ? "Break it, now" : this.source.whyNot);
     this.element.replaceChildren(element("header", {}, title, close), this.state, this.facts, heading, this.asking.note);

@@ -112,7 +112,8 @@ export class TimeWindow {
   private wholeRun(): View {
     const { live } = this.source;
     const { first_s, last_s } = this.source.data().header;
-    return live?.goesOn ? liveBounds(last_s, live.now(), live.span()) : fit(first_s, last_s);
+    if (!live) return fit(first_s, last_s);
+    return live.goesOn ? liveBounds(live.last(), live.now(), live.span()) : fit(first_s, live.last());
   }
 
   /** The window that follows the present. */

@@ -31,8 +31,10 @@ export interface LiveParts {
   lines(): readonly Line[];
   /** What lanes do at present. */
   open(): readonly OpenSpan[];
-  /** The present, seconds. */
+  /** The present that windows follow, seconds: of branches side by side, that of the one that is shown. */
   now(): number;
+  /** The last moment of all branches that stand side by side, seconds: all of them have the same bounds. */
+  last(): number;
   /** How much time is in view while the present is followed, seconds. */
   span(): number;
   /** Chooses that, for all timelines of the source; null: as the pace asks. */

@@ -1,7 +1,7 @@
 // The bar that runs a cluster: play and pause, steps, pace, going to a moment, forks; and the time in large figures.
 
 import { Asking } from "./asking.ts";
-import { clock, nextPace, paceInWords } from "./clock.ts";
+import { clock, nextPace, paceInWords, secondsOf } from "./clock.ts";
 import { element } from "./dom.ts";
 import { formatCount } from "./format.ts";
 import { icon, setIcon, type IconName } from "./icons.ts";
@@ -33,7 +33,8 @@ class Transport {
   private readonly message = element("p", { class: "sdw-run-message", hidden: true });
   private readonly pace = element("span", { class: "sdw-pace" });
   private readonly playIcon = icon("play");
-  private readonly buttons: Readonly<Record<"play" | "event" | "step" | "closure" | "rewind" | "fork" | "slower" | "faster" | "help", HTMLButtonElement>>;
+  private readonly buttons: Readonly<Record<"play" | "event" | "step" | "closure" | "rewind" | "end" | "fork" | "slower" | "faster" | "help", HTMLButtonElement>>;
+  private readonly moment = element("input", { type: "text", class: "sdw-moment", inputmode: "decimal", size: 7, placeholder: "go to s", title: "A moment in virtual seconds; Enter goes there", "aria-label": "Go to a virtual second" });
   private readonly keys = element("p", { class: "sdw-keys", hidden: true });
 
   constructor(private readonly source: Source) {
@@ -45,6 +46,7 @@ class Transport {
       step: button("step", "To the end of the next step ( s )", () => this.step("steps")),
       closure: button("closure", "To the end of the next closure ( c )", () => this.step("closures")),
       rewind: button("Rewind", "Back to the beginning ( r )", () => this.rewind(), "rewind"),
+      end: button("To the end", "Runs on until nothing is left to do", () => void this.ask("advance", {}, this.buttons.end)),
       fork: button("Fork", "A second run that is the same up to here ( f )", () => this.fork(), "fork"),
       slower: button("−", "Slower ( [ )", () => this.changePace(-1)),
       faster: button("+", "Faster ( ] )", () => this.changePace(1)),
@@ -52,6 +54,8 @@ class Transport {
     };
     this.buttons.play.classList.add("sdw-play");
     this.buttons.play.append(this.playIcon);
+    this.moment.hidden = !this.source.canControl;
+    this.moment.addEventListener("keydown", (event) => event.key === "Enter" && this.goToMoment());
     this.assemble();
   }
 
@@ -74,7 +78,8 @@ class Transport {
     buttons.play.title = source.canControl ? label : source.whyNot;
     buttons.play.setAttribute("aria-label", label);
     this.pace.textContent = paceInWords(state.pace);
-    for (const name of ["play", "event", "step", "closure"] as const) buttons[name].disabled = !source.canControl || over;
+    for (const name of ["play", "event", "step", "closure", "end"] as const) buttons[name].disabled = !source.canControl || over;
+    this.moment.disabled = !source.canControl || state.state === "closed";
     buttons.rewind.disabled = !source.canControl || state.now_s === 0 || state.state === "closed";
     buttons.fork.disabled = !source.canControl || state.state === "closed";
     buttons.slower.disabled = buttons.faster.disabled = !source.canControl || state.state === "closed";
@@ -121,6 +126,16 @@ class Transport {
     void this.ask("seek", { t_s: 0 }, this.buttons.rewind);
   }
 
+  /** Goes to the second that was typed; what is no moment is said, and stays to be corrected. */
+  private goToMoment(): void {
+    const text = this.moment.value;
+    const t_s = secondsOf(text);
+    this.moment.setAttribute("aria-invalid", String(t_s === null));
+    if (t_s === null) return this.asking.say(`"${text}" is no moment of virtual time. Write seconds, for example 0.0075, or 7.5 ms.`);
+    this.moment.value = "";
+    void this.ask("seek", { t_s }, this.moment);
+  }
+
   private fork(): void {
     void this.ask("fork", { t_s: this.source.state().now_s, without: [] }, this.buttons.fork);
   }
@@ -133,8 +148,8 @@ class Transport {
     const { buttons } = this;
     const steps = element("div", { class: "sdw-group", role: "group", "aria-label": "One" }, element("span", { class: "sdw-group-name" }, icon("step")), buttons.event, buttons.step, buttons.closure);
     const pace = element("div", { class: "sdw-group", role: "group", "aria-label": "Pace" }, buttons.slower, this.pace, buttons.faster);
-    const display = element("div", { class: "sdw-display" }, element("div", {}, this.figure, this.unit), element("div", { class: "sdw-display-below" }, this.word, this.counts));
-    const right = element("div", { class: "sdw-transport-right" }, steps, pace, buttons.rewind, buttons.fork, buttons.help);
+    const display = element("div", { class: "sdw-display" }, element("div", {}, this.figure, this.unit, this.moment), element("div", { class: "sdw-display-below" }, this.word, this.counts));
+    const right = element("div", { class: "sdw-transport-right" }, steps, pace, buttons.rewind, buttons.end, buttons.fork, buttons.help);
     this.keys.append(...KEYS.flatMap(([key, what]) => [element("span", { class: "sdw-key" }, element("kbd", {}, key), ` ${what}`)]));
     this.root.append(element("div", { class: "sdw-transport-row" }, buttons.play, display, right), this.scrubber.element, this.keys, this.message, this.asking.note);
     if (!this.source.canControl) this.root.append(element("p", { class: "sdw-note" }, this.source.whyNot));
