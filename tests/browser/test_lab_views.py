@@ -159,7 +159,7 @@ def test_a_click_on_a_task_says_what_it_does_and_breaks_it(opened: Opened) -> No
     page.locator(".sdw-task[aria-label^='worker:5']").click()
     card = page.locator(".sdw-card")
     assert card.locator("h4").inner_text() == "worker:5"
-    assert card.locator(".sdw-act").all_inner_texts() == ["Crash", "Lose host", "Slow", "Pause", "Partition …", "Drop …"]
+    assert card.locator(".sdw-act").all_inner_texts() == ["Crash", "Pause", "Slow", "Lose host", "Partition …", "Drop …"]
     card.get_by_role("button", name="Crash", exact=True).click()
     page.wait_for_timeout(60)
     assert asked(page) == [("inject", {"fault": {"kind": "crash", "task": "worker:5"}})]
