@@ -31,6 +31,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
 NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
 NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
 PARALLEL = ["-n", "2", "--dist", "loadfile"]
+LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
 
@@ -73,7 +74,11 @@ def python_tests() -> list[Command]:
 
 
 def browser_tests() -> list[Command]:
-    return [Command([*PYTEST, "-m", "browser", "tests/browser"])]
+    return [Command([*PYTEST, "-m", "browser", "tests/browser", f"--ignore={LESSONS_IN_BROWSER}"])]
+
+
+def lessons_in_browser() -> list[Command]:
+    return [Command([*PYTEST, "-m", "browser", LESSONS_IN_BROWSER])]
 
 
 def notebook_tests() -> list[Command]:
@@ -114,7 +119,11 @@ STATIC = [
 ]
 FRONT = [Stage("front end", front_end_checks, no_front_end)]
 # after the front end, which writes the bundle that they load
-LESSONS = [Stage("browser", browser_tests, no_browser), Stage("notebooks", notebook_tests, no_lessons)]
+LESSONS = [
+    Stage("lessons in a browser", lessons_in_browser, no_browser),
+    Stage("browser", browser_tests, no_browser),
+    Stage("notebooks", notebook_tests, no_lessons),
+]
 # the Python tests come last, so that a log ends with what matters most
 TESTS = [Stage("tests", python_tests)]
 CORES = 2
@@ -227,9 +236,9 @@ def print_table(outcomes: list[Outcome], seconds: float) -> None:
     """One line a stage, and how long all of them took."""
     print("\n==> summary")
     for outcome in outcomes:
-        row = f"    {outcome.name:<12} {outcome.result:<8} {outcome.seconds:7.1f} s   {outcome.remark}"
+        row = f"    {outcome.name:<20} {outcome.result:<8} {outcome.seconds:7.1f} s   {outcome.remark}"
         print(row.rstrip())
-    print(f"    {'all':<12} {verdict(outcomes):<8} {seconds:7.1f} s", flush=True)
+    print(f"    {'all':<20} {verdict(outcomes):<8} {seconds:7.1f} s", flush=True)
 
 
 def verdict(outcomes: list[Outcome]) -> str:

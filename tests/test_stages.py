@@ -67,7 +67,7 @@ def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(s
 
 def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_all(stages, monkeypatch, [stages.Stage("third", list, lambda: "no tool for it")]) == 0
-    assert "third        skipped      0.0 s   no tool for it" in capfd.readouterr().out
+    assert "third                skipped      0.0 s   no tool for it" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("line", ["3 passed in 0.01s", "===== 1 failed, 2 passed, 1 skipped in 75.20s (0:01:15) ====="])

@@ -118,7 +118,7 @@ class Recovery:
         otherwise = "" if self.state == self.state_without else f" {self.state_without}"
         ends = f"{self.state} at {self.end_s:.6f} s, without the fault{otherwise} at {self.end_without_s:.6f} s"
         yield "cost", f"{self.cost_s:+.6f} s: {ends}"
-        if self.units != self.units_without:
+        if self.units < self.units_without:  # a step that a group takes again counts again
             yield "came to", f"{self.units} of {self.units_without} closures or steps"
         yield "repeated", f"{self.repeated_steps} steps"
         yield "lost", f"{self.lost_s:.6f} s of work under way"

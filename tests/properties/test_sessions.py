@@ -15,7 +15,7 @@ from simdist.errors import SimdistError
 from simdist.session.branch import Family
 
 KNOWN = programs.LOOPS | {f"Keras: {name}": known for name, known in programs.PROGRAMS.items() if name != "coordinator"}
-EXAMPLES = {"coordinator": 84} | {name: 21 for name in programs.LOOPS if name != "coordinator"}  # with those of Keras 300 and more
+EXAMPLES = {"coordinator": 90} | {name: 21 for name in programs.LOOPS if name != "coordinator"}  # with those of Keras 300 and more
 SECONDS = 0.004  # no program takes longer without faults
 
 moments = st.floats(0.0, 1.0).map(lambda part: part * SECONDS)
