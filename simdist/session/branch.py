@@ -32,16 +32,20 @@ class RunAside:
 
     Args:
         moment: where it stood.
-        now, state, output, commands: as of a `ProgramRun`.
+        state, output, commands: as of a `ProgramRun`.
         digest: of its trace.
     """
 
     moment: Moment
-    now: float
     state: str
     output: str
     commands: list[Command]
     digest: str
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self.moment.now_s
 
 
 # Paused runs of branches that are gone, with their threads. A greenlet that stands still is never collected, with all that it holds, until
@@ -169,7 +173,7 @@ class Branch:
         run = self.seen
         if isinstance(run, RunAside) or run.state == "running" or isinstance(run.error, KeyboardInterrupt):
             return
-        self.seen = RunAside(Moment.of(run), run.now, run.state, run.output, run.commands, run.cluster.trace.digest())
+        self.seen = RunAside(Moment.of(run), run.state, run.output, run.commands, run.cluster.trace.digest())
         if run.state != "closed":
             close_quietly(run)
 

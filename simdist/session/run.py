@@ -60,7 +60,7 @@ class ProgramRun:
     Attributes:
         state: "paused", "running", "finished", "failed" or "closed".
         result: what the program has returned.
-        error: what it has failed with, and `failed_s`: when, in virtual seconds.
+        error: what it has failed with.
         output: what it has printed so far.
         steps: how many steps the workers have ended.
         closures_s: when each completed closure was completed, in virtual seconds.
@@ -76,7 +76,6 @@ class ProgramRun:
         self.state = "paused"
         self.result: Any = None
         self.error: BaseException | None = None
-        self.failed_s: float | None = None
         self.steps = 0
         self.closures_s: list[float] = []
         self.furthest_s: list[float] = []
@@ -204,7 +203,7 @@ class ProgramRun:
         except Ended:
             self.state = "closed"
         except BaseException as error:
-            self.error, self.failed_s, self.state = error, self.clock.now, "failed"
+            self.error, self.state = error, "failed"
 
     def before_events(self) -> tuple[int, float]:
         while True:

@@ -46,6 +46,7 @@ WIDGETS: dict[str, Callable[[], Any]] = {
     "topology": lambda: sw.Topology(lab().session),
     "fault console": lambda: sw.FaultConsole(lab().session),
     "stepper": lambda: sw.CollectiveStepper(algorithm("all_reduce", "ring").schedule(4)),
+    "recovery": lambda: sw.Recovery(lab().session),
     "shard map": lambda: sw.ShardMap(placements()),
 }
 
@@ -68,7 +69,7 @@ def page() -> Iterator[Page]:
 def test_axe_finds_nothing_serious(name: str, scheme: Literal["light", "dark"], page: Page, tmp_path: Path) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto(WIDGETS[name]().export_html(tmp_path / "page.html").as_uri())
-    page.locator("[data-simdist-widget] *:visible").first.wait_for()
+    page.locator("[data-simdist-widget] *:visible, figure *:visible").first.wait_for()
     page.add_script_tag(path=AXE)
     assert page.evaluate(FINDINGS_JS) == []
 

@@ -79,3 +79,10 @@ def test_work_for_a_state_does_not_grow_with_the_square_of_the_commands(monkeypa
     monkeypatch.setattr(Session, "faults", property(lambda self: reads.append(1) or faults(self)))
     state_of(session, LinkLoads())
     assert len(reads) <= 4
+
+
+def test_loads_stay_where_no_time_has_passed() -> None:
+    session, loads = session_of("coordinator"), LinkLoads()
+    session.advance(until=0.0005)
+    found = loads.since_last_state(session)
+    assert max(found.values()) > 0.0 and loads.since_last_state(session) == found

@@ -107,13 +107,19 @@ class LinkLoads:
     def __init__(self) -> None:
         self._now_s = 0.0
         self._bytes: dict[str, float] = {}
+        self._loads: dict[str, float] = {}
 
     def since_last_state(self, session: Session) -> dict[str, float]:
-        """The load of each line of the picture, 0 to 1: the greater one of its two directions. A grid of cells has no lines."""
+        """The load of each line of the picture, 0 to 1: the greater one of its two directions. A grid of cells has no lines.
+
+        Where no time has passed since the last state, its loads.
+        """
         world = session.cluster.world
         if len(world.tasks) > MOST_SINGLE:
             return {}
         passed_s = session.now - self._now_s
+        if passed_s == 0.0 and self._loads:
+            return self._loads
         loads: dict[str, float] = {}
         arrived = {link.name: world.links.bytes_arrived(link) for link in world.fabric.links()}
         for link in world.fabric.links():
@@ -121,5 +127,5 @@ class LinkLoads:
             load = min(1.0, max(0.0, new / (link.bandwidth_bytes_per_s * passed_s))) if passed_s > 0.0 else 0.0
             line = link.name if link.name.endswith(("+", "-")) else link.name.rsplit("/", 1)[0]
             loads[line] = max(loads.get(line, 0.0), round(load, 4))
-        self._now_s, self._bytes = session.now, arrived
+        self._now_s, self._bytes, self._loads = session.now, arrived, loads
         return loads
