@@ -32,6 +32,7 @@ class ClosureFact(StrEnum):
     COMPLETED = "completed"
     RAISED = "raised"
     MESSAGE_LOST = "message_lost"
+    DROPPED = "dropped"
     WORKER_DOWN = "worker_down"
     OTHER_FAILED = "other_failed"
     ERROR_TAKEN = "error_taken"
@@ -77,6 +78,7 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
         (_S.RUNNING, _F.RAISED): Move(_S.ENDED, (_A.FAIL,)),
         (_S.RUNNING, _F.MESSAGE_LOST): Move(_S.QUEUED, (_A.RETRY,)),  # before all others, as with the next
         (_S.RUNNING, _F.WORKER_DOWN): Move(_S.QUEUED, (_A.RETRY,)),
+        (_S.RUNNING, _F.DROPPED): Move(_S.QUEUED, (_A.RETRY,)),
         (_S.QUEUED, _F.OTHER_FAILED): Move(_S.ENDED, (_A.CANCEL,)),
         (_S.RUNNING, _F.OTHER_FAILED): Move(_S.LAST_TRY),
         (_S.LAST_TRY, _F.OTHER_FAILED): Ignored("known"),
@@ -85,6 +87,7 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
         (_S.LAST_TRY, _F.RAISED): Move(_S.ENDED, (_A.FAIL,)),
         (_S.LAST_TRY, _F.MESSAGE_LOST): Move(_S.ENDED, (_A.CANCEL,)),
         (_S.LAST_TRY, _F.WORKER_DOWN): Move(_S.ENDED, (_A.CANCEL,)),
+        (_S.LAST_TRY, _F.DROPPED): Move(_S.ENDED, (_A.CANCEL,)),
         (_S.QUEUED, _F.COMPLETED): LATE_REPLY,
         (_S.QUEUED, _F.RAISED): LATE_REPLY,
         (_S.QUEUED, _F.MESSAGE_LOST): LATE_REPLY,

@@ -14,6 +14,7 @@ from typing import Any, assert_never
 import jax
 
 from simdist.arguments import require_arguments
+from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure
 from simdist.coordinator.closure_states import ClosureAction
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
@@ -26,6 +27,7 @@ from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.base import Promise
 from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 from simdist.runtime.work import Handle, running_closure
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -38,7 +40,7 @@ class ClusterCoordinator:
 
     Args:
         strategy: a `ParameterServerStrategy`.
-        synchronization: how workers wait for each other; default `Asynchronous`: not at all.
+        synchronization: how workers wait for each other; default: as the strategy's mode= says.
 
     Raises:
         InvalidArgumentError: another kind of strategy; or a synchronization that the servers cannot carry out, or another than that with
@@ -67,7 +69,7 @@ class ClusterCoordinator:
         known: ClusterCoordinator | None = strategy.coordinator
         if known is None:
             known = super().__new__(cls)
-            known._set_up(strategy, _carried_out(synchronization))
+            known._set_up(strategy, _carried_out(synchronization, strategy))
             strategy.coordinator = known
         elif synchronization not in (None, known.queue.synchronization):
             raise InvalidArgumentError(
@@ -82,9 +84,13 @@ class ClusterCoordinator:
         self.queue = ClosureQueue(synchronization)
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
+        self.attempts = 0
+        self._rounds = synchronization if isinstance(synchronization, BoundedStaleness) else None
+        self._replies: dict[int, Handle] = {}  # by ticket, of closures that are done and whose round is not complete
+        self._in_round: dict[int, Closure] = {}  # that are done and do not count yet
         self._joining: list[Promise] = []  # of those who wait until nothing is pending
         self._process = engine.process(engine.chief)
-        self._workers = engine.start_workers(strategy.workers, strategy)
+        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
         engine.subscribe([*strategy.workers, *strategy.servers], self._membership_changed)
         for name in strategy.workers:
             # Somebody else may have been told before that they are up.
@@ -92,9 +98,7 @@ class ClusterCoordinator:
                 self._carry_out(self.queue.worker_up(name))
 
     def __repr__(self) -> str:
-        return (
-            f"ClusterCoordinator({len(self.strategy.workers)} workers, {self.scheduled} closures scheduled, {self.queue.pending} pending)"
-        )
+        return f"ClusterCoordinator({len(self.strategy.workers)} workers, {self.scheduled} closures scheduled, {self.pending} pending)"
 
     # -- for users ------------------------------------------------------------------------------------------------
 
@@ -122,8 +126,12 @@ class ClusterCoordinator:
         return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
 
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
-        """Like `schedule`, with several steps in one closure; gives the result of the last."""
+        """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each; the last's result."""
         self._require_usable("schedule was called")
+        for _ in range(repeat - 1 if self._rounds is not None else 0):
+            self.schedule_steps(fn, args, kwargs, 1)
+        if self._rounds is not None:
+            repeat = 1
         leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
         are_per_worker = True
         for leaf in leaves:
@@ -146,17 +154,22 @@ class ClusterCoordinator:
         Raises:
             As `schedule`.
         """
-        while self.queue.pending:
+        while self.pending:
             self._require_usable("join was called")
             promise = self.engine.promise()
             self._joining.append(promise)
-            promise.wait(f"{self.queue.pending} closures (join)")
+            promise.wait(f"{self.pending} closures (join)")
         self._raise_stored()
 
     def done(self) -> bool:
         """Whether nothing is pending; raises the first error of a closure, once."""
         self._raise_stored()
-        return self.queue.pending == 0
+        return self.pending == 0
+
+    @property
+    def pending(self) -> int:
+        """Closures that are neither done, failed nor cancelled; one whose round is not complete is not done."""
+        return self.queue.pending + len(self._in_round)
 
     def fetch(self, value: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
@@ -216,25 +229,33 @@ class ClusterCoordinator:
 
     def _dispatch(self, attempt: Attempt) -> None:
         number, worker = attempt.closure, attempt.worker
-        closure = self.closures[number]
+        closure, ticket = self.closures[number], NOT_IN_ROUNDS
+        if self.strategy.serving.remembers:
+            ticket = self._ticket(worker)
         call = (
-            self._workers.call(worker, closure, number)
+            self._workers.call(worker, closure, number, ticket)
             if isinstance(closure.fn, StepFunction)
-            else self._workers.call_function(worker, closure.run, number)
+            else self._workers.call_function(worker, closure.run, number, ticket)
         )
-        call.then(partial(self._replied, attempt, call))
+        call.then(partial(self._replied, attempt, call, ticket.number))
 
-    def _replied(self, attempt: Attempt, call: Handle) -> None:
+    def _ticket(self, worker: str) -> Ticket:
+        """What the messages of this attempt carry."""
+        self.attempts += 1
+        oldest = next(iter(self.closures))
+        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.ticket(worker, self.attempts, oldest)
+
+    def _replied(self, attempt: Attempt, call: Handle, ticket: int) -> None:
         """A reply has come. What travelled with it counts if the closure is still its worker's."""
         if not self.queue.is_current(attempt):
             self.queue.completed(attempt)  # too late: nothing follows
             return
-        closure, error = self.closures[attempt.closure], call.error
+        closure, error, rounds = self.closures[attempt.closure], call.error, self._rounds
+        if error is None and rounds is not None and not rounds.still_counts(attempt.worker):
+            self._carry_out(self.queue.dropped(attempt))
+            return
         if error is None:
-            try:
-                call.accept()
-            except Exception as failure:
-                error = failure
+            error = self._accepted(call, ticket, attempt)
         if error is None:
             closure.result.take(call.value)
             self._carry_out(self.queue.completed(attempt))
@@ -242,6 +263,18 @@ class ClusterCoordinator:
             self._carry_out(self.queue.timed_out(attempt))
         else:
             self._carry_out(self.queue.raised(attempt, error))
+
+    def _accepted(self, call: Handle, ticket: int, attempt: Attempt) -> Exception | None:
+        """Let what travelled with a reply count: now, or with its round."""
+        if self._rounds is not None:
+            self._replies[ticket] = call
+            self._rounds.completed(attempt.worker, ticket, attempt.closure)
+            return None
+        try:
+            call.accept()
+        except Exception as failure:
+            return failure
+        return None
 
     def _carry_out(self, decisions: list[ClosureDecision], cause: int = -1) -> None:
         """Do what the queue has decided, because of the record of this number."""
@@ -254,6 +287,8 @@ class ClusterCoordinator:
                     self._dispatch(decision.attempt)
                 case ClosureAction.RETRY:
                     trace.instant(worker, "retry", f"closure {number} is run again", now, cause=cause, closure=number)
+                case ClosureAction.RESOLVE if self._rounds is not None:
+                    self._in_round[number] = self.closures.pop(number)
                 case ClosureAction.RESOLVE:
                     self.closures.pop(number).result.end(None)
                 case ClosureAction.FAIL:
@@ -266,7 +301,31 @@ class ClusterCoordinator:
                 case _:
                     assert_never(decision.kind)
         trace.counter(chief, "queue", now, len(self.queue.queue))
-        if not self.queue.pending:
+        if self._rounds is not None:
+            self._complete_rounds(self._rounds)
+        self._open_joins()
+
+    def _complete_rounds(self, policy: BoundedStaleness) -> None:
+        """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
+        rounds = policy.complete_rounds(not self.queue.queue)
+        for complete in rounds:
+            for ticket in complete.tickets:
+                self._replies.pop(ticket).accept()
+            call = self._workers.apply_round(complete)
+            call.then(partial(self._round_applied, complete, call))
+        if rounds:
+            self._carry_out(self.queue.round_complete())
+
+    def _round_applied(self, complete: Round, call: Handle) -> None:
+        """All servers have applied a round, or have lost it: its closures are done."""
+        if call.error is not None and self.queue.error is None:
+            self.queue.error = call.error
+        for number in complete.closures:
+            self._in_round.pop(number).result.end(call.error)
+        self._open_joins()
+
+    def _open_joins(self) -> None:
+        if not self.pending:
             joining, self._joining = self._joining, []
             for promise in joining:
                 promise.open()
@@ -277,14 +336,21 @@ class ClusterCoordinator:
             raise error
 
 
-def _carried_out(synchronization: Synchronization | None) -> Synchronization:
-    """A policy that the servers can carry out."""
+def _carried_out(synchronization: Synchronization | None, strategy: ParameterServerStrategy) -> Synchronization:
+    """A policy that the servers can carry out: the given one, or that of the strategy's mode."""
     if synchronization is None:
-        return Asynchronous()
+        if not strategy.serving.in_rounds:
+            return Asynchronous()
+        return BoundedStaleness(strategy.worker_numbers, strategy.staleness, strategy.backup_workers)
+    if strategy.serving.in_rounds:
+        raise InvalidArgumentError(
+            f"The strategy was made with mode={strategy.mode!r}, which says how workers wait for each other, and the coordinator with "
+            f"synchronization={synchronization!r}. Leave one of them out."
+        )
     if synchronization.reads is not Reads.PRESENT or synchronization.counts is not UpdatesCount.ON_ARRIVAL:
         raise InvalidArgumentError(
             f"{synchronization!r} needs servers that keep the versions of a round and collect its updates (reads={synchronization.reads}, "
-            f"counts={synchronization.counts}). These let a step read what is present and apply each update as it comes; use a policy with "
+            f"counts={synchronization.counts}). Make the strategy with mode='bounded' or mode='sync' for that, or use a policy with "
             "reads=Reads.PRESENT and counts=UpdatesCount.ON_ARRIVAL."
         )
     return synchronization

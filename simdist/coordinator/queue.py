@@ -114,6 +114,15 @@ class ClosureQueue:
         decisions = self._move(attempt, ClosureFact.MESSAGE_LOST)
         return [] if decisions is None else [*decisions, *self._dispatch(), *self._free(attempt.worker, False)]
 
+    def dropped(self, attempt: Attempt) -> list[ClosureDecision]:
+        """A reply came after the round of its closure: its updates do not count, and it is run again, before everything that is queued."""
+        decisions = self._move(attempt, ClosureFact.DROPPED)
+        return [] if decisions is None else [*decisions, *self._free(attempt.worker, False)]
+
+    def round_complete(self) -> list[ClosureDecision]:
+        """Workers that have waited for the others of their round may begin."""
+        return self._dispatch()
+
     def raised(self, attempt: Attempt, error: BaseException) -> list[ClosureDecision]:
         """A closure failed by itself: it is not run again, and what is queued is cancelled."""
         decisions = self._move(attempt, ClosureFact.RAISED, error)
@@ -175,7 +184,7 @@ class ClosureQueue:
 
     def _dispatch(self) -> list[ClosureDecision]:
         decisions: list[ClosureDecision] = []
-        while self.queue and self.idle and (worker := self._next_worker()) is not None:
+        while self.queue and self.idle and (worker := self.synchronization.choose(self.idle)) is not None:
             attempt = Attempt(self.queue.popleft(), worker, ClosureState.QUEUED)
             decisions += self._move(attempt, ClosureFact.WORKER_IDLE) or []
             self._move_worker(worker, WorkerFact.GIVEN_WORK, attempt)
@@ -183,13 +192,6 @@ class ClosureQueue:
             if self.error is not None:
                 self._move(attempt, ClosureFact.OTHER_FAILED)
         return decisions
-
-    def _next_worker(self) -> str | None:
-        """The worker that has been idle for longest, of those that may begin."""
-        for worker in self.idle:
-            if self.synchronization.may_begin(worker):
-                return worker
-        return None
 
     def _state_of_known(self, closure: int) -> ClosureState:
         for attempt in self.running.values():

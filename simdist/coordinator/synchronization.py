@@ -2,8 +2,8 @@
 
 The closure queue asks a policy and reports to it; like the queue it knows no clock, no network and no arrays. Which of the idle workers may
 begin is its own decision, from one closure to the next. Which version a step reads and when its update counts are decided where the
-variables live; a policy says what it needs of the servers (`reads`, `counts`), and the coordinator refuses one that asks for what they
-cannot do.
+variables live; a policy says what it needs of the servers (`reads`, `counts`). Servers proceed in rounds for `BoundedStaleness`
+(`simdist.coordinator.bounded`) only; the coordinator refuses another policy that asks for rounds.
 
 Sources: Recht et al., Hogwild!, 2011; Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013;
 Chen et al., Revisiting Distributed Synchronous SGD, 2016.
@@ -11,6 +11,7 @@ Chen et al., Revisiting Distributed Synchronous SGD, 2016.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,8 +55,9 @@ class Synchronization(Protocol):
         """A worker is gone; what it had begun is given to another."""
         ...
 
-    def may_begin(self, worker: str) -> bool:
-        """Whether an idle worker may begin a closure now. Asked for one worker after the other, whenever something has happened."""
+    def choose(self, idle: Iterable[str]) -> str | None:
+        """The idle worker that gets the next closure, None if none may begin; those that are idle for longest come first. Asked whenever
+        something has happened."""
         ...
 
     def began(self, worker: str) -> None:
@@ -85,8 +87,15 @@ class Asynchronous:
         """Nothing follows from it."""
 
     def may_begin(self, worker: str) -> bool:
-        """Always."""
+        """Whether an idle worker may begin a closure now: always."""
         return True
+
+    def choose(self, idle: Iterable[str]) -> str | None:
+        """The one that has been idle for longest, of those that may begin."""
+        for worker in idle:
+            if self.may_begin(worker):
+                return worker
+        return None
 
     def began(self, worker: str) -> None:
         """Nothing follows from it."""

@@ -3,21 +3,23 @@
     read                the request for variables              answered by read_reply (bytes)
     update              gradients or other operands (bytes)    answered by update_reply, the confirmation
     closure             work for a worker                      answered by closure_reply
+    round               the coordinator's word to a server     answered by round_reply
+                        that a round is complete
     heartbeat           a task's sign of life, and its registration after a restart
-    notice              the chief's word to a worker that it was replaced
+    notice              the chief's word to a worker that it was replaced, and to servers that it was
     reset               the end of a connection, when a process dies or a server is down
     copy                a variable that is fetched, the state that a new replica begins with (bytes)
     collective          the transfers of an all-reduce and its relatives (bytes)
 
-``request`` and ``reply`` stand for all three of a kind.
+``request`` and ``reply`` stand for all four of a kind.
 """
 
 from __future__ import annotations
 
 __all__ = ["CHOICES", "MESSAGES", "kinds_of"]
 
-REQUESTS = ("read", "update", "closure")
-REPLIES = ("read_reply", "update_reply", "closure_reply")
+REQUESTS = ("read", "update", "closure", "round")
+REPLIES = ("read_reply", "update_reply", "closure_reply", "round_reply")
 MESSAGES = (*REQUESTS, *REPLIES, "heartbeat", "notice", "reset", "copy", "collective")
 CHOICES = (*MESSAGES, "request", "reply")
 
@@ -27,9 +29,9 @@ def kinds_of(choice: str | None) -> frozenset[str]:
 
     Example:
         >>> sorted(kinds_of("request"))
-        ['closure', 'read', 'update']
+        ['closure', 'read', 'round', 'update']
         >>> kinds_of("copy"), len(kinds_of(None))
-        (frozenset({'copy'}), 11)
+        (frozenset({'copy'}), 13)
     """
     if choice is None:
         return frozenset(MESSAGES)

@@ -23,6 +23,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
+from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.trace import Trace
 from simdist.variables.state import GroupVersions
@@ -203,8 +204,15 @@ class Engine(Protocol):
 
     # -- work
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> WorkerPool:
-        """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy."""
+    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkerPool:
+        """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy.
+
+        Args:
+            serving: what the servers of their variables do for them.
+
+        Raises:
+            FailedPreconditionError: this engine cannot.
+        """
         ...
 
     def replica_group(self, communication: Communication) -> ReplicaGroup:

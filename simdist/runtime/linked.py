@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
@@ -19,6 +19,7 @@ __all__ = [
     "Apply",
     "ApplyAll",
     "CheckFinite",
+    "Combination",
     "LinkedOperation",
     "LinkedProgram",
     "MakeKey",
@@ -31,6 +32,10 @@ __all__ = [
 ]
 
 Slot = int
+
+Combination: TypeAlias = Literal["mean", "sum", "last"]
+"""What becomes of the updates of several workers that count together: gradients are averaged, increments added up; of assignments the last
+one counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +108,7 @@ class Apply:
         number: among the kernels of the step.
         task: that owns the group.
         size_bytes: of the operands.
+        combination: with updates of others that count together with it.
     """
 
     number: int
@@ -113,6 +119,7 @@ class Apply:
     given: BundleType
     operands: Slot
     size_bytes: int
+    combination: Combination = "mean"
 
 
 @dataclass(frozen=True, eq=False)

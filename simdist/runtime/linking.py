@@ -37,6 +37,7 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    Combination,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
@@ -47,6 +48,7 @@ from simdist.runtime.linked import (
     TakeBatch,
 )
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
+from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, Layout
 from simdist.variables.update_rule import rule_of
@@ -319,8 +321,18 @@ class _Linker:
             else:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes = num_bytes(operand_avals)
-            parts.append(Apply(self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes))
+            parts.append(
+                Apply(self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, _combination(op))
+            )
         self.operations.append(ApplyAll(tuple(parts)))
+
+
+def _combination(op: Update) -> Combination:
+    """What becomes of an update that counts together with those of other workers."""
+    if op.rule == "add":
+        return "sum"
+    averaged = all(variable_of(variable).aggregation is VariableAggregation.MEAN for variable in op.variables)
+    return "last" if op.rule == "assign" and not averaged else "mean"
 
 
 def _piece(array: jax.Array, rows: tuple[int, int] | None) -> jax.Array:

@@ -13,6 +13,7 @@ from simdist.process_state import TaskLocal
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 
 __all__ = ["Handle", "LaunchedRun", "Returned", "RunningClosure", "StepResult", "Worker", "WorkerPool", "WorkerStep", "running_closure"]
 
@@ -112,12 +113,16 @@ class Handle(Protocol):
 class WorkerPool(Protocol):
     """The workers that run the closures of one coordinator."""
 
-    def call(self, task: str, step: WorkerStep, number: int) -> Handle:
-        """Run a step on a worker, as closure `number`."""
+    def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Handle:
+        """Run a step on a worker, as closure `number`; its messages to servers carry the ticket."""
         ...
 
-    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int) -> Handle:
+    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Handle:
         """Run a plain function in a worker's process, as closure `number`."""
+        ...
+
+    def apply_round(self, complete: Round) -> Handle:
+        """Let all servers apply the updates of a round; there is a reply when all have."""
         ...
 
 

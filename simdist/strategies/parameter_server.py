@@ -1,9 +1,9 @@
-"""`ParameterServerStrategy`: asynchronous training, with variables on parameter servers and steps on workers.
+"""`ParameterServerStrategy`: variables on parameter servers and steps on workers, asynchronously or in rounds.
 
 Variables are placed on the parameter servers round-robin. A partitioner splits large ones into shards, which are placed in the
 same way. A worker reads variables, computes, and sends updates; the server applies them in the order of their arrival. Workers do
-not wait for each other, so a gradient may be stale. Metrics are on the chief: the additions of a closure travel with its
-reply, so a closure that dies before its end does not count.
+not wait for each other, so a gradient may be stale; with ``mode="bounded"`` or ``"sync"`` they do. Metrics are on the chief: the
+additions of a closure travel with its reply, so a closure that dies before its end does not count.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
 
@@ -17,6 +17,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import flag
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
 from simdist.program.function import KEPT_SIGNATURES, program_cache
@@ -24,7 +25,9 @@ from simdist.program.operations import Program
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.serving import Recovery, Serving
 from simdist.strategies.base import Strategy, cluster_behind
+from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.partitioners import checked_partitions, row_ranges
 from simdist.variables.sharded import ShardedVariable
@@ -35,14 +38,28 @@ __all__ = ["ParameterServerStrategy"]
 
 
 class ParameterServerStrategy(Strategy):
-    """Asynchronous training with parameter servers.
+    """Training with parameter servers.
 
     Args:
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
         variable_partitioner: splits large variables along their first axis; default: none is split.
+        mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
+            rounds; the gradients of a round are averaged at the servers and applied as one update. "bounded": as "sync", but a worker may
+            be up to `staleness` rounds ahead of the slowest.
+        staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
+        backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
+            dropped, and their closures are run again.
+        recovery: what becomes of the variables of a parameter server that dies. "raise" (default): they are lost, as in TensorFlow.
+            "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
+            restored from the last snapshot on the server's disk. In the last two cases a server that nobody else starts again is started
+            again, and workers wait for it.
+        exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
+            least once, as in TensorFlow. In rounds that is always so.
 
     Raises:
-        InvalidArgumentError: no worker, no ps, or a resolver that belongs to no `Cluster`.
+        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster`, an unknown mode or recovery, a staleness without
+            mode="bounded" or below 0, backup workers without mode="sync" or as many as there are workers, or recovery="replica" with a
+            single ps.
 
     Example:
         >>> import numpy as np
@@ -59,7 +76,16 @@ class ParameterServerStrategy(Strategy):
         [3.0, 3.0, 3.0]
     """
 
-    def __init__(self, cluster_or_resolver: Any, variable_partitioner: Any = None) -> None:
+    def __init__(
+        self,
+        cluster_or_resolver: Any,
+        variable_partitioner: Any = None,
+        mode: Mode = "async",
+        staleness: int | None = None,
+        backup_workers: int = 0,
+        recovery: Recovery = "raise",
+        exactly_once: bool = False,
+    ) -> None:
         cluster = cluster_behind(cluster_or_resolver)
         if not isinstance(cluster, Cluster):
             raise InvalidArgumentError(
@@ -79,6 +105,11 @@ class ParameterServerStrategy(Strategy):
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
         self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
+        self.mode = mode
+        self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
+        self.serving = Serving(
+            tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
+        )
         self._next_server = 0
         self.programs = program_cache()
         self.linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)

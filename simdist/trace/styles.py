@@ -44,6 +44,8 @@ SPAN_STYLES = {
     "compute": SpanStyle("#0072b2"),
     "update": SpanStyle("#009e73"),
     "apply": SpanStyle("#5fc9a8"),
+    "copy": SpanStyle("#94a8c9"),
+    "checkpoint": SpanStyle("#a89f91"),
     "collective": SpanStyle("#cc79a7"),
     "wait": SpanStyle("#d9d9d9", level=0),
     "down": SpanStyle("#d1423f", level=3),

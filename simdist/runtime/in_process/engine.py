@@ -18,10 +18,11 @@ from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import LaunchedRun
 
-__all__ = ["InProcessEngine", "WithoutTime", "require_no_backups"]
+__all__ = ["InProcessEngine", "WithoutTime", "require_no_backups", "require_no_rounds"]
 
 
 class Opening:
@@ -56,6 +57,16 @@ def require_no_backups(communication: Communication) -> None:
     """
     if communication.backup_workers:
         _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
+
+
+def require_no_rounds(serving: Serving) -> None:
+    """Refuse workers that wait for each other: here a closure has run when it was scheduled.
+
+    Raises:
+        FailedPreconditionError: they proceed in rounds.
+    """
+    if serving.in_rounds:
+        _refuse("mode='sync' and mode='bounded' let workers proceed in rounds, and here each runs alone. They need time:")
 
 
 class WithoutTime(InProcessDriver):
@@ -171,7 +182,8 @@ class InProcessEngine(WithoutTime):
         before = self.versions.present(group)
         self.versions.put(group, call_kernel(kernel, [before, given], [before.avals], where=where)[0])
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> WorkersHere:
+    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkersHere:
+        require_no_rounds(serving)
         return WorkersHere(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:

@@ -6,7 +6,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from simdist import debugging
 from simdist.errors import AbortedError
@@ -20,6 +20,7 @@ from simdist.randomness import keras_seeds
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, LinkedProgram
+from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 from simdist.runtime.work import StepResult, Worker, WorkerStep
 
 __all__ = ["Updates", "Workers", "WorkersHere"]
@@ -101,7 +102,7 @@ class Workers(ABC):
     def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
         """Let a worker call a plain function."""
 
-    def call(self, task: str, step: WorkerStep, number: int) -> Reply:
+    def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
         def work(worker: TaskHere, updates: Updates) -> StepResult:
             call = step.bind(worker)
             for _ in range(step.repeat):
@@ -111,8 +112,11 @@ class Workers(ABC):
 
         return self._reply(task, number, work)
 
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int) -> Reply:
+    def call_function(self, task: str, function: Callable[[Worker], Any], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
         return self._reply(task, number, lambda worker, _: self.do(worker, function))
+
+    def apply_round(self, complete: Round) -> NoReturn:
+        raise AssertionError(f"round {complete.clock}: `start_workers` refuses rounds")
 
     def _reply(self, name: str, number: int, work: Callable[[TaskHere, Updates], Any]) -> Reply:
         """Do the work of a closure in the context of its worker."""

@@ -118,7 +118,7 @@ class Call:
         self.timed = False
         self.repeats = False
         client.sequence += 1
-        self.identity = (client.name, client.process.incarnation, client.sequence)
+        self.identity: tuple[str | int, int, int] = (client.name, client.process.incarnation, client.sequence)
         client.calls[self] = None
         for server in plan.servers:
             server.calls[self] = None
@@ -135,6 +135,10 @@ class Call:
         for flow in self.flows:
             self.transport.links.stop(flow)
         self.close()
+
+    def repeat(self) -> Call:
+        """Make the same call once more, after an error."""
+        raise NotImplementedError(f"{type(self).__name__} is repeated by its caller")
 
     # -- what goes wrong ------------------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from simdist.errors import TimedOutError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
+from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned, Worker, WorkerStep
@@ -27,6 +29,8 @@ class ClosureCall:
         number: of the closure.
         work: the step; or
         function: what is called.
+        served: the servers of its coordinator.
+        ticket: what its messages to servers carry.
 
     Attributes:
         updates: of the chief's variables, which count if the coordinator accepts the reply.
@@ -37,9 +41,18 @@ class ClosureCall:
     """
 
     def __init__(
-        self, world: World, task: Task, number: int, work: WorkerStep | None = None, function: Callable[[Worker], Returned] | None = None
+        self,
+        world: World,
+        task: Task,
+        number: int,
+        served: Served,
+        work: WorkerStep | None = None,
+        function: Callable[[Worker], Returned] | None = None,
+        ticket: Ticket = NOT_IN_ROUNDS,
     ) -> None:
         self.world = world
+        self.served = served
+        self.ticket = ticket
         self.task = task
         self.number = number
         self.work = work

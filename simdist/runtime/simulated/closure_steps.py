@@ -46,7 +46,7 @@ class ClosureSteps:
     def run(self, linked: LinkedProgram, priced: PricedProgram) -> None:
         """Take steps until none is left, or the program does not fit the next one."""
         self.linked = linked
-        self.runtime = SimulatedTask(self.world, self.task, priced, self.closure.keep)
+        self.runtime = SimulatedTask(self.world, self.task, priced, self.closure)
         self.step = Step(linked, self.runtime, self.call.iterators, self.call.arrays, self._stepped)
         self.closure.step += 1
         self.is_under_way = True

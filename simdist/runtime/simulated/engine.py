@@ -14,6 +14,7 @@ from simdist.program.scope import Scope
 from simdist.program.values import Bundle
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
@@ -118,8 +119,8 @@ class SimulatedEngine:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope) -> SimulatedWorkers:
-        return SimulatedWorkers(self.world, tasks, strategy)
+    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> SimulatedWorkers:
+        return SimulatedWorkers(self.world, tasks, strategy, serving)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
         return SimulatedReplicaGroup(self.world, communication)

@@ -8,6 +8,8 @@ from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.remembered import PushIdentity
+from simdist.runtime.simulated.served import Errand
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.trace.records import NO_CAUSE
@@ -16,7 +18,7 @@ __all__ = ["Pushing"]
 
 
 class Pushing(Call):
-    """A push of one update to servers; `operands` are the numbers, by position.
+    """A push of one update to servers: `operands` are the numbers, by position; `identity` is what servers know it by, default a new one.
 
     Attributes:
         priced: the prices of its program.
@@ -24,9 +26,10 @@ class Pushing(Call):
         step: of the client, for error messages.
         began_after: the number of the record after which it was sent.
         processes: of the servers to which bytes have left, until they have confirmed.
+        errand: what it tells the servers; None: nothing.
     """
 
-    __slots__ = ("began_after", "confirmations", "confirmed_s", "operands", "priced", "processes", "read_versions", "step")
+    __slots__ = ("began_after", "confirmations", "confirmed_s", "errand", "operands", "priced", "processes", "read_versions", "step")
 
     def __init__(
         self,
@@ -37,8 +40,13 @@ class Pushing(Call):
         operands: Sequence[Bundle],
         priced: PricedProgram,
         read_versions: dict[int, int],
+        errand: Errand | None = None,
+        identity: PushIdentity | None = None,
     ) -> None:
         super().__init__(transport, client, plan, replied)
+        self.errand = errand
+        if identity is not None:
+            self.identity = identity
         self.operands = operands
         self.priced = priced
         self.read_versions = read_versions
@@ -49,6 +57,20 @@ class Pushing(Call):
         self.processes: dict[Leg, Incarnation] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
+
+    def repeat(self) -> Pushing:
+        """Send it once more; servers know it by its identity."""
+        return Pushing(
+            self.transport,
+            self.client,
+            self.plan,
+            self.replied,
+            self.operands,
+            self.priced,
+            self.read_versions,
+            self.errand,
+            self.identity,
+        )
 
     def leaving(self, legs: Legs) -> Legs | None:
         going = legs.only(self._leaves)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from simdist.program.values import Bundle
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.legs import Leg, Legs
+from simdist.runtime.simulated.served import Errand
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Transport
 
@@ -20,17 +21,33 @@ class Reading(Call):
         groups: which, by place.
         found: the versions, by place.
         versions: their numbers, by place.
+        errand: what it tells the servers; None: nothing.
     """
 
-    __slots__ = ("found", "groups", "versions")
+    __slots__ = ("errand", "found", "groups", "versions")
 
-    def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied, groups: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        client: Task,
+        plan: CallPlan,
+        replied: Replied,
+        groups: tuple[int, ...],
+        errand: Errand | None = None,
+    ) -> None:
         super().__init__(transport, client, plan, replied)
+        self.errand = errand
         self.groups = groups
         self.found: list[Bundle | None] = [None] * plan.count
         self.versions = [0] * plan.count
         for legs in plan.legs:
             transport.send(legs, self, self._asked)
+
+    def repeat(self) -> Reading:
+        """Ask once more; what lies on the client's own task stays as it was read."""
+        again = Reading(self.transport, self.client, self.plan, self.replied, self.groups, self.errand)
+        again.found, again.versions = list(self.found), list(self.versions)
+        return again
 
     def _asked(self, legs: Sequence[Leg]) -> None:
         back: list[Leg] = []
@@ -41,6 +58,8 @@ class Reading(Call):
             elif leg.target.held is not None:
                 leg.target.held.append((self._asked_late, leg))
                 self.silenced(leg)
+            elif self.errand is not None and self._must_wait(self.errand, leg):
+                pass  # it is asked again when the rounds are applied that this read needs
             elif self.repeats and self.found[part.groups[0][1]] is not None:
                 back.append(part.back)  # it was asked before, and gives the same answer
             else:
@@ -52,6 +71,10 @@ class Reading(Call):
             key, backs = tuple(back), self.plan.backs
             going = backs.get(key) or backs.setdefault(key, Legs(back))
             self.transport.send(going, self, self._arrived, self._all_arrived)
+
+    def _must_wait(self, errand: Errand, leg: Leg) -> bool:
+        rounds = errand.served.rounds.get(leg.target.name)
+        return rounds is not None and rounds.wait(errand.ticket.needs, self._asked_late, leg)
 
     def _asked_late(self, leg: Leg) -> None:
         if self.open:

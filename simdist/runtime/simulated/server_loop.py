@@ -7,15 +7,19 @@ pause puts off the end of the one that has begun, and all that wait, by its leng
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from simdist.errors import UnavailableError
+from simdist.errors import AbortedError, UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
+from simdist.runtime.serving import Ticket
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.pushing import Pushing
+from simdist.runtime.simulated.remembered import Remembered
+from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
+from simdist.runtime.simulated.server_recovery import Change, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock
@@ -24,10 +28,6 @@ from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ServerLoop"]
 
-# At least so many messages are remembered; a client has far fewer on their way at once.
-REMEMBERED = 1_024
-
-Identity = tuple[tuple[str, int, int], int]
 # Its push, which part of that, for which incarnation, when it was received, when it is planned to start and to end, and how many pauses are
 # counted in this plan.
 Received = tuple[Pushing, ServerCall, Incarnation, float, float, float, int]
@@ -53,7 +53,10 @@ class ServerLoop:
         self.ledger = ledger
         self.states = states
         self.updated = updated
-        self._seen: dict[Identity, None] = {}
+        self.rounds: list[RoundServer] = []  # of the coordinators whose workers proceed in rounds
+        self.recovery: ServerRecovery | None = None
+        self._seen = Remembered()
+        self._given_up: dict[str, tuple[int, int]] = {}  # of workers, up to which closure of which incarnation
         self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
         self._busy_until_s = 0.0  # with updates that others have sent
         self._kinds: dict[tuple[Apply, str, bool], int] = {}
@@ -72,13 +75,82 @@ class ServerLoop:
         return error
 
     def receive(self, push: Pushing, part: ServerCall, process: Incarnation) -> None:
-        """Receive an update: it is applied when the device is free."""
+        """Receive an update: it is applied when the device is free, or with its round."""
         update = part.update
         assert update is not None
         now = self.clock.now
+        if self._given_up and self._is_given_up(push):
+            push.fail_later(
+                part, AbortedError(f"{update.task} refuses an update of {push.client.name}: its closure was given away."), "reset"
+            )
+            return
+        rounds = push.errand.served.rounds.get(self.task.name) if push.errand is not None else None
+        if rounds is not None and push.errand is not None:
+            self._keep(rounds, push, push.errand.ticket, part)
+            return
         start, end = self.task.occupy(now, push.priced.costs[update.number])
         self._busy_until_s = end
         self.clock.after(end - now, self._apply, (push, part, process, now, start, end, len(self._pauses)))
+
+    def _keep(self, rounds: RoundServer, push: Pushing, ticket: Ticket, part: ServerCall) -> None:
+        """Keep an update for its round; one that comes twice is kept once."""
+        update, identity = part.update, (push.identity, part.position)
+        assert update is not None
+        if identity in self._seen:
+            push.confirm(part, self.clock.now)
+            return
+        read_version = push.read_versions.get(update.group)
+        kept = KeptUpdate(ticket.clock, update, push.priced, push.operands[part.position], read_version)
+        rounds.keep(ticket.number, kept)
+        self._seen.add(identity)
+
+        def undo() -> None:
+            rounds.take_back(ticket.number, kept)
+            self._seen.discard(identity)
+
+        self.secure(update.size_bytes, 0.0, undo, lambda: push.confirm(part, self.clock.now))
+
+    def give_up(self, given: tuple[str, int, int]) -> None:
+        """The coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
+        worker, incarnation, ordinal = given
+        self._given_up[worker] = incarnation, ordinal
+
+    def _is_given_up(self, push: Pushing) -> bool:
+        incarnation, ordinal = self._given_up.get(push.client.name, (-1, 0))
+        errand = push.errand
+        return errand is not None and push.client.process.incarnation == incarnation and errand.ordinal <= ordinal
+
+    # -- surviving a crash ----------------------------------------------------------------------------------------
+
+    def died(self) -> None:
+        """The process has died."""
+        for rounds in self.rounds:
+            rounds.died()
+
+    def forget(self) -> None:
+        """What was in the memory of the process is lost."""
+        self._seen.clear()
+        for rounds in self.rounds:
+            rounds.forget()
+
+    def versions_of(self, groups: Iterable[int]) -> Callable[[], None]:
+        """What takes these groups back to their present versions."""
+        states = self.states
+        before = [(group, states.bundles[group], states.versions[group]) for group in groups]
+
+        def take_back() -> None:
+            for group, bundle, version in before:
+                if group not in states.joined:
+                    states.bundles[group], states.versions[group] = bundle, version
+
+        return take_back
+
+    def secure(self, size_bytes: int, seconds: float, undo: Callable[[], None], done: Callable[[], None]) -> None:
+        """See to it that a change survives a crash; then `done` is called."""
+        if self.recovery is None:
+            done()
+        else:
+            self.recovery.changed(Change(size_bytes, seconds, undo, done))
 
     def stood_still(self, from_s: float, until_s: float) -> None:
         """The task goes on after a pause: what it has received is applied later by the length of the pause."""
@@ -102,6 +174,7 @@ class ServerLoop:
         update, identity = part.update, (push.identity, part.position)
         assert update is not None
         is_new = identity not in self._seen
+        take_back = self.versions_of((update.group,)) if self.recovery is not None and is_new else None
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
@@ -109,19 +182,33 @@ class ServerLoop:
                 self.commit(
                     update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group), cause
                 )
-                self._seen[identity] = None
+                self._seen.add(identity, push.errand.ticket.oldest if push.errand is not None else 0)
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
             return
         except Exception as error:
             push.fail(error)
             return
-        if len(self._seen) > 2 * REMEMBERED:
-            self._seen = dict.fromkeys(list(self._seen)[REMEMBERED:])
-        push.confirm(part, end, self.task.processor.last)
+        last = self.task.processor.last
+        if take_back is None:
+            push.confirm(part, end, last)
+        else:
+            self._secure_update(push, part, end - start, take_back)
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
+
+    def _secure_update(self, push: Pushing, part: ServerCall, seconds: float, take_back: Callable[[], None]) -> None:
+        """Confirm an update that was applied when it will survive a crash."""
+        update, identity, last = part.update, (push.identity, part.position), self.task.processor.last
+        assert update is not None
+
+        def undo() -> None:
+            if update.group not in self.states.joined:
+                take_back()
+                self._seen.discard(identity)
+
+        self.secure(update.size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
 
     def _put_off(self, received: Received) -> None:
         """Apply an update later by the pauses that it did not know of."""

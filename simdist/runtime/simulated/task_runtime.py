@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError, TimedOutError, UnavailableError
 from simdist.program.arrays import Array, Arrays
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
@@ -19,11 +19,16 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.reading import Reading
+from simdist.runtime.simulated.remembered import PushIdentity
+from simdist.runtime.simulated.served import Errand
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
 __all__ = ["SimulatedTask"]
 
+# So long a worker waits before it calls a server again that is being restored, and so long it goes on with that.
+REPEAT_S = 0.1
+RECOVERY_LIMIT_S = 3_600.0
 
 Argument = TypeVar("Argument")
 
@@ -35,8 +40,8 @@ class SimulatedTask:
         world: the cluster's.
         task: where the program runs.
         priced: the prices of the program.
-        with_reply: where given, updates of the chief's variables are handed to it instead of being sent: they travel with
-            the reply of the closure, and count only if the closure completes.
+        errand: the closure that the step belongs to; default none. Updates of the chief's variables are handed to it instead of being
+            sent.
         processor: which of the task's computes; default its own.
 
     Attributes:
@@ -50,14 +55,14 @@ class SimulatedTask:
         world: World,
         task: Task,
         priced: PricedProgram,
-        with_reply: Callable[[Apply, PricedProgram, Bundle], None] | None = None,
+        errand: Errand | None = None,
         processor: Processor | None = None,
     ) -> None:
         self.world = world
+        self.errand = errand
         self.task = task
         self.process = task.process
         self.priced = priced
-        self.with_reply = with_reply
         self.processor = processor or task.processor
         self.device = self.processor.name
         self.clock = world.clock
@@ -66,6 +71,7 @@ class SimulatedTask:
         self.waits_for: str | Callable[[], str] = ""
         self._call: Call | None = None
         self._began_s = 0.0
+        self._pushes = 0  # of this step
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
     def _is_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
@@ -125,7 +131,7 @@ class SimulatedTask:
         own = [(position, states.present(op.numbers[position]), states.version(op.numbers[position])) for position in mine]
         self._began_s = self.clock.now
         self.waits_for = "variables from parameter servers"
-        self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers)
+        self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers, self.errand)
         for position, bundle, version in own:
             reading.found[position], reading.versions[position] = bundle, version
         return PENDING
@@ -159,8 +165,20 @@ class SimulatedTask:
         self.step.go(result)
 
     def unanswered(self, call: Call, error: BaseException) -> None:
-        """A call has failed, and the step with it."""
-        self.step.fail(error)
+        """A call has failed, and the step with it, unless its servers will be back."""
+        errand, too_late = self.errand, self.clock.now - self._began_s > RECOVERY_LIMIT_S
+        is_away = isinstance(error, (UnavailableError, TimedOutError)) and not too_late
+        if errand is None or not is_away or not errand.served.comes_back(call.plan.servers):
+            self.step.fail(error)
+        else:
+            self.waits_for = "parameter servers to be back"
+            self.clock.after(REPEAT_S, self._again, call)
+
+    def _again(self, call: Call) -> None:
+        """Repeat a call: a push under the same identity, so that servers know what they have applied."""
+        if self._is_late(self._again, call):
+            return
+        self._call = call.repeat()
 
     # -- computing ------------------------------------------------------------------------------------------------
 
@@ -215,6 +233,7 @@ class SimulatedTask:
             )
 
     def step_done(self) -> None:
+        self._pushes = 0
         self.task.steps += 1
         for listener in self.world.step_ended:
             listener(self.task.name)
@@ -240,8 +259,8 @@ class SimulatedTask:
                 self.clock.after(end - now, self._updated_here, (op, operands, position, start, end))
                 return PENDING
             if self._travels_with_reply(part):
-                assert self.with_reply is not None
-                self.with_reply(part, self.priced, operands[position])
+                assert self.errand is not None
+                self.errand.keep(part, self.priced, operands[position])
             position += 1
         return self._push(op, operands)
 
@@ -266,8 +285,18 @@ class SimulatedTask:
             return None
         self._began_s = self.clock.now
         self.waits_for = "parameter servers to confirm an update"
-        self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read)
+        self._call = Pushing(
+            self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read, self.errand, self._identity()
+        )
         return PENDING
+
+    def _identity(self) -> PushIdentity | None:
+        """What servers know the next push by, where each closure counts exactly once; None: by its message."""
+        errand = self.errand
+        if errand is None or not errand.served.knows_closures:
+            return None
+        self._pushes += 1
+        return errand.number, errand.step, self._pushes
 
     def _plan_update(self, op: ApplyAll) -> CallPlan:
         """The push that this task must send to other tasks."""
@@ -287,4 +316,4 @@ class SimulatedTask:
         return plan
 
     def _travels_with_reply(self, part: Apply) -> bool:
-        return self.with_reply is not None and part.task == self.world.chief.name
+        return self.errand is not None and part.task == self.world.chief.name

@@ -26,6 +26,7 @@ from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps
 from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.task_runtime import REPEAT_S
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
@@ -167,6 +168,8 @@ class WorkerLoop:
         self.mail = None
         while self.running is not None and (self.steps is None or not self.steps.is_under_way):
             closure = self.running
+            while closure.served.is_away():
+                self.world.clock.sleep(REPEAT_S)  # what is linked needs all servers
             try:
                 with self.world.clock.inside(self.context):
                     found = self._called(closure)

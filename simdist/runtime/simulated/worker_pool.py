@@ -7,7 +7,11 @@ from typing import assert_never
 
 from simdist.program.scope import Scope
 from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Serving, Ticket
 from simdist.runtime.simulated.closure_call import ClosureCall
+from simdist.runtime.simulated.recoveries import protect
+from simdist.runtime.simulated.round_call import ApplyingRound
+from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned, Worker, WorkerStep
@@ -22,10 +26,13 @@ class SimulatedWorkers:
         world: where they are.
         tasks: their names.
         strategy: in whose scope code of users runs.
+        serving: what the servers do for them.
     """
 
-    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope) -> None:
+    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope, serving: Serving) -> None:
         self.world = world
+        protect(world, serving)
+        self.served = Served(world.servers, serving)
         self.loops = {name: WorkerLoop(world, world.task(name), strategy) for name in tasks}
         self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
         for name, loop in self.loops.items():
@@ -35,13 +42,16 @@ class SimulatedWorkers:
         world.workers.append(self)
         world.detection.listeners.append(self._tell_those_who_were_away)
 
-    def call(self, task: str, step: WorkerStep, number: int) -> ClosureCall:
+    def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
         loop = self.loops[task]
-        return loop.send(ClosureCall(self.world, loop.task, number, work=step))
+        return loop.send(ClosureCall(self.world, loop.task, number, self.served, work=step, ticket=ticket))
 
-    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int) -> ClosureCall:
+    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
         loop = self.loops[task]
-        return loop.send(ClosureCall(self.world, loop.task, number, function=function))
+        return loop.send(ClosureCall(self.world, loop.task, number, self.served, function=function, ticket=ticket))
+
+    def apply_round(self, complete: Round) -> ApplyingRound:
+        return ApplyingRound(self.world, self.served, complete)
 
     def _tell_those_who_were_away(self, decision: MemberDecision) -> None:
         """A worker that was only silent has been heard again: it learns that it was replaced."""
@@ -51,8 +61,16 @@ class SimulatedWorkers:
         match decision.kind:
             case MemberChange.DOWN:
                 self._away[decision.task] = decision.incarnation
+                self._tell_servers(decision.task, decision.incarnation, loop.sent)
             case MemberChange.UP:
                 if self._away.pop(decision.task, None) == decision.incarnation:
                     self.world.routes.post(self.world.chief, loop.task, "notice", loop.replaced, loop.sent)
             case _:
                 assert_never(decision.kind)
+
+    def _tell_servers(self, worker: str, incarnation: int, sent: int) -> None:
+        """The closures of a worker go to others: what it still sends for them must not count."""
+        for server in self.served.servers:
+            self.world.routes.post(
+                self.world.chief, server.task, "notice", self.world.servers[server.task.name].give_up, (worker, incarnation, sent)
+            )

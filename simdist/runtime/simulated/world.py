@@ -30,6 +30,7 @@ from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
+from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRecovery
 from simdist.runtime.simulated.silence import Listener, Silence
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Transport
@@ -83,6 +84,7 @@ class World:
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains: dict[str, list[Callable[[Task], None]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.recoveries: dict[str, ServerRecovery] = {}  # of servers whose variables survive a crash
         self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
@@ -165,6 +167,9 @@ class World:
         task.local.clear()
         for processor in task.processors.values():
             processor.memory.clear()
+        self.servers[task.name].died()
+        for recovery in self.recoveries.values():
+            recovery.died(task)
         self.states.lose(task.name)
         for listener in list(self.listeners) if is_told else ():
             listener.lost(task)
@@ -193,6 +198,8 @@ class World:
             self.detection.connection_reset(reset.source.name, reset.content)
 
     def _plan_restart(self, task: Task, delay_s: float | None) -> None:
+        if delay_s is None and task.name in self.recoveries:
+            delay_s = SERVER_RESTART_S
         task.restart_plan = plan = None if delay_s is None else object()
         if delay_s is not None:
             self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))

@@ -9,7 +9,7 @@ from simdist.extras import needs
 from simdist.hardware import Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.in_process.engine import WithoutTime, require_no_backups
+from simdist.runtime.in_process.engine import WithoutTime, require_no_backups, require_no_rounds
 from simdist.runtime.in_process.isolated.groups import RemoteGroups
 from simdist.runtime.in_process.isolated.host import Host
 from simdist.runtime.in_process.isolated.post import Post
@@ -17,6 +17,7 @@ from simdist.runtime.in_process.isolated.replicas import RemoteReplicas
 from simdist.runtime.in_process.isolated.switchboard import Switchboard
 from simdist.runtime.in_process.isolated.workers import RemoteWorkers
 from simdist.runtime.replicas import Communication
+from simdist.runtime.serving import ASYNCHRONOUS, Serving
 
 __all__ = ["IsolatedEngine"]
 
@@ -53,7 +54,8 @@ class IsolatedEngine(WithoutTime):
         """Make the next version of a group, of its arrays and the given ones."""
         self.versions.change(group, kernel, given, where)
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any) -> RemoteWorkers:
+    def start_workers(self, tasks: Sequence[str], strategy: Any, serving: Serving = ASYNCHRONOUS) -> RemoteWorkers:
+        require_no_rounds(serving)
         return RemoteWorkers(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> RemoteReplicas:

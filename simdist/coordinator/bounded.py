@@ -1,0 +1,141 @@
+"""`BoundedStaleness`: workers proceed in rounds, and no worker is more than a few rounds ahead of the slowest.
+
+Each worker has a clock: the number of closures that it has completed. Its closure number c counts for round c. A round is complete when no
+worker can add to it any more; then the servers apply the average of its gradients, as one update. A worker may begin round c when all
+rounds up to c - s - 1 are complete, and what it reads contains them: with s = 0 that is synchronous training. The updates of a round are
+added up in the order of the workers' ranks, so that the result does not depend on who was faster.
+
+With backup workers (s = 0 only) a round is complete without the slowest; what they compute for it is dropped, and their closures are run
+again.
+
+Invariants: a closure counts in exactly one round; rounds are completed in order; no clock is more than s ahead of the round that is open.
+
+Sources: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013, section 3; Chen et al.,
+Revisiting Distributed Synchronous SGD, 2016, section 3.
+
+Taught in lesson 05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from simdist.coordinator.synchronization import Reads, UpdatesCount
+from simdist.runtime.serving import Round, Ticket
+
+__all__ = ["BoundedStaleness"]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A closure that was completed for a round: its worker's rank, its attempt and its number."""
+
+    rank: int
+    ticket: int
+    closure: int
+
+
+class BoundedStaleness:
+    """Workers proceed in rounds; as `Synchronization`.
+
+    Args:
+        ranks: of the workers, by name.
+        staleness: how many rounds a worker may be ahead of the one that is open; 0: synchronous training.
+        backup_workers: how many workers a round does not wait for.
+
+    Example:
+        >>> policy = BoundedStaleness({"worker:0": 0, "worker:1": 1}, staleness=0)
+        >>> for worker in policy.ranks:
+        ...     policy.joined(worker)
+        ...     policy.began(worker)
+        >>> policy.completed("worker:1", ticket=0, closure=0)
+        >>> policy.ended("worker:1", True)
+        >>> policy.may_begin("worker:1"), policy.complete_rounds(False)
+        (False, [])
+        >>> policy.completed("worker:0", ticket=1, closure=1)
+        >>> policy.ended("worker:0", True)
+        >>> policy.complete_rounds(False)
+        [Round(clock=0, tickets=(1, 0), closures=(1, 0))]
+    """
+
+    reads = Reads.ROUND
+    counts = UpdatesCount.WITH_ROUND
+
+    def __init__(self, ranks: Mapping[str, int], staleness: int, backup_workers: int = 0) -> None:
+        self.ranks = ranks
+        self.staleness = staleness
+        self.backup_workers = backup_workers
+        self.open_round = 0
+        self.clocks: dict[str, int] = {}  # of the workers that are up: closures that each has completed
+        self.working: dict[str, int] = {}  # for which round each works
+        self.contributions: dict[int, list[Contribution]] = {}
+
+    def joined(self, worker: str) -> None:
+        """A worker that joins counts from the open round on."""
+        self.clocks[worker] = self.open_round
+
+    def left(self, worker: str) -> None:
+        """No round waits for it any more; what it has completed counts."""
+        self.clocks.pop(worker, None)
+        self.working.pop(worker, None)
+
+    def may_begin(self, worker: str) -> bool:
+        """Whether it is not too far ahead."""
+        return self.clocks[worker] - self.open_round <= self.staleness
+
+    def choose(self, idle: Iterable[str]) -> str | None:
+        """The worker with the lowest rank of those that may begin: who was faster in the last round must not decide about the next."""
+        return min(filter(self.may_begin, idle), key=self.ranks.__getitem__, default=None)
+
+    def began(self, worker: str) -> None:
+        """It works for the round of its clock."""
+        self.working[worker] = self.clocks[worker]
+
+    def ticket(self, worker: str, number: int, oldest: int) -> Ticket:
+        """What the messages of the closure carry that a worker has just begun."""
+        clock = self.working[worker]
+        return Ticket(number, self.ranks[worker], clock, max(0, clock - self.staleness), oldest)
+
+    def still_counts(self, worker: str) -> bool:
+        """Whether the round that a worker works for is still open."""
+        return self.working[worker] >= self.open_round
+
+    def completed(self, worker: str, ticket: int, closure: int) -> None:
+        """A worker has completed its closure, for a round that is open."""
+        contribution = Contribution(self.ranks[worker], ticket, closure)
+        self.contributions.setdefault(self.working[worker], []).append(contribution)
+
+    def ended(self, worker: str, has_completed: bool) -> None:
+        """A worker is rid of its closure."""
+        clock = self.working.pop(worker)
+        if has_completed:
+            self.clocks[worker] = max(self.clocks[worker], clock + 1)
+
+    def complete_rounds(self, is_drained: bool) -> list[Round]:
+        """The rounds that are complete now, in order; each is given once.
+
+        Args:
+            is_drained: whether no closure is queued, so that an idle worker will add nothing.
+        """
+        rounds: list[Round] = []
+        while self._is_complete(is_drained):
+            added = sorted(self.contributions.pop(self.open_round, []), key=lambda contribution: contribution.rank)
+            rounds.append(Round(self.open_round, tuple([one.ticket for one in added]), tuple([one.closure for one in added])))
+            self.open_round += 1
+            self.clocks = {worker: max(clock, self.open_round) for worker, clock in self.clocks.items()}
+        return rounds
+
+    def _is_complete(self, is_drained: bool) -> bool:
+        added = len(self.contributions.get(self.open_round, ()))
+        if self.backup_workers and added >= max(1, len(self.clocks) - self.backup_workers):
+            return True
+        if self.open_round in self.working.values():
+            return False
+        if is_drained:
+            return any(self.contributions.values())
+        return bool(self.clocks) and min(self.clocks.values()) > self.open_round
+
+    def __repr__(self) -> str:
+        backups = f", backup_workers={self.backup_workers}" if self.backup_workers else ""
+        return f"BoundedStaleness(staleness={self.staleness}{backups})"

@@ -1,0 +1,170 @@
+"""A chain: the next server keeps a copy of what a server holds, and a change is confirmed when the copy has it.
+
+Each change is sent to the next server, which repeats it and answers. Changes become safe in their order; when the server dies, those that
+are not safe yet are taken back, and their clients, who have no confirmation, send them again. So nothing that was confirmed is lost, and
+nothing counts twice. While the next server is down, or does not answer, there is no copy, and changes are confirmed at once; when it is
+back, everything is copied again.
+
+A read is answered by the server itself, with changes that may not be safe yet.
+
+Not simulated: the memory that the copy takes.
+
+Source: van Renesse and Schneider, Chain Replication for Supporting High Throughput and Availability, 2004, with chains of two.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from simdist.program.values import num_bytes
+from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
+from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.runtime.simulated.world import World
+
+__all__ = ["Chain"]
+
+# So long a server waits before it tries again to make a copy that has failed.
+COPY_AGAIN_S = 30.0
+
+
+class Chain(ServerRecovery):
+    """A server and its copy on the next one.
+
+    Args:
+        world: where they are.
+        task: the server.
+        follower: the next one.
+        forget: as of `ServerRecovery`.
+
+    Attributes:
+        has_copy: whether the follower can stand in.
+        log: changes that are not safe yet, in their order.
+    """
+
+    def __init__(self, world: World, task: Task, follower: Task, forget: Callable[[], None]) -> None:
+        super().__init__(task, world.clock, world.trace, world.states, forget)
+        self.world = world
+        self.follower = follower
+        self.has_copy = True
+        self.is_copying = False
+        self.log: deque[Change] = deque()
+        self._tried_s = 0.0
+        self._kind = world.trace.kind(follower.name, "copy", f"copy of {task.name}", {})
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    def changed(self, change: Change) -> None:
+        if not (self.has_copy or self.is_copying):
+            change.done()
+            if self.clock.now >= self._tried_s + COPY_AGAIN_S:
+                self._copy_all()
+            return
+        self.log.append(change)
+        self._forward(change)
+
+    def _forward(self, change: Change) -> None:
+        what = "a change of variables"
+        if not self.follower.alive and not self.follower.process.lost:
+            self._break()
+            return
+        self.world.copy(self.task.name, self.follower.name, change.size_bytes, what, partial(self._forwarded, change, self.task.process))
+
+    def _forwarded(self, change: Change, process: Incarnation, error: BaseException | None) -> None:
+        if not process.alive:
+            return
+        if error is not None:
+            self._break()
+            return
+        start, end = self.follower.processor.occupy_for(self.clock.now, change.seconds)
+        self.clock.after(end - self.clock.now, self._repeated, (change, process, self.follower.process, start, end))
+
+    def _repeated(self, what: tuple[Change, Incarnation, Incarnation, float, float]) -> None:
+        change, process, copier, start, end = what
+        if not (process.alive and copier.alive):
+            return
+        if self.follower.held is not None:
+            self.follower.held.append((self._repeated, what))
+            return
+        if end > start:
+            processor = self.follower.processor
+            processor.last = self.trace.add(self._kind, max(start, processor.late_s), max(end, processor.late_s), 0.0, 0.0, processor.last)
+        answer = change, process
+        self.world.routes.post(self.follower, self.task, "update_reply", self._safe, answer, lambda _: self._break())
+
+    def _safe(self, answer: tuple[Change, Incarnation]) -> None:
+        change, process = answer
+        if not process.alive:
+            return
+        change.is_safe = True
+        while self.log and self.log[0].is_safe:
+            self.log.popleft().done()
+
+    def _break(self) -> None:
+        """There is no copy any more: what waits for it is confirmed."""
+        self.has_copy = self.is_copying = False
+        self._tried_s = self.clock.now
+        log, self.log = self.log, deque()
+        for change in log:
+            change.done()
+
+    # -- deaths ---------------------------------------------------------------------------------------------------
+
+    def died(self, task: Task) -> None:
+        super().died(task)
+        if task is self.follower:
+            self.has_copy = self.is_copying = False
+            if not self.is_serving:
+                self.lose()
+
+    def _saved(self) -> Held | None:
+        log, self.log = self.log, deque()
+        if not self.has_copy:
+            return None
+        for change in reversed(log):
+            change.undo()
+        return self.held()
+
+    def believed(self, decision: MemberDecision) -> None:
+        """The chief believes that a task is up, or down."""
+        if decision.task != self.follower.name:
+            return
+        if decision.kind is MemberChange.DOWN:
+            if self.is_serving:
+                self._break()
+        elif not self.has_copy and self.is_serving:
+            self._copy_all()
+
+    # -- copies ---------------------------------------------------------------------------------------------------
+
+    def _copy_all(self) -> None:
+        """Give the follower a copy of everything."""
+        self._tried_s = self.clock.now
+        if self.is_copying or not (self.task.alive and self.follower.alive):
+            return
+        self.is_copying = True
+        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.held().values())
+        what = f"the variables of {self.task.name}"
+        self.world.copy(self.task.name, self.follower.name, size_bytes, what, partial(self._copied, self.task.process))
+
+    def _copied(self, process: Incarnation, error: BaseException | None) -> None:
+        if not process.alive:
+            return
+        if error is not None:
+            self._break()
+        elif self.is_copying:
+            self.has_copy, self.is_copying = True, False
+
+    def _bring_back(self, process: Incarnation, size_bytes: int) -> None:
+        began_s, what = self.clock.now, f"the variables of {self.task.name}"
+        if not self.follower.alive and not self.follower.process.lost:
+            return  # `died` has noted that they are lost
+        self.world.copy(self.follower.name, self.task.name, size_bytes, what, partial(self._brought_back, process, began_s, size_bytes))
+
+    def _brought_back(self, process: Incarnation, began_s: float, size_bytes: int, error: BaseException | None) -> None:
+        if error is None:
+            self._restored(process, began_s)
+        elif process.alive and not self.is_lost:
+            self._bring_back(process, size_bytes)

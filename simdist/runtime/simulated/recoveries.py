@@ -1,0 +1,48 @@
+"""Servers get the recovery that a strategy asks for."""
+
+from __future__ import annotations
+
+from simdist.errors import InvalidArgumentError
+from simdist.runtime.serving import Serving
+from simdist.runtime.simulated.chain import Chain
+from simdist.runtime.simulated.server_recovery import ServerRecovery
+from simdist.runtime.simulated.snapshots import Snapshots
+from simdist.runtime.simulated.world import World
+
+__all__ = ["protect"]
+
+KINDS: dict[str, type[ServerRecovery]] = {"replica": Chain, "checkpoint": Snapshots}
+
+
+def protect(world: World, serving: Serving) -> None:
+    """Let servers keep what they hold as a strategy asks for, from now on.
+
+    Raises:
+        InvalidArgumentError: another strategy on the same servers has asked for something else.
+    """
+    if serving.recovery == "raise":
+        return
+    for position, name in enumerate(serving.servers):
+        known = world.recoveries.get(name)
+        if known is None:
+            following = serving.servers[(position + 1) % len(serving.servers)]
+            _install(world, name, _made(world, serving, name, following))
+        elif type(known) is not KINDS[serving.recovery]:
+            raise InvalidArgumentError(
+                f"recovery={serving.recovery!r}: {name} has another recovery already, which a strategy on the same cluster has asked for "
+                f"({type(known).__name__}). Give both strategies the same one, or two clusters."
+            )
+
+
+def _made(world: World, serving: Serving, name: str, following: str) -> ServerRecovery:
+    task, forget = world.task(name), world.servers[name].forget
+    if serving.recovery == "replica":
+        chain = Chain(world, task, world.task(following), forget)
+        world.detection.listeners.append(chain.believed)
+        return chain
+    return Snapshots(world, task, forget, serving.snapshot_interval_s)
+
+
+def _install(world: World, name: str, recovery: ServerRecovery) -> None:
+    world.recoveries[name] = world.servers[name].recovery = recovery
+    world.mains[name].append(recovery.started)

@@ -1,0 +1,283 @@
+"""The rounds of one server: it keeps the updates of a round that is open, and applies them when the coordinator says that it is complete.
+
+The updates of a round change each group once: those of an optimizer are averaged, increments are added up, and of assignments the last one
+counts, all in the order of the coordinator's tickets. A read waits until the rounds are applied that its step needs. An attempt that is in
+no round leaves no mark.
+
+Not simulated: the memory of updates that wait for their round.
+
+Sources: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013; Chen et al., Revisiting
+Distributed Synchronous SGD, 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import jax
+
+from simdist.cost.flops import cost_of
+from simdist.errors import UnavailableError
+from simdist.ledger.ledger import Ledger
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.values import Bundle, BundleType
+from simdist.runtime.linked import Apply, Combination
+from simdist.runtime.serving import Round
+from simdist.runtime.simulated.legs import Leg
+from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.simulation.kernel import Clock
+from simdist.trace import Trace
+
+__all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer", "combining"]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptUpdate:
+    """An update that waits for its round.
+
+    Attributes:
+        clock: its round.
+        update, priced, operands: what changes, and with what.
+        read_version: of its group, that its step has read; None if none.
+    """
+
+    clock: int
+    update: Apply
+    priced: PricedProgram
+    operands: Bundle
+    read_version: int | None
+
+
+class RoundCaller(Protocol):
+    """The coordinator's call that says that a round is complete."""
+
+    @property
+    def open(self) -> bool: ...
+    def applied(self, leg: Leg, record: int) -> None:
+        """A server has applied the round, as this record says."""
+        ...
+
+    def silenced(self, leg: Leg) -> None:
+        """It stands still."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot be applied."""
+        ...
+
+
+class Committer(Protocol):
+    """The server loop, as far as rounds need it."""
+
+    task: Task
+    clock: Clock
+    ledger: Ledger
+    trace: Trace
+    updated: Sequence[Callable[[str], None]]
+    rounds: list[RoundServer]
+
+    def commit(
+        self,
+        update: Apply,
+        priced: PricedProgram,
+        operands: Bundle,
+        start: float,
+        end: float,
+        where: tuple[str, int, float],
+        read_version: int | None,
+    ) -> None:
+        """Make the next version of a group."""
+        ...
+
+    def versions_of(self, groups: Iterable[int]) -> Callable[[], None]:
+        """What takes these groups back to their present versions."""
+        ...
+
+    def secure(self, size_bytes: int, seconds: float, undo: Callable[[], None], done: Callable[[], None]) -> None:
+        """See to it that a change survives a crash; then `done` is called."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """What a round makes of one group: the updates that are combined, and when the device is busy with it."""
+
+    updates: list[KeptUpdate]
+    start_s: float
+    end_s: float
+
+
+class RoundServer:
+    """The rounds of one coordinator at one server.
+
+    Args:
+        server: applies updates.
+
+    Attributes:
+        applied: how many rounds it has applied.
+        kept: updates that wait for their round, by ticket.
+    """
+
+    def __init__(self, server: Committer) -> None:
+        self.server = server
+        self.applied = 0
+        self.kept: dict[int, list[KeptUpdate]] = {}
+        self._waiting: list[tuple[int, Callable[[Leg], None], Leg]] = []
+        self._later: dict[int, tuple[Round, RoundCaller, Leg, Incarnation]] = {}
+        self._applying = -1
+        self._lost: set[int] = set()  # tickets with updates that were lost with the server's memory
+        server.rounds.append(self)
+
+    def keep(self, ticket: int, kept: KeptUpdate) -> None:
+        """Keep an update until its round is complete; if that is over, it does not count."""
+        if kept.clock >= self.applied:
+            self.kept.setdefault(ticket, []).append(kept)
+
+    def take_back(self, ticket: int, kept: KeptUpdate) -> None:
+        """An update was taken back: its worker sends it again."""
+        updates = self.kept.get(ticket, [])
+        if kept in updates:
+            updates.remove(kept)
+
+    def wait(self, needs: int, asked: Callable[[Leg], None], leg: Leg) -> bool:
+        """Whether a read must wait for rounds that it needs; then `asked` is called when they are applied."""
+        if needs <= self.applied:
+            return False
+        self._waiting.append((needs, asked, leg))
+        return True
+
+    def complete(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
+        """A round is complete: it is applied when the device is free, after the rounds before it."""
+        if complete.clock < self.applied:
+            caller.applied(leg, self.server.task.processor.last)  # it was called before
+        elif complete.clock > self.applied or self._applying == complete.clock:
+            self._later[complete.clock] = complete, caller, leg, process
+        else:
+            self._begin(complete, caller, leg, process)
+
+    def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
+        self._applying = complete.clock
+        task, now = self.server.task, self.server.clock.now
+        changes: list[GroupChange] = []
+        end = now
+        for updates in self._by_group(complete):
+            first = updates[0]
+            start, end = task.occupy(now, cost_of(_kernel(updates)))
+            _, end = task.occupy(now, first.priced.costs[first.update.number])
+            changes.append(GroupChange(updates, start, end))
+        self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
+
+    def _by_group(self, complete: Round) -> Iterator[list[KeptUpdate]]:
+        """The updates that are combined: those of one group and one kernel, the first of each attempt, then the second of each."""
+        together: dict[tuple[int, Kernel, int], list[KeptUpdate]] = {}
+        for ticket in complete.tickets:
+            times: dict[tuple[int, Kernel], int] = {}
+            for kept in self.kept.get(ticket, ()):
+                what = kept.update.group, kept.update.kernel
+                times[what] = times.get(what, -1) + 1
+                together.setdefault((*what, times[what]), []).append(kept)
+        yield from together.values()
+
+    def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
+        complete, changes, caller, leg, process = work
+        task = self.server.task
+        if not process.alive:
+            return
+        if task.held is not None:
+            task.held.append((self._apply, work))
+            caller.silenced(leg)
+            return
+        take_versions_back = self.server.versions_of([change.updates[0].update.group for change in changes])
+        try:
+            for change in changes:
+                self._change(complete.clock, change)
+        except UnavailableError as lost:
+            caller.fail(lost)
+            return
+        kept, self.applied, self._applying = self.kept, complete.clock + 1, -1
+        self.kept = {ticket: updates for ticket, updates in kept.items() if not updates or updates[0].clock >= self.applied}
+        self._tell_lost(complete)
+
+        def undo() -> None:
+            take_versions_back()
+            self.applied = complete.clock
+            self.kept = {**kept, **self.kept}
+
+        record, process_s = task.processor.last, sum(change.end_s - change.start_s for change in changes)
+        self.server.secure(0, process_s, undo, lambda: caller.applied(leg, record))
+        self._go_on()
+        for listener in self.server.updated if changes else ():
+            listener(task.name)
+
+    def _tell_lost(self, complete: Round) -> None:
+        lost = self._lost.intersection(complete.tickets)
+        if lost:
+            self._lost -= lost
+            task, trace = self.server.task, self.server.trace
+            text = f"{len(lost)} updates of round {complete.clock} were lost with the server's memory"
+            trace.instant(task.name, "drop", text, self.server.clock.now, cause=task.trouble, round=complete.clock, updates=len(lost))
+
+    def _change(self, clock: int, change: GroupChange) -> None:
+        ledger, updates = self.server.ledger, change.updates
+        first, where = updates[0], ("round", clock, change.end_s)
+        given = first.update.given
+        operands = first.operands
+        if len(updates) > 1:
+            site = ledger.site(_kernel(updates), [given] * len(updates), [given])
+            (operands,) = ledger.call(site, [kept.operands for kept in updates], None, (), where)
+        read = [kept.read_version for kept in updates if kept.read_version is not None]
+        self.server.commit(first.update, first.priced, operands, change.start_s, change.end_s, where, min(read, default=None))
+
+    def _go_on(self) -> None:
+        """What has waited for this round goes on."""
+        waiting, self._waiting = self._waiting, []
+        for needs, asked, leg in waiting:
+            if needs <= self.applied:
+                asked(leg)
+            else:
+                self._waiting.append((needs, asked, leg))
+        following = self._later.pop(self.applied, None)
+        if following is not None:
+            self._begin(*following)
+
+    def died(self) -> None:
+        """The process has died: nobody waits here any more."""
+        self._waiting.clear()
+        self._later.clear()
+        self._applying = -1
+
+    def forget(self) -> None:
+        """What was in the memory of the process is lost: the updates that wait for their round."""
+        self._lost.update(self.kept)
+        self.kept.clear()
+
+
+def _kernel(updates: Sequence[KeptUpdate]) -> Kernel:
+    return combining(updates[0].update.combination, len(updates), updates[0].update.given)
+
+
+@lru_cache(maxsize=256)
+def combining(combination: Combination, count: int, given: BundleType) -> Kernel:
+    """The kernel that makes one update of several, in their order.
+
+    Args:
+        combination: "mean", "sum" or "last".
+        count: how many updates.
+        given: the type of each.
+    """
+    width = len(given)
+
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        parts = [arrays[first : first + width] for first in range(0, len(arrays), width)]
+        if combination == "last":
+            return list(parts[-1])
+        totals = list(parts[0])
+        for part in parts[1:]:
+            totals = [total + array for total, array in zip(totals, part, strict=True)]
+        return totals if combination == "sum" else [(total / count).astype(total.dtype) for total in totals]
+
+    return kernel_of(f"{combination} of {count}", run, [*given] * count)

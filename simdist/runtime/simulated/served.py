@@ -1,0 +1,80 @@
+"""What the servers do for the workers of one coordinator, and what a closure tells them about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from simdist.program.values import Bundle
+from simdist.runtime.linked import Apply
+from simdist.runtime.serving import Serving, Ticket
+from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.rounds import Committer, RoundServer
+from simdist.runtime.simulated.server_recovery import ServerRecovery
+from simdist.runtime.simulated.task import Task
+
+__all__ = ["Errand", "Served"]
+
+
+class Errand(Protocol):
+    """A closure, as far as the messages of its steps are concerned.
+
+    Attributes:
+        number: of the closure.
+        ordinal: its number among those that its worker was sent.
+        step: that runs now, from 1 on.
+        ticket: of this attempt to run it.
+        served: its coordinator's servers.
+    """
+
+    number: int
+    ordinal: int
+    step: int
+    ticket: Ticket
+
+    @property
+    def served(self) -> Served: ...
+    def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
+        """Add an update of the chief's variables: it travels with the reply, and counts only if the closure completes."""
+        ...
+
+
+class Server(Committer, Protocol):
+    """The server loop."""
+
+    recovery: ServerRecovery | None
+
+
+class Served:
+    """The servers of one coordinator.
+
+    Args:
+        servers: all of a cluster, by task.
+        serving: what those of this coordinator promise.
+
+    Attributes:
+        rounds: of each server, by name; of none where workers do not proceed in rounds.
+        knows_closures: whether servers know updates by their closures; in rounds they ask for the attempt.
+    """
+
+    def __init__(self, servers: Mapping[str, Server], serving: Serving) -> None:
+        self.serving = serving
+        self.servers = [servers[name] for name in serving.servers]
+        self.knows_closures = serving.exactly_once and not serving.in_rounds
+        self.rounds: dict[str, RoundServer] = {}
+        if serving.in_rounds:
+            self.rounds = {name: RoundServer(servers[name]) for name in serving.servers}
+
+    def is_away(self) -> bool:
+        """Whether a server is down, or being restored, that will be back."""
+        if self.serving.recovery == "raise":
+            return False
+        recoveries = [server.recovery for server in self.servers if server.recovery is not None]
+        return any(not recovery.is_serving and not recovery.is_lost for recovery in recoveries)
+
+    def comes_back(self, tasks: Iterable[Task]) -> bool:
+        """Whether calls to these servers may be repeated: what they hold is not lost."""
+        if self.serving.recovery == "raise":
+            return False
+        asked = {task.name for task in tasks}
+        return not any(server.recovery is not None and server.recovery.is_lost for server in self.servers if server.task.name in asked)

@@ -1,0 +1,131 @@
+"""How a server gets back in place: what it held is kept elsewhere, and is brought back when its process has been started again.
+
+While a server is away, or is being restored, calls to it fail and are repeated by their clients. A server that nobody else starts again is
+started again by its supervisor after `SERVER_RESTART_S`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from simdist.hardware import MemoryAccount
+from simdist.program.values import Bundle, num_bytes
+from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.runtime.state import GroupStates
+from simdist.simulation.kernel import Clock
+from simdist.trace import Trace
+
+__all__ = ["SERVER_RESTART_S", "Change", "Held", "ServerRecovery"]
+
+SERVER_RESTART_S = 1.0
+
+Held = dict[int, tuple[Bundle, int]]
+"""The versions of groups that a server holds, with their numbers."""
+
+
+@dataclass(eq=False)
+class Change:
+    """One change of what a server holds: an update, one that waits for its round, or a round.
+
+    Attributes:
+        size_bytes: of what a copy of the server needs to repeat it.
+        seconds: how long its computation has taken.
+        undo: takes it back.
+        done: is called when it will survive a crash of the server.
+        is_safe: whether it does.
+    """
+
+    size_bytes: int
+    seconds: float
+    undo: Callable[[], None]
+    done: Callable[[], None]
+    is_safe: bool = field(default=False, init=False)
+
+
+class ServerRecovery(ABC):
+    """What is kept of one server, and how it is brought back.
+
+    Args:
+        task: the server.
+        clock, trace: the cluster's.
+        states: the versions of all groups.
+        forget: is called when what the server knew is lost: which updates it has applied, and those that wait for their round.
+
+    Attributes:
+        is_serving: whether it holds what it should.
+        is_lost: whether what it held is gone for good.
+    """
+
+    def __init__(self, task: Task, clock: Clock, trace: Trace, states: GroupStates, forget: Callable[[], None]) -> None:
+        self.task = task
+        self.clock = clock
+        self.trace = trace
+        self.states = states
+        self.forget = forget
+        self.is_serving = True
+        self.is_lost = False
+        self.kept: Held = {}
+
+    @abstractmethod
+    def changed(self, change: Change) -> None:
+        """The server has changed what it holds."""
+
+    @abstractmethod
+    def _saved(self) -> Held | None:
+        """What is left of a server that has just died; None if it is lost."""
+
+    @abstractmethod
+    def _bring_back(self, process: Incarnation, size_bytes: int) -> None:
+        """Bring what was kept to this process; ends in `_restored`."""
+
+    def died(self, task: Task) -> None:
+        """A task has died; what it held has not been dropped yet."""
+        if task is self.task:
+            self.is_serving = False
+            saved = self._saved()
+            self.is_lost, self.kept = saved is None, saved or {}
+            if saved is None:
+                self.forget()
+
+    def lose(self) -> None:
+        """What was kept is gone while the server is away."""
+        self.is_lost, self.kept = True, {}
+        self.forget()
+
+    def started(self, task: Task) -> None:
+        """The server's process has been started again."""
+        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
+        if self.is_lost or not size_bytes:
+            self.is_serving = True
+        else:
+            self._bring_back(task.process, size_bytes)
+
+    def held(self) -> Held:
+        """What the server holds now."""
+        states, only = self.states, (self.task.name,)
+        found: Held = {}
+        for number, (devices, bundle) in enumerate(zip(states.devices, states.bundles, strict=True)):
+            if devices == only and bundle is not None:
+                found[number] = bundle, states.versions[number]
+        return found
+
+    def _restored(self, process: Incarnation, began_s: float) -> None:
+        if process is not self.task.process or not process.alive or self.is_lost:
+            return
+        for number, (bundle, version) in self.kept.items():
+            self.states.bundles[number], self.states.versions[number] = bundle, version
+            self.states.lie_at(number, (self.task.name,))
+            self._allocate(self.task.memory, number)
+        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
+        text = f"variables of {self.task.name} are back"
+        self.task.trouble = self.trace.span(
+            self.task.name, "setup", text, began_s, self.clock.now, cause=self.task.trouble, bytes=size_bytes, groups=len(self.kept)
+        )
+        self.task.processor.last = self.task.trouble
+        self.kept, self.is_serving = {}, True
+
+    def _allocate(self, memory: MemoryAccount, number: int) -> None:
+        for cell in self.states.groups[number].cells:
+            memory.allocate(cell.name, cell.aval.size_bytes)
