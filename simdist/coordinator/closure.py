@@ -17,6 +17,7 @@ from simdist.program.function import StepFunction
 from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link, prepare
+from simdist.runtime.rounds import require_one_step
 from simdist.runtime.work import RunningClosure, Worker, running_closure
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
@@ -87,7 +88,10 @@ class Closure:
     def _linked(self, program: Program) -> LinkedProgram:
         layout = self.strategy.store.layout
         prepare(program, layout)
-        return link(program, layout)
+        linked = link(program, layout)
+        if self.strategy.serving.in_rounds:
+            require_one_step(linked, layout)
+        return linked
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
         """Whether the same program can be run once more."""

@@ -91,9 +91,11 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
         (_S.QUEUED, _F.COMPLETED): LATE_REPLY,
         (_S.QUEUED, _F.RAISED): LATE_REPLY,
         (_S.QUEUED, _F.MESSAGE_LOST): LATE_REPLY,
+        (_S.QUEUED, _F.DROPPED): LATE_REPLY,
         (_S.ENDED, _F.COMPLETED): LATE_REPLY,
         (_S.ENDED, _F.RAISED): LATE_REPLY,
         (_S.ENDED, _F.MESSAGE_LOST): LATE_REPLY,
+        (_S.ENDED, _F.DROPPED): LATE_REPLY,
     },
 )
 

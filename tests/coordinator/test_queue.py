@@ -199,6 +199,8 @@ class Judge:
         elif kind == "lost":
             self.put_back(closure)
             self.go()
+        elif kind == "dropped":
+            self.put_back(closure)
         else:
             self.expected += [("fail", closure), *(("cancel", other) for other in self.waiting)]
             self.waiting, self.error = [], self.error or kind
@@ -214,7 +216,7 @@ STATES_AFTER: dict[ClosureAction, set[ClosureState]] = {
     ClosureAction.FAIL: {ClosureState.ENDED},
     ClosureAction.CANCEL: {ClosureState.ENDED},
 }
-FACTS = ["schedule", "schedule", "schedule", "up", "up", "down", "completed", "completed", "raised", "lost", "take"]
+FACTS = ["schedule", "schedule", "schedule", "up", "up", "down", "completed", "completed", "raised", "lost", "dropped", "take"]
 
 
 def follow(facts: list[tuple[str, int]]) -> None:
@@ -238,10 +240,10 @@ def follow(facts: list[tuple[str, int]]) -> None:
         elif fact == "take":
             assert (queue.take_error() is None) == (judge.error is None)
             judge.error = None
-        elif fact in ("completed", "raised", "lost") and open_attempts:
+        elif fact in ("completed", "raised", "lost", "dropped") and open_attempts:
             which, attempt = open_attempts.pop(number % len(open_attempts))
             judge.reply(fact, which)
-            replies: dict[str, Any] = {"completed": queue.completed, "lost": queue.timed_out}
+            replies: dict[str, Any] = {"completed": queue.completed, "lost": queue.timed_out, "dropped": queue.dropped}
             decisions = replies[fact](attempt) if fact in replies else queue.raised(attempt, ValueError(which))
         assert kinds(decisions) == judge.expected
         assert policy.told == judge.told

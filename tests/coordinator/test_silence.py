@@ -84,8 +84,8 @@ def test_a_short_pause_of_a_worker_costs_nothing_but_time() -> None:
 def test_a_closure_of_a_worker_that_is_silent_for_long_is_run_by_another() -> None:
     training = Training(lambda cluster: cluster.faults.pause("worker:1", at=0.22, until=8.3)).run(300)
     assert training.marks("detect") == training.marks("retry") == [(6.0, "worker:1")]
-    # The paused worker goes on a little before it is heard, and finishes what it had: that closure counts twice, its reply once.
-    assert training.runs == [301.0, 301.0]
+    # The paused worker goes on a little before it is heard, and sends what it had: servers refuse it, as its closure was given away.
+    assert training.runs == [300.0, 300.0]
     assert training.taken == 300.0
     own = [span.start_s for span in training.cluster.trace.spans.where(lane="worker:1", category="compute")]
     assert min(start_s for start_s in own if start_s > 8.3) == pytest.approx(9.0, abs=0.01)

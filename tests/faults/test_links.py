@@ -21,7 +21,7 @@ def test_each_kind_is_laid_over_one_direction_of_each_pair_until_its_end() -> No
     faults.delay(["worker:0", "worker:1"], "worker:1", 0.5, 0.25, at=1.0, until=2.0)
     faults.duplicate("ps:0", "worker:0", kind="copy", at=1.0, until=2.0)
     faults.slow_link("worker:0", "ps:0", 10.0, latency_factor=3, at=1.0, until=2.0)
-    requests = frozenset({"read", "update", "closure"})
+    requests = frozenset({"read", "update", "closure", "round"})
     assert effects.move_to(1.0).laid == [
         ("drop", "worker:0", "ps:0", requests, 0.5),
         ("drop", "worker:0", "chief:0", requests, 0.5),

@@ -14,7 +14,7 @@ from simdist.hardware import Device
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated import server_loop
+from simdist.runtime.simulated import remembered
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.trace.records import NO_CAUSE
 from simdist.variables.state import Cell, Group, Layout
@@ -40,6 +40,7 @@ class Push:
         self.confirmed: list[float] = []
         self.errors: list[BaseException] = []
         self.silent: list[Any] = []
+        self.errand = None
         self.part = ServerCall(scene.server, (), scene.update)
         self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
         self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)
@@ -117,7 +118,7 @@ def test_an_update_that_comes_twice_is_applied_once_and_confirmed_twice(scene: S
 
 
 def test_as_many_updates_are_remembered_as_was_promised(scene: Scene, monkeypatch: Any) -> None:
-    monkeypatch.setattr(server_loop, "REMEMBERED", 2)
+    monkeypatch.setattr(remembered, "REMEMBERED", 2)
     for sequence in (1, 2, 3):
         Push(scene, 1, sequence).arrive()
     scene.go()
