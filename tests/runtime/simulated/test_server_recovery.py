@@ -1,0 +1,185 @@
+"""Parameter servers that die and come back: what survives, what counts once, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.runtime.simulated import chain, server_recovery
+from tests.coordinator.rounds_of_training import Trained, trained
+
+SAFE = {"recovery": "replica", "exactly_once": True}
+CLOSURES = 24
+
+
+def killed(kind: str, task: str, at: float, **options: Any) -> Callable[[sd.Cluster], object]:
+    return lambda cluster: getattr(cluster.faults, kind)(task, at=at, **options)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Trained:
+    return trained(CLOSURES, mode="sync", **SAFE)
+
+
+# -- a copy on the next server --------------------------------------------------------------------------------------------
+
+
+def moments(count: int, last_s: float) -> list[float]:
+    return [last_s * (number + 0.5) / count for number in range(count)]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_server_that_dies_at_any_moment_leaves_the_bits_of_the_run_without_the_crash(undisturbed: Trained, number: int) -> None:
+    at = moments(10, undisturbed.cluster.now)[number]
+    kind = "lose_host" if number % 5 == 4 else "crash"
+    result = trained(CLOSURES, killed(kind, f"ps:{number % 2}", at), mode="sync", **SAFE)
+    assert result.cluster.now > undisturbed.cluster.now + server_recovery.SERVER_RESTART_S / 2
+    assert result.bits() == undisturbed.bits()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(50))
+def test_a_server_that_dies_at_any_of_50_moments(undisturbed: Trained, number: int) -> None:
+    at = np.random.default_rng(number).uniform(0.0, undisturbed.cluster.now)
+    result = trained(CLOSURES, killed(("crash", "lose_host")[number % 2], f"ps:{number % 3 % 2}", at), mode="sync", **SAFE)
+    assert result.bits() == undisturbed.bits()
+
+
+@pytest.mark.parametrize("restart_after", [0.0, 0.003, 5.0])
+def test_a_server_that_is_started_again_by_a_fault_is_restored_then(undisturbed: Trained, restart_after: float) -> None:
+    result = trained(CLOSURES, killed("crash", "ps:0", 0.002, restart_after=restart_after), mode="sync", **SAFE)
+    assert result.bits() == undisturbed.bits()
+    (back,) = [span for span in result.cluster.trace.spans.where(category="setup") if span.lane == "ps:0"]
+    assert back.start_s == pytest.approx(0.002 + restart_after)
+    assert back.facts["bytes"] == 48  # three weights with two moments each, two counts of steps, and the count
+
+
+def test_both_servers_die_one_after_the_other_and_nothing_is_lost(undisturbed: Trained) -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("ps:0", at=0.001)
+        cluster.faults.crash("ps:1", at=2.0)
+        cluster.faults.crash("ps:0", at=4.0)
+
+    result = trained(CLOSURES, plan, mode="sync", **SAFE)
+    assert result.bits() == undisturbed.bits()
+
+
+@pytest.mark.parametrize("second_s", [0.0015, 0.5])
+def test_a_server_that_dies_with_its_copy_is_lost_and_says_so(second_s: float) -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("ps:0", at=0.0015)
+        cluster.faults.crash("ps:1", at=second_s)
+
+    with pytest.raises(UnavailableError):
+        trained(CLOSURES, plan, mode="sync", **SAFE)
+
+
+def test_a_copy_is_made_again_when_the_next_server_is_back() -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("ps:1", at=0.001)
+        cluster.faults.slow("worker:0", 1000.0, at=0.0)
+
+    result = trained(CLOSURES, plan, mode="sync", **SAFE)
+    recoveries = result.cluster.engine.world.recoveries  # type: ignore[attr-defined]
+    assert [recoveries[name].has_copy for name in ("ps:0", "ps:1")] == [True, True]
+
+
+@pytest.mark.parametrize("worker", ["worker:0", "worker:2"])
+def test_asynchronous_closures_count_exactly_once_whoever_dies(worker: str) -> None:
+    for at in moments(12, 0.005):
+
+        def plan(cluster: sd.Cluster, at: float = at) -> None:
+            cluster.faults.crash(worker, at=at, restart_after=0.0005)
+            cluster.faults.crash("ps:0", at=at + 0.0007, restart_after=0.1)
+
+        result = trained(40, plan, **SAFE)
+        assert result.weights["count"] == 40.0
+
+
+def test_without_exactly_once_a_closure_may_count_twice() -> None:
+    counts = [float(trained(40, killed("crash", "worker:0", at, restart_after=0.0005)).weights["count"]) for at in moments(40, 0.005)]
+    assert set(counts) == {40.0, 41.0}
+
+
+def test_a_copy_costs_bytes_and_time() -> None:
+    with_copy, without = trained(CLOSURES, mode="sync", **SAFE), trained(CLOSURES, mode="sync")
+    assert with_copy.bits() == without.bits()
+    assert with_copy.cluster.now > without.cluster.now
+    sent = [run.cluster.trace.totals[("ps:0", "bytes_sent")] for run in (with_copy, without)]
+    assert sent[0] > sent[1]
+
+
+# -- snapshots ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_with_snapshots_goes_on_from_the_last_one() -> None:
+    result = trained(60, killed("crash", "ps:0", 0.006), recovery="checkpoint")
+    undisturbed = trained(60, recovery="checkpoint")
+    assert 0.0 < result.weights["count"] < 60.0  # it lies on ps:0; what came after the snapshot is lost
+    assert undisturbed.weights["count"] == 60.0
+    (back,) = [span for span in result.cluster.trace.spans.where(category="setup") if span.lane == "ps:0"]
+    assert back.start_s == pytest.approx(0.006 + server_recovery.SERVER_RESTART_S)
+    assert {span.lane for span in result.cluster.trace.spans.where(category="checkpoint")} == {"ps:0", "ps:1"}
+
+
+def test_variables_without_a_snapshot_are_lost() -> None:
+    with pytest.raises(UnavailableError):
+        trained(60, killed("crash", "ps:0", 0.0005), recovery="checkpoint")
+
+
+def test_snapshots_are_lost_with_their_machine() -> None:
+    with pytest.raises(UnavailableError):
+        trained(60, killed("lose_host", "ps:0", 0.006), recovery="checkpoint")
+
+
+def test_updates_of_a_round_that_are_lost_with_a_server_are_told() -> None:
+    told: list[str] = []
+    for at in moments(20, 0.004):
+        try:
+            result = trained(40, killed("crash", "ps:0", 0.002 + at), recovery="checkpoint", mode="sync")
+        except UnavailableError:
+            continue
+        told += [mark.name for mark in result.cluster.trace.instants.where(category="drop") if mark.lane == "ps:0"]
+    assert any("were lost with the server's memory" in text for text in told)
+
+
+# -- what others rely on --------------------------------------------------------------------------------------------------
+
+
+def test_the_default_raises_as_tensorflow_does() -> None:
+    with pytest.raises(UnavailableError):
+        trained(CLOSURES, killed("crash", "ps:0", 0.001, restart_after=0.1))
+
+
+def test_two_strategies_on_one_cluster_have_one_recovery() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    for _ in range(2):
+        sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, recovery="replica"))
+    with pytest.raises(InvalidArgumentError, match="another recovery already"):
+        sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, recovery="checkpoint"))
+
+
+def test_a_change_is_confirmed_when_the_copy_has_it_or_there_is_none() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, recovery="replica"))
+    world = cluster.engine.world  # type: ignore[attr-defined]
+    kept: chain.Chain = world.recoveries["ps:0"]
+    events: list[str] = []
+
+    def change(name: str) -> server_recovery.Change:
+        return server_recovery.Change(8, 0.0, lambda: events.append(f"{name} undone"), lambda: events.append(f"{name} done"))
+
+    kept.changed(change("first"))
+    kept.changed(change("second"))
+    assert events == []
+    cluster.engine.sleep(0.1)
+    assert events == ["first done", "second done"]
+    kept.changed(change("third"))
+    kept.changed(change("fourth"))
+    world.crash(world.tasks["ps:0"])
+    assert events[2:] == ["fourth undone", "third undone"]
