@@ -5,7 +5,7 @@ worker can add to it any more; then the servers apply the average of its gradien
 rounds up to c - s - 1 are complete, and what it reads contains them: with s = 0 that is synchronous training. The updates of a round are
 added up in the order of the workers' ranks, so that the result does not depend on who was faster.
 
-With backup workers (s = 0 only) a round is complete without the slowest; what they compute for it is dropped, and their closures are run
+With backup workers (s = 0 only) a round is complete without the slowest; they stop what they compute for it, and their closures are run
 again.
 
 Invariants: a closure counts in exactly one round; rounds are completed in order; no clock is more than s ahead of the round that is open.
@@ -97,9 +97,9 @@ class BoundedStaleness:
         clock = self.working[worker]
         return Ticket(number, self.ranks[worker], clock, max(0, clock - self.staleness), oldest)
 
-    def still_counts(self, worker: str) -> bool:
-        """Whether the round that a worker works for is still open."""
-        return self.working[worker] >= self.open_round
+    def late(self) -> str | None:
+        """A worker that works for a round that is complete without it; None if there is none."""
+        return next((worker for worker, clock in self.working.items() if clock < self.open_round), None)
 
     def completed(self, worker: str, ticket: int, closure: int) -> None:
         """A worker has completed its closure, for a round that is open."""

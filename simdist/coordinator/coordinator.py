@@ -250,10 +250,7 @@ class ClusterCoordinator:
         if not self.queue.is_current(attempt):
             self.queue.completed(attempt)  # too late: nothing follows
             return
-        closure, error, rounds = self.closures[attempt.closure], call.error, self._rounds
-        if error is None and rounds is not None and not rounds.still_counts(attempt.worker):
-            self._carry_out(self.queue.dropped(attempt))
-            return
+        closure, error = self.closures[attempt.closure], call.error
         if error is None:
             error = self._accepted(call, ticket, attempt)
         if error is None:
@@ -314,6 +311,9 @@ class ClusterCoordinator:
             call = self._workers.apply_round(complete)
             call.then(partial(self._round_applied, complete, call))
         if rounds:
+            while (worker := policy.late()) is not None:
+                self._workers.abandon(worker)
+                self._carry_out(self.queue.dropped(self.queue.running[worker]))
             self._carry_out(self.queue.round_complete())
 
     def _round_applied(self, complete: Round, call: Handle) -> None:

@@ -115,7 +115,7 @@ class ClosureQueue:
         return [] if decisions is None else [*decisions, *self._dispatch(), *self._free(attempt.worker, False)]
 
     def dropped(self, attempt: Attempt) -> list[ClosureDecision]:
-        """A reply came after the round of its closure: its updates do not count, and it is run again, before everything that is queued."""
+        """The round of a closure is complete without it: it is run again, before everything that is queued."""
         decisions = self._move(attempt, ClosureFact.DROPPED)
         return [] if decisions is None else [*decisions, *self._free(attempt.worker, False)]
 

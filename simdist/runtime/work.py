@@ -121,6 +121,10 @@ class WorkerPool(Protocol):
         """Run a plain function in a worker's process, as closure `number`."""
         ...
 
+    def abandon(self, task: str) -> None:
+        """Tell a worker to stop what it was sent: it counts no more."""
+        ...
+
     def apply_round(self, complete: Round) -> Handle:
         """Let all servers apply the updates of a round; there is a reply when all have."""
         ...

@@ -114,8 +114,9 @@ def test_backup_workers_are_not_waited_for_and_come_too_late() -> None:
     assert policy.complete_rounds(False) == []
     finish(policy, "worker:0", 1)
     assert [complete.tickets for complete in policy.complete_rounds(False)] == [(1, 0)]
-    assert not policy.still_counts("worker:1")
+    assert policy.late() == "worker:1"
     policy.ended("worker:1", False)
+    assert policy.late() is None
     assert policy.may_begin("worker:1")
 
 
@@ -134,13 +135,11 @@ def test_every_completed_closure_counts_once_and_no_worker_is_too_far_ahead(
             at_work[name] = policy.ticket(name, ticket, 0).clock
             assert 0 <= at_work[name] - policy.open_round <= staleness
         elif fact in ("complete", "fail") and name in at_work:
-            clock = at_work.pop(name)
-            counts = policy.still_counts(name) and fact == "complete"
-            assert policy.still_counts(name) == (clock >= policy.open_round)
-            if counts:
+            at_work.pop(name)
+            if fact == "complete":
                 policy.completed(name, ticket, ticket)
                 done.append(ticket)
-            policy.ended(name, counts)
+            policy.ended(name, fact == "complete")
         elif fact == "leave" and name in up:
             policy.left(name)
             up.discard(name)
@@ -151,6 +150,13 @@ def test_every_completed_closure_counts_once_and_no_worker_is_too_far_ahead(
         for complete in policy.complete_rounds(False):
             counted += complete.tickets
             rounds.append(complete.clock)
+        late = {name for name, clock in at_work.items() if clock < policy.open_round}
+        assert not late or backups
+        while (name := policy.late()) is not None:
+            late.remove(name)
+            at_work.pop(name)
+            policy.ended(name, False)
+        assert not late
         # Somebody may always begin, or is at work: nothing stands still.
         assert not up or at_work or any(policy.may_begin(other) for other in up)
     for name in list(at_work):

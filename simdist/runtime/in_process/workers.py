@@ -115,6 +115,9 @@ class Workers(ABC):
     def call_function(self, task: str, function: Callable[[Worker], Any], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
         return self._reply(task, number, lambda worker, _: self.do(worker, function))
 
+    def abandon(self, task: str) -> NoReturn:
+        raise AssertionError(f"{task}: a closure has run when it was sent")
+
     def apply_round(self, complete: Round) -> NoReturn:
         raise AssertionError(f"round {complete.clock}: `start_workers` refuses rounds")
 

@@ -92,6 +92,17 @@ class WorkerLoop:
         else:
             self.given_up = self.running  # code of a user is not interrupted; a reply will be refused
 
+    def abandon(self, sent: int) -> None:
+        """The round of what it computes is complete without it: it stops, and its device is free.
+
+        Args:
+            sent: as of `replaced`.
+        """
+        processor, now = self.task.processor, self.world.clock.now
+        if self.running is not None and self.running.ordinal <= sent and self.steps is not None:
+            processor.free_s = min(processor.free_s, now)
+        self.replaced(sent)
+
     def send(self, closure: ClosureCall) -> ClosureCall:
         """Send a closure from the chief."""
         self.sent += 1

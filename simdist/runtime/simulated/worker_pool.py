@@ -50,6 +50,10 @@ class SimulatedWorkers:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, self.served, function=function, ticket=ticket))
 
+    def abandon(self, task: str) -> None:
+        loop = self.loops[task]
+        self.world.routes.post(self.world.chief, loop.task, "notice", loop.abandon, loop.sent)
+
     def apply_round(self, complete: Round) -> ApplyingRound:
         return ApplyingRound(self.world, self.served, complete)
 
