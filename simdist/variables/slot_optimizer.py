@@ -72,10 +72,11 @@ def keras_slot_optimizer(
 
 
 def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = None) -> Cell:
-    """A cell of an optimizer's state, colocated with the cell of a variable; of the same rows, where it has its shape."""
+    """A cell of an optimizer's state, colocated with the cell of a variable; of the same range, where it has its shape."""
     aval = aval_of(value)
-    rows = of.rows if of is not None and of.aval.shape == aval.shape else None
-    return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
+    part = of.range if of is not None and of.aval.shape == aval.shape else None
+    lies = {"devices": colocated_with.devices, "replica": colocated_with.replica}
+    return Cell(name, aval, colocated_with.task, part, kind="slot", slot_of="" if of is None else of.name, **lies)
 
 
 def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
