@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from simdist.errors import OutOfRangeError
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Array, Tree
 from simdist.program.bound_call import BoundCall
 from simdist.program.function import ProgramCache, StepFunction
 from simdist.program.operations import Program, Read, Update
@@ -103,7 +103,7 @@ class CoordinatorSteps:
         result = handle.wait()
         handle.accept()
         assert isinstance(result, StepResult)
-        arrays = [np.asarray(array) for array in engine.arrays([result.bundle])[0]]
+        arrays: list[Array] = [np.asarray(array) for array in engine.arrays([result.bundle])[0]]
         if arrays:
             engine.trace.observed()
         return result.linked.rebuild(arrays)

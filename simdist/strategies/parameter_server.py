@@ -1,9 +1,9 @@
 """`ParameterServerStrategy`: asynchronous training, with variables on parameter servers and steps on workers.
 
 Variables are placed on the parameter servers round-robin, or by bytes. A partitioner splits large ones into shards, along any one axis,
-which are placed in the same way. A worker reads variables, computes, and sends updates; the server applies them in the order of their
-arrival. Workers do not wait for each other, so a gradient may be stale. Metrics are on the chief: the additions of a closure travel with its
-reply, so a closure that dies before its end does not count.
+which are placed in the same way. A worker reads variables, computes, and sends updates; the server applies them in the
+order of their arrival. Workers do not wait for each other, so a gradient may be stale. Metrics are on the chief: the additions of a
+closure travel with its reply, so a closure that dies before its end does not count.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
 

@@ -69,7 +69,7 @@ class Gather:
             InvalidArgumentError: a row that is not there, numbers that are not whole, or a scalar variable.
         """
         if not self.shape:
-            raise InvalidArgumentError(f"{self.name} is a scalar and has no rows; use assign, or value.")
+            raise InvalidArgumentError(f"{self.name} is a scalar and has no rows to scatter to or to read; use assign, or value.")
         rows, is_known = known_array(indices)
         if not jnp.issubdtype(rows.dtype, jnp.integer):
             raise InvalidArgumentError(f"indices of {self.name} must be whole numbers of rows; got {rows.dtype}.")

@@ -10,11 +10,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike
 from simdist.program.operations import VariableHandle
+from simdist.program.values import aval_of
 from simdist.variables.shard_range import ShardRange
 
 __all__ = ["Initializer", "Partitioning", "initial_shards", "takes_partitions"]
@@ -59,14 +61,14 @@ def initial_shards(name: str, make: Initializer, shape: Sequence[int], ranges: S
     """
     if not ranges:
         return make(partition_shape=tuple(shape), partition_offset=(0,) * len(shape))
-    shards: list[ArrayLike] = []
+    shards: list[jax.Array] = []
     for part in ranges:
         wanted = part.shape_of(shape)
-        shard = make(partition_shape=wanted, partition_offset=part.offset(len(shape)))
-        if jnp.shape(shard) != wanted:
+        shard = aval_of(made := make(partition_shape=wanted, partition_offset=part.offset(len(shape))))
+        if shard.shape != wanted:
             raise InvalidArgumentError(
-                f"The initial_value of {name!r} returned shape {jnp.shape(shard)} for partition_shape={wanted}. Return that shape, or "
+                f"The initial_value of {name!r} returned shape {shard.shape} for partition_shape={wanted}. Return that shape, or "
                 "leave partition_shape out of the function's arguments: it is then called once for the whole variable."
             )
-        shards.append(shard)
-    return jnp.concatenate([jnp.asarray(shard) for shard in shards], axis=ranges[0].axis)
+        shards.append(jnp.asarray(made))
+    return jnp.concatenate(shards, axis=ranges[0].axis)

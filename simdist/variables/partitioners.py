@@ -2,7 +2,7 @@
 
 A partitioner is any callable ``(shape, dtype, axis=0) -> list[int]`` that says for every axis into how many parts it
 is cut. Three come with the package: a fixed number of shards, as many as a least size of a shard allows, and as many
-as a greatest size demands. A variable is cut along its first axis only, so that a row is always whole and lives on
+as a greatest size demands. A variable is cut along one axis, by default its first, so that a row is always whole and lives on
 one server.
 
 Invariants: there is at least one shard and never more than there are rows, an empty axis is not cut, and a partitioner
@@ -31,6 +31,7 @@ __all__ = [
     "MaxSizePartitioner",
     "MinSizePartitioner",
     "Partitioner",
+    "checked_cut",
     "checked_partitions",
     "row_ranges",
 ]
@@ -188,24 +189,30 @@ def row_ranges(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
     return list(pairwise(starts))
 
 
-def checked_partitions(partitions: object, shape: Sequence[int]) -> int:
+def checked_partitions(partitions: object, shape: Sequence[int], axis: int | None = None) -> int:
     """The number of shards that a partitioner asked for, if its answer can be followed.
 
     Args:
         partitions: what the partitioner returned: one number for each axis.
         shape: shape of the whole variable.
+        axis: the only axis that may be cut; None: any one.
 
     Returns:
         Shards along the axis that is cut, at least 1 and at most as many as its length; 1 means an ordinary variable.
 
     Raises:
-        InvalidArgumentError: if this is not one number for each axis, one is below 1, or several axes are cut.
+        InvalidArgumentError: if this is not one number for each axis, one is below 1, or several axes or another one are cut.
 
     Example:
         >>> checked_partitions([5, 1, 1], (2, 3, 4)), checked_partitions([1, 3], (2, 6))
         (2, 3)
     """
-    return checked_cut(partitions, shape)[1]
+    cut, count = checked_cut(partitions, shape)
+    if axis is not None and count > 1 and cut != _checked_shape(shape, axis)[1]:
+        raise InvalidArgumentError(
+            f"a variable can be cut along axis {axis} only here; the variable_partitioner returned {partitions!r} for shape {tuple(shape)}."
+        )
+    return count
 
 
 def checked_cut(partitions: object, shape: Sequence[int]) -> tuple[int, int]:

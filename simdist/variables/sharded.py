@@ -20,7 +20,7 @@ from simdist.program.narrowing import canonical
 from simdist.program.operations import Reference, VariableHandle
 from simdist.variables.arithmetic import Index
 from simdist.variables.item_assignment import assign_items
-from simdist.variables.shard_range import ShardRange, ranges_of_sizes
+from simdist.variables.shard_range import ranges_of_sizes
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["Shard", "ShardedVariable"]
@@ -92,7 +92,7 @@ class ShardedVariable(Variable):
         self.shape = ranges[0].whole_shape(first.shape)
         self.synchronization, self.aggregation = first.synchronization, first.aggregation
         cells = [shard.placement.cells[0] for shard in shards]
-        self.placement = Placement(cells, first.placement.store, ranges=cast("list[ShardRange | None]", ranges))
+        self.placement = Placement(cells, first.placement.store, ranges=ranges)
         self._shards = shards
         for shard, part in zip(shards, ranges, strict=True):
             shard.container, shard.range_in_container = self, part

@@ -75,8 +75,8 @@ def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = N
     """A cell of an optimizer's state, colocated with the cell of a variable; of the same range, where it has its shape."""
     aval = aval_of(value)
     part = of.range if of is not None and of.aval.shape == aval.shape else None
-    lies = {"devices": colocated_with.devices, "replica": colocated_with.replica}
-    return Cell(name, aval, colocated_with.task, part, kind="slot", slot_of="" if of is None else of.name, **lies)
+    devices, replica = colocated_with.devices, colocated_with.replica
+    return Cell(name, aval, colocated_with.task, part, kind="slot", devices=devices, replica=replica, slot_of="" if of is None else of.name)
 
 
 def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:

@@ -304,8 +304,8 @@ class Variable(Scatter, Part, Arithmetic):
     def _record(self, cell: Cell, shard: int, num_shards: int, device: str) -> PlacementRecord:
         part = self.placement.range_of(cell)
         rows = (0, self.shape[0] if self.shape else 1) if part is None else (part.start, part.stop)
-        numbers = (shard, num_shards, device, *rows, cell.aval.size_bytes)
-        return PlacementRecord(self.name, self.shape, self.dtype, *numbers, cell.kind, self.placement.axis, cell.slot_of)
+        size, axis = cell.aval.size_bytes, self.placement.axis
+        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, device, *rows, size, cell.kind, axis, cell.slot_of)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.value)
