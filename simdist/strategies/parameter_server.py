@@ -12,7 +12,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
 from simdist.program.operations import Program, VariableHandle
+from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
@@ -157,6 +158,16 @@ class ParameterServerStrategy(Strategy):
         return link(program, self.store.layout, worker)
 
     # -- on the coordinator ---------------------------------------------------------------------------------------
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, options: Any = None) -> Any:
+        """Run a function for the one replica; on the coordinator, outside of a scheduled function, with a warning.
+
+        Args, Returns, Raises:
+            As of every strategy.
+        """
+        if active_tracer() is None and running_closure.get() is None:
+            self.on_coordinator.warn("strategy.run")
+        return super().run(fn, args, kwargs, options)
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Run a step that was called directly: on the chief, with a warning, as it uses no worker.

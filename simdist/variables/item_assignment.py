@@ -67,7 +67,8 @@ def _known(name: str, index: Index) -> Any:
         InvalidArgumentError: a part of it is computed by the step.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(parts)):
+    bounds = [bound for part in parts if isinstance(part, slice) for bound in (part.start, part.stop, part.step)]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves((parts, bounds))):
         raise InvalidArgumentError(
             f"{name}[...] = value was given an index that this step computes, so the shards that change are not known. Use "
             f"{name}.scatter_update(rows, values)."
