@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from simdist.errors import FailedPreconditionError, UnavailableError
 from simdist.program.arrays import Array
@@ -50,9 +50,9 @@ class WorkerCopies:
 
     def place(self, variable: Variable, value: Array) -> Placement:
         """A copy of a new variable on each worker."""
-        return self._place(variable, [value] * len(self.strategy.workers))
+        return self._add_copies(variable, [value] * len(self.strategy.workers))
 
-    def _place(self, variable: Variable, values: Sequence[Array]) -> Placement:
+    def _add_copies(self, variable: Variable, values: Sequence[Array]) -> Placement:
         is_first = not self._first_values
         cells: list[Cell] = []
         for number, (worker, value) in enumerate(zip(self.strategy.workers, values, strict=True)):
@@ -97,7 +97,7 @@ class WorkerCopies:
             own = self._index = Variable.__new__(Variable)
             own.name, own.shape, own.dtype, own.trainable = "worker_index", (), "int32", False
             own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.NONE
-            own.placement = self._place(own, [jnp.asarray(number, jnp.int32) for number in range(len(self.strategy.workers))])
+            own.placement = self._add_copies(own, [np.asarray(number, np.int32) for number in range(len(self.strategy.workers))])
         return self._index
 
 

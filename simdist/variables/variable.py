@@ -36,7 +36,7 @@ from simdist.variables.arithmetic import Arithmetic
 from simdist.variables.first_value import first_value
 from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
-from simdist.variables.parts import Part
+from simdist.variables.overlapping import Overlapping
 from simdist.variables.read_cache import cached_read
 from simdist.variables.scatter import Scatter
 from simdist.variables.shard_range import ShardRange
@@ -149,7 +149,7 @@ class Placement:
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
-class Variable(Scatter, Part, Arithmetic):
+class Variable(Scatter, Overlapping, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:

@@ -47,7 +47,7 @@ def test_b046_what_cannot_be_a_container_is_refused() -> None:
     container = sd.ShardedVariable([a, b])
     assert (container.name, container.shape, container.dtype) == ("ShardedVariable", (6, 3), "float32")
     for given in ([a, narrow], [container]):
-        with pytest.raises(ValueError, match="differ along|shard of another"):
+        with pytest.raises(ValueError, match=r"differ along|shard of another"):
             sd.ShardedVariable(given)
     _, other = of_shards(ROWS)
     with pytest.raises(ValueError, match="is a shard of another variable"):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import simdist as sd
 
-CHANGES = ["assign", "assign_add", "assign_sub", "items", "shard", "scatter_add", "scatter_update", "scatter_max", "scatter_min", "scatter_mul"]
+CHANGES = ["assign", "assign_add", "assign_sub", "items", "shard", "scatter_add", "scatter_update", "scatter_max", "scatter_min"]
+CHANGES += ["scatter_mul"]
 AT = {"scatter_add": np.add.at, "scatter_max": np.maximum.at, "scatter_min": np.minimum.at, "scatter_mul": np.multiply.at}
 
 

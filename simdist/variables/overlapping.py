@@ -1,4 +1,4 @@
-"""Parts: variables whose values are stored in a part of another variable, as shards are.
+"""Overlapping variables: those whose values are stored in a part of another variable, as shards are.
 
 A variable and its parts are handles of the same cells. Outside of a step nothing follows from that. In a step an update of one comes
 before a read of the other, and where the values of some variables are replaced (in `value_and_grad`), those of their parts are, too.
@@ -13,10 +13,10 @@ import jax
 from simdist.program.operations import Reference, VariableHandle
 from simdist.variables.shard_range import ShardRange
 
-__all__ = ["Part"]
+__all__ = ["Overlapping"]
 
 
-class Part(VariableHandle):
+class Overlapping(VariableHandle):
     """A variable that may be a part of another one.
 
     Attributes:
