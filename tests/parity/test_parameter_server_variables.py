@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -296,11 +297,12 @@ def test_c11_slots_count_with_their_shard() -> None:
     assert (first.device, second.device, third.device) == ("ps:0", "ps:1", "ps:1")
 
 
-def test_slots_know_their_variable_and_their_part() -> None:
+@pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(0.1, momentum=0.9), lambda: optax.sgd(0.1, momentum=0.9)])
+def test_slots_know_their_variable_and_their_part(optimizer: Any) -> None:
     strategy = servers(partitioner=lambda shape, dtype: [1, 2])
     with strategy.scope():
         table = sd.Variable(np.zeros((3, 5)), name="table")
-    sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9)).build([table])
+    sd.Optimizer(optimizer()).build([table])
     slots = [record for record in strategy.placements() if record.slot_of == "table"]
     assert [(slot.task, slot.axis, slot.row_start, slot.row_stop, slot.shard, slot.num_shards, slot.shape) for slot in slots] == [
         ("ps:0", 1, 0, 3, 0, 2, (3, 5)),

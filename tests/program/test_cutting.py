@@ -16,6 +16,7 @@ import simdist as sd
 from simdist.program.cutting import cut
 from simdist.program.operations import Compute, Read, Return, Update, VariableHandle
 from simdist.program.tracing import Tracer
+from simdist.program.values import Aval
 
 unknown = jex_core.Primitive("known_to_no_compiler")
 unknown.def_abstract_eval(lambda x: x)
