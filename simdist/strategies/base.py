@@ -50,11 +50,18 @@ def cluster_behind(given: object) -> object:
 
 
 class DistributedFromFunction:
-    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`."""
+    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`.
 
-    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> None:
+    Args:
+        dataset_fn: the function.
+        options: kept as they are.
+        dataset: what was distributed, where it was one dataset for all pipelines.
+    """
+
+    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None, dataset: Dataset | None = None) -> None:
         self.dataset_fn = dataset_fn
         self.options = options
+        self.dataset = dataset
 
     def __iter__(self) -> NoReturn:
         raise InvalidArgumentError(

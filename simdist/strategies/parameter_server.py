@@ -180,14 +180,16 @@ class ParameterServerStrategy(Strategy):
         return self.on_coordinator.run(fn, args, kwargs)
 
     def distribute_dataset(self, dataset: Dataset, options: Any = None) -> DistributedFromFunction:
-        """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it, in an order of its own.
+        """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it.
+
+        Given to `model.fit`, it is the plain dataset.
 
         Raises:
             TypeError: not an `sd.Dataset`.
         """
         if not isinstance(cast(object, dataset), Dataset):
             raise TypeError(f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}.")
-        return DistributedFromFunction(lambda _: dataset, options)
+        return DistributedFromFunction(lambda _: dataset, options, dataset)
 
     experimental_distribute_dataset = distribute_dataset
 

@@ -319,5 +319,10 @@ def test_a_distributed_dataset_lives_on_the_workers() -> None:
     iterator = iter(coordinator.create_per_worker_dataset(distributed))
     found = coordinator.schedule(sd.function(lambda iterator: next(iterator)), args=(iterator,)).fetch()
     assert found.tolist() == [0, 1]
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    rows = strategy.distribute_dataset(sd.Dataset.from_tensor_slices((np.ones((4, 1)), np.ones((4, 1)))).batch(2))
+    assert len(model.fit(rows, epochs=3, steps_per_epoch=2, verbose=0).epoch) == 3
     with pytest.raises(TypeError, match=r"takes an sd\.Dataset; got list"):
         strategy.distribute_dataset([1, 2])  # pyright: ignore[reportArgumentType]
