@@ -29,11 +29,13 @@ from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.tpu import TPUStrategy
+from simdist.strategies.worker_copies import get_current_worker_index
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
+from simdist.variables.per_worker import PerWorkerVariable
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.variable import Variable
 
@@ -65,6 +67,7 @@ __all__ = [
     "Options",
     "ParameterServerStrategy",
     "PerReplica",
+    "PerWorkerVariable",
     "ReduceOp",
     "ReductionToOneDevice",
     "RemoteValue",
@@ -86,6 +89,7 @@ __all__ = [
     "errors",
     "experimental_set_strategy",
     "function",
+    "get_current_worker_index",
     "get_replica_context",
     "get_strategy",
     "hardware",

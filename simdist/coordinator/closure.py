@@ -14,10 +14,7 @@ from simdist.errors import OutOfRangeError
 from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
-from simdist.program.operations import Program
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
-from simdist.runtime.rounds import require_one_step
 from simdist.runtime.work import RunningClosure, Worker, running_closure
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
@@ -76,21 +73,9 @@ class Closure:
                 f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
                 "Schedule fewer steps, or end the dataset with .repeat()."
             ) from None
-        layout, known = self.strategy.store.layout, self.strategy.linked
-        linked = known.get(program, lambda: self._linked(program))
-        if linked.version != layout.version:
-            known.drop(program)
-            linked = known.get(program, lambda: self._linked(program))
+        linked = self.strategy.link(program, worker.name)
         if self.key is not None and not call.arrays:
             worker.local[self.key] = call, linked
-        return linked
-
-    def _linked(self, program: Program) -> LinkedProgram:
-        layout = self.strategy.store.layout
-        prepare(program, layout)
-        linked = link(program, layout)
-        if self.strategy.serving.in_rounds:
-            require_one_step(linked, layout)
         return linked
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:

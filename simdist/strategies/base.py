@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
@@ -50,11 +50,24 @@ def cluster_behind(given: object) -> object:
 
 
 class DistributedFromFunction:
-    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`."""
+    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`.
 
-    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> None:
+    Args:
+        dataset_fn: the function.
+        options: kept as they are.
+        dataset: what was distributed, where it was one dataset for all pipelines.
+    """
+
+    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None, dataset: Dataset | None = None) -> None:
         self.dataset_fn = dataset_fn
         self.options = options
+        self.dataset = dataset
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidArgumentError(
+            "A distributed dataset of a ParameterServerStrategy lives on the workers and cannot be iterated here. Pass it to "
+            "coordinator.create_per_worker_dataset, and an iterator of that to the step."
+        )
 
 
 @dataclass(frozen=True)
@@ -182,6 +195,11 @@ class Strategy(ReplicaOperations):
         if twin is not None:
             variable.placement = variable_of(twin).placement
             return
+        if variable.per_worker and not self.has_worker_copies:
+            raise InvalidArgumentError(
+                f"The variable {variable.name!r} has per_worker_variable=True, which {type(self).__name__} does not know. Make it in the "
+                "scope of a ParameterServerStrategy, or leave the argument out."
+            )
         layout = self.store.layout
         before = len(layout.groups)
         try:
@@ -201,6 +219,7 @@ class Strategy(ReplicaOperations):
         return self.whole(variable, value, self.default_device)
 
     colocated_with: Variable | None = None
+    has_worker_copies = False
 
     @property
     def launched(self) -> bool:

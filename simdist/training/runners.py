@@ -88,6 +88,7 @@ class CoordinatedSteps:
         self.model = model
         self.coordinator = ClusterCoordinator(strategy)
         assert not isinstance(source, DistributedDataset)
+        source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
         workers = len(strategy.workers)
         make = _maker(source)
         self.dataset = self.coordinator.create_per_worker_dataset(DistributedFromFunction(make))
