@@ -168,7 +168,9 @@ class MappedTable(Table):
             self.keep(row, answer)
         leaves = self._rows[row]
         assert leaves is not None
-        return not found.failed[row] and is_equal_row((leaves, self.structure), (tuple(np.asarray(column[row]) for column in found.columns), found.structure))
+        return not found.failed[row] and is_equal_row(
+            (leaves, self.structure), (tuple(np.asarray(column[row]) for column in found.columns), found.structure)
+        )
 
     def keep(self, index: int, answer: tuple[Leaves, Structure]) -> Leaves:
         """Remember a row, which must look like the others."""

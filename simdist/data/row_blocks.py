@@ -99,6 +99,8 @@ class RowBlock(NDArrayOperatorsMixin):
     """
 
     __slots__ = ("_rows", "_trial")
+    _rows: Array
+    _trial: Trial
 
     def __init__(self, trial: Trial, rows: Array) -> None:
         object.__setattr__(self, "_trial", trial)
@@ -146,7 +148,9 @@ class RowBlock(NDArrayOperatorsMixin):
         return self._rows.dtype
 
     def __len__(self) -> int:
-        return self.shape[0] if self.ndim else self._trial.stop("len")
+        if not self.ndim:
+            self._trial.stop("len")
+        return self.shape[0]
 
     def __getitem__(self, key: Any) -> RowBlock:
         keys = key if isinstance(key, tuple) else (key,)
@@ -198,7 +202,7 @@ class RowBlock(NDArrayOperatorsMixin):
     def _aligned(self, operands: Sequence[Any]) -> list[Any]:
         """Operands whose axes behind the row axis are broadcast as those of single rows would be."""
         blocks = [operand for operand in operands if type(operand) is RowBlock]
-        others = [operand for operand in operands if isinstance(operand, np.ndarray) and type(operand) is not RowBlock]
+        others = [operand for operand in operands if issubclass(type(operand), np.ndarray)]
         if not all(type(x) is RowBlock or isinstance(x, (np.ndarray, np.generic, bool, int, float, str)) for x in operands):
             self._trial.stop("an operand that is neither array nor number")
         most = max([block.ndim for block in blocks] + [other.ndim for other in others])
@@ -245,7 +249,8 @@ def tried_columns(fn: ElementFunction, table: Table) -> TriedColumns | None:
     """What a function returns when it is called once with stand-ins for all rows of a table; None where that cannot be done."""
     trial = Trial(table.num_rows)
     try:
-        result = call_on(fn, table.structure, [RowBlock(trial, column) for column in table.columns])
+        stand_ins: list[Any] = [RowBlock(trial, column) for column in table.columns]
+        result = call_on(fn, table.structure, stand_ins)
         leaves, structure = tree_flatten(result)
         columns = tuple(trial.column(leaf) for leaf in leaves)
     except Exception:

@@ -1,6 +1,6 @@
 """What becomes of the indices of a sample: themselves, one row of a matrix for each, or one row that counts them.
 
-Indices have l leading axes (rows of a dataset that are looked up together) and then the axes of one sample. Index `DROPPED` leaves no trace.
+Indices have l leading axes (rows of a dataset that are looked up together) and then the axes of one sample. `DROPPED` leaves no trace.
 
 Taught in lesson 01.
 """

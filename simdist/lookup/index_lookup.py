@@ -39,7 +39,6 @@ class IndexLookup(VocabularyLayer):
     def _shown(self, positions: Any, masked: Any) -> Any:
         """The token at each position; the mask token where `masked`, the OOV token where there is none."""
 
-
     def __call__(self, inputs: Any) -> Any:
         """Look up.
 
@@ -62,7 +61,7 @@ class IndexLookup(VocabularyLayer):
         self.note_call()
         found, failed = self._found(values, 0)
         if failed is not None:
-            self._refuse_unknown(values, failed)
+            self._refuse_unknown(np.asarray(values), failed)
         return found
 
     def of_rows(self, rows: Array) -> tuple[Array, Array | None]:
@@ -88,7 +87,7 @@ class IndexLookup(VocabularyLayer):
         """The length of a row, where the output mode is not "int"."""
         return self.max_tokens if self.pad_to_max_tokens and self.max_tokens is not None else self.vocabulary_size()
 
-    def looked_up(self, values: Array) -> Array:
+    def indices_of(self, values: Array) -> Array:
         """Indices of tokens, before any output mode: int64 of the same shape."""
         found, failed = self._indices(values)
         if failed is not None:
@@ -113,7 +112,7 @@ class IndexLookup(VocabularyLayer):
         """Where tokens are unknown that must not be; None: nowhere."""
         if is_traced(absent):
             raise InvalidArgumentError(
-                f"{self.name} was called in a step and has num_oov_indices=0, so that an unknown token is an error, which a step cannot raise; "
+                f"{self.name} was called in a step and has num_oov_indices=0: an unknown token is an error, which no step can raise; "
                 "look up in the dataset, dataset.map(lambda ...: lookup(...)), or use num_oov_indices=1"
             )
         return absent if absent.any() else None
@@ -128,7 +127,9 @@ class IndexLookup(VocabularyLayer):
 
     def _require_keys(self) -> TextKeys | IntegerKeys:
         if self._keys is None:
-            raise FailedPreconditionError(f"{self.name} has no vocabulary yet; pass vocabulary=, or call set_vocabulary(...) or adapt(data) first")
+            raise FailedPreconditionError(
+                f"{self.name} has no vocabulary yet; pass vocabulary=, or call set_vocabulary(...) or adapt(data) first"
+            )
         return self._keys
 
 

@@ -74,7 +74,17 @@ class IntegerLookup(IndexLookup):
         mask_token = None if mask_token is None else whole_number(mask_token, "mask_token")
         oov_token = whole_number(oov_token, "oov_token")
         super().__init__(
-            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode, sparse, pad_to_max_tokens, name
+            max_tokens,
+            num_oov_indices,
+            mask_token,
+            oov_token,
+            vocabulary,
+            idf_weights,
+            invert,
+            output_mode,
+            sparse,
+            pad_to_max_tokens,
+            name,
         )
 
     def _tokens_of(self, values: Any) -> Any:

@@ -56,19 +56,19 @@ class KeyValueTensorInitializer:
         self.keys = text_of(keys, "utf-8", "the table's keys") if is_text else np.asarray(integers_of(keys, "the table's keys"))
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
             raise InvalidArgumentError(
-                f"the table was given keys of shape {self.keys.shape} and values of shape {self.values.shape}; expected one value for each key"
+                f"the table's keys have shape {self.keys.shape} and its values {self.values.shape}; expected one value for each key"
             )
         if not self.keys.size:
             raise InvalidArgumentError("the table was given no keys; expected at least one")
 
     @property
     def key_dtype(self) -> str:
-        """"string", or "int64"."""
+        """ "string", or "int64"."""
         return TEXT if self.keys.dtype.kind == "U" else "int64"
 
     @property
     def value_dtype(self) -> str:
-        """"string", or the name of a dtype of numbers."""
+        """ "string", or the name of a dtype of numbers."""
         return TEXT if self.values.dtype.kind == "U" else self.values.dtype.name
 
 
@@ -87,8 +87,8 @@ def _dtype_name(dtype: Any) -> str:
 class StaticHashTable(RowWise):
     """A table that is filled when it is made, and never changes.
 
-    Look up in the map of a dataset, where a function that only looks up, picks, compares and computes is called once for all rows; where keys
-    are integers and values numbers, also in a step.
+    Look up in the map of a dataset, where a function that only looks up, picks, compares and computes is called once for all rows; where
+    keys are integers and values numbers, also in a step.
 
     Args:
         initializer: a `KeyValueTensorInitializer`, a dict, or a pair (keys, values).
@@ -131,7 +131,9 @@ class StaticHashTable(RowWise):
         array = np.asarray(default_value)
         fits = array.dtype.kind in DEFAULTS[given.values.dtype.kind]
         if array.ndim or not fits:
-            raise TypeError(f"default_value is {default_value!r}; expected one value of dtype {given.value_dtype}, as the table's values have")
+            raise TypeError(
+                f"default_value is {default_value!r}; expected one value of dtype {given.value_dtype}, as the table's values have"
+            )
         return values_of(default_value, given.value_dtype, "default value")
 
     @property
@@ -185,7 +187,7 @@ class StaticHashTable(RowWise):
             return self._values[self._keys.positions(values)], None
         if self.value_dtype == TEXT:
             raise InvalidArgumentError(
-                f"{self.name} has strings for values and was called in a step, which computes with numbers only; look up in the dataset's map"
+                f"{self.name} has strings for values and was called in a step, which computes with numbers; look up in the dataset's map"
             )
         return jnp.asarray(self._values)[self._keys.positions(values)], None
 
@@ -205,4 +207,3 @@ def _initializer_of(given: Any) -> KeyValueTensorInitializer:
     if isinstance(given, (tuple, list)) and len(given) == 2:
         return KeyValueTensorInitializer(*given)
     raise TypeError(f"initializer is a {type(given).__name__}; expected sd.KeyValueTensorInitializer(keys, values), a dict, or a pair")
-

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from simdist.data.leaves import Array
+from simdist.errors import InvalidArgumentError
 from simdist.lookup.farmhash import bucket
 from simdist.lookup.index_lookup import IndexLookup
 from simdist.lookup.keys import TextKeys
 from simdist.lookup.values import is_traced, text_of
 from simdist.lookup.vocabulary import tokens_of_file
-from simdist.errors import InvalidArgumentError
 
 __all__ = ["StringLookup"]
 
@@ -78,7 +78,17 @@ class StringLookup(IndexLookup):
                 raise TypeError(f"{argument} is {token!r}; expected a string")
         self.encoding = known_encoding(encoding)
         super().__init__(
-            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode, sparse, pad_to_max_tokens, name
+            max_tokens,
+            num_oov_indices,
+            mask_token,
+            oov_token,
+            vocabulary,
+            idf_weights,
+            invert,
+            output_mode,
+            sparse,
+            pad_to_max_tokens,
+            name,
         )
 
     def _tokens_of(self, values: Any) -> Array:
@@ -122,5 +132,7 @@ def known_encoding(encoding: str) -> str:
     try:
         "".encode(encoding)
     except (LookupError, TypeError):
-        raise InvalidArgumentError(f"encoding is {encoding!r}; expected the name of an encoding of text; 'utf-8' is the usual one") from None
+        raise InvalidArgumentError(
+            f"encoding is {encoding!r}; expected the name of an encoding of text; 'utf-8' is the usual one"
+        ) from None
     return encoding

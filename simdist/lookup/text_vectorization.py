@@ -16,7 +16,17 @@ from simdist.data.row_wise import NotByColumns, RowWise
 from simdist.errors import InvalidArgumentError
 from simdist.lookup.encodings import OLD_NAMES, counted_rows, encoded, weighted
 from simdist.lookup.string_lookup import StringLookup
-from simdist.lookup.texts import SPLITS, STANDARDS, Tokens, joined_neighbours, ngram_widths, padded, require_choice, split_texts, standardized
+from simdist.lookup.texts import (
+    SPLITS,
+    STANDARDS,
+    Tokens,
+    joined_neighbours,
+    ngram_widths,
+    padded,
+    require_choice,
+    split_texts,
+    standardized,
+)
 from simdist.lookup.token_counts import batches_of
 from simdist.lookup.values import is_row_block, kept_integers, text_of
 from simdist.variables.state import PlacementRecord
@@ -31,7 +41,7 @@ class TextVectorization(RowWise):
 
     Args:
         max_tokens: largest number of indices, the two special ones included; None: no limit.
-        standardize: "lower_and_strip_punctuation", "lower", "strip_punctuation" (each for ASCII), None, or a function of an array of strings.
+        standardize: "lower_and_strip_punctuation", "lower", "strip_punctuation" (all of ASCII), None, or a function of an array of strings.
         split: "whitespace" (of ASCII), "character", None, or a function from an array of strings to a list of lists of tokens.
         ngrams: an integer n for runs of 1 to n tokens, a tuple of lengths of runs, or None.
         output_mode: "int", "one_hot", "multi_hot", "count" or "tf_idf".
@@ -75,7 +85,9 @@ class TextVectorization(RowWise):
         require_choice(standardize, list(STANDARDS), "standardize")
         require_choice(split, list(SPLITS), "split")
         if flag(ragged, "ragged"):
-            raise InvalidArgumentError(f"{self.name} was given ragged=True; ragged tensors do not exist here; leave it out: rows are filled up")
+            raise InvalidArgumentError(
+                f"{self.name} was given ragged=True; ragged tensors do not exist here; leave it out: rows are filled up"
+            )
         self.standardize, self.split, self.ngrams = standardize, split, ngrams
         self.widths = ngram_widths(ngrams)
         self.output_mode = OLD_NAMES.get(output_mode, output_mode)
@@ -166,7 +178,7 @@ class TextVectorization(RowWise):
         else:
             if row_ndim > 1 and texts.shape[-1] != 1:
                 raise InvalidArgumentError(
-                    f"{self.name} was given texts of shape {texts.shape[-row_ndim:]}, which it splits; expected one axis, or a last axis of 1; "
+                    f"{self.name} splits texts and was given shape {texts.shape[-row_ndim:]}; expected one axis, or a last axis of 1; "
                     "pass split=None where the tokens are split already"
                 )
             rows = split_texts(texts.ravel().tolist(), self.split)
@@ -180,7 +192,7 @@ class TextVectorization(RowWise):
         drops_axis = row_ndim > 1 or (self.split is None and row_ndim == 1)
         outer = texts.shape[:-1] if drops_axis else texts.shape
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        flat = self._lookup.looked_up(np.array([token for row in rows for token in row], dtype=str))
+        flat = self._lookup.indices_of(np.array([token for row in rows for token in row], dtype=str))
         if self.output_mode == "int":
             width = int(lengths.max(initial=0)) if self.output_sequence_length is None else self.output_sequence_length
             return kept_integers(padded(flat, lengths, width), self.name).reshape(*outer, width)
@@ -197,7 +209,7 @@ class TextVectorization(RowWise):
 
     def _plain(self, tokens: Array, lead: int) -> Array:
         """Tokens that were split already, of shape [..., k]."""
-        indices, depth = self._lookup.looked_up(tokens), self._lookup.depth
+        indices, depth = self._lookup.indices_of(tokens), self._lookup.depth
         if self.output_mode != "int":
             return encoded(indices, self.output_mode, depth, self._lookup.idf_weights, lead)
         if self.output_sequence_length is not None:

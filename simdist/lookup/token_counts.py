@@ -84,7 +84,9 @@ def batches_of(data: Any, steps: int | None, arrays: Callable[[Any], Array]) -> 
     """
     if steps is not None:
         whole_number(steps, "steps", 1)
-    if isinstance(data, Dataset) or (isinstance(data, Iterable) and not isinstance(data, (list, tuple, str, bytes)) and not hasattr(data, "dtype")):
+    if isinstance(data, Dataset) or (
+        isinstance(data, Iterable) and not isinstance(data, (list, tuple, str, bytes)) and not hasattr(data, "dtype")
+    ):
         if isinstance(data, Dataset) and steps is None and data.cardinality() == -1:
             raise InvalidArgumentError("adapt was given a dataset without an end; expected one that ends; pass steps=, or dataset.take(n)")
         for batch in islice(iter(data), steps):

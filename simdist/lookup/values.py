@@ -1,7 +1,7 @@
 """The edge of lookup tables: what users give them becomes a numpy array of text or of integers, or is refused.
 
-Text is told apart by nothing but its characters: bytes are decoded, arrays of Python strings become arrays of text. Integers keep 64 bits on
-the way in, and get the dtype that JAX keeps on the way out. An integer may be a value of a traced step; text cannot.
+Bytes are decoded, and arrays of Python strings become arrays of text. Integers keep 64 bits on the way in, and get the dtype that JAX keeps
+on the way out. An integer may be a value of a traced step; text cannot.
 
 Taught in lesson 01.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,7 +21,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import present_value
 from simdist.program.narrowing import kept_dtype, narrowed
 
-__all__ = ["integers_of", "is_traced", "kept_integers", "refuse_symbolic", "text_of"]
+__all__ = ["integers_of", "is_row_block", "is_traced", "kept_integers", "refuse_symbolic", "text_of"]
 
 
 def is_traced(value: Any) -> bool:
@@ -101,8 +102,8 @@ def _decoded_bytes(item: bytes, encoding: str, what: str) -> str:
         raise InvalidArgumentError(f"{what} was given bytes that are no {encoding}: {error}; pass encoding= with theirs") from None
 
 
-def integers_of(value: Any, what: str) -> Array | jax.Array:
-    """An int64 array of what a user gave; a value of a traced step stays one.
+def integers_of(value: Any, what: str) -> Any:
+    """An int64 array of numpy of what a user gave; a value of a traced step stays one.
 
     Raises:
         TypeError: something else than integers.
@@ -116,7 +117,9 @@ def integers_of(value: Any, what: str) -> Array | jax.Array:
         return value
     array = _array_of(value, what)
     if array.dtype.kind == "O" or (array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max):
-        raise InvalidArgumentError(f"{what} was given {value!r:.80}; expected integers of at most 64 bits with a sign; hash larger ones first")
+        raise InvalidArgumentError(
+            f"{what} was given {value!r:.80}; expected integers of at most 64 bits with a sign; hash larger ones first"
+        )
     if array.dtype.kind not in "iub" and array.size:
         instead = "use sd.StringLookup" if array.dtype.kind in "US" else "round them and convert them with .astype('int64') first"
         raise TypeError(f"{what} was given {array.dtype.name}; expected integers; {instead}")

@@ -70,11 +70,13 @@ def checked_tokens(given: Sequence[Token], special: SpecialTokens, invert: bool,
     tokens = list(given[len(front) :]) if front and list(given[: len(front)]) == front else list(given)
     repeated = [token for token, count in Counter(tokens).items() if count > 1]
     if repeated:
-        raise InvalidArgumentError(f"the vocabulary repeats {_listed(repeated)}; expected distinct tokens; use list(dict.fromkeys(vocabulary))")
+        raise InvalidArgumentError(
+            f"the vocabulary repeats {_listed(repeated)}; expected distinct tokens; use list(dict.fromkeys(vocabulary))"
+        )
     for token, role in ((special.mask_token, "mask"), (special.oov_token if invert else None, "OOV")):
         if token is not None and token in tokens:
             raise InvalidArgumentError(
-                f"the vocabulary has the {role} token {token!r} at position {list(given).index(token)}; expected special tokens in front, in "
+                f"the vocabulary has the {role} token {token!r} at position {list(given).index(token)}; expected special ones in front, in "
                 f"this order: {front}; or leave them out"
             )
     size = special.token_start + len(tokens)
@@ -117,7 +119,9 @@ def padded_weights(weights: Any, given: int, tokens: int, special: SpecialTokens
     """
     array = np.asarray(weights, np.float64)
     if array.shape != (given,):
-        raise InvalidArgumentError(f"idf_weights has shape {array.shape}; expected one number for each of the {given} entries of the vocabulary")
+        raise InvalidArgumentError(
+            f"idf_weights has shape {array.shape}; expected one number for each of the {given} entries of the vocabulary"
+        )
     if given == tokens:
         array = np.concatenate([np.full(special.token_start, array.mean()), array])
     if depth is not None:

@@ -49,13 +49,20 @@ class VocabularyLayer(RowWise):
     ) -> None:
         self.name = type(self).__name__ if name is None else str(name)
         if flag(sparse, "sparse"):
-            raise InvalidArgumentError(f"{self.name} was given sparse=True; sparse tensors do not exist here; leave it out: results are dense")
+            raise InvalidArgumentError(
+                f"{self.name} was given sparse=True; there are no sparse tensors here; leave it out: results are dense"
+            )
         self.max_tokens = None if max_tokens is None else whole_number(max_tokens, "max_tokens", 2)
         self.invert, self.pad_to_max_tokens = flag(invert, "invert"), flag(pad_to_max_tokens, "pad_to_max_tokens")
         self.output_mode = OLD_NAMES.get(output_mode, output_mode)
         self._check_modes(idf_weights)
         num_oov_indices = whole_number(num_oov_indices, "num_oov_indices", 0)
         self.special = SpecialTokens(mask_token, oov_token, num_oov_indices, self.output_mode == "int")
+        if self.max_tokens is not None and self.max_tokens <= self.special.token_start:
+            raise InvalidArgumentError(
+                f"max_tokens is {self.max_tokens} and the special tokens take {self.special.token_start} of them; expected more; "
+                "pass a larger max_tokens, or a smaller num_oov_indices"
+            )
         self.idf_weights: Array | None = None
         self._keys: TextKeys | IntegerKeys | None = None
         self._fixed = vocabulary is not None
@@ -73,7 +80,9 @@ class VocabularyLayer(RowWise):
         if self.invert and self.output_mode != "int":
             raise InvalidArgumentError(f"invert is True with output_mode={self.output_mode!r}; expected 'int', as indices become tokens")
         if idf_weights is not None and self.output_mode != "tf_idf":
-            raise InvalidArgumentError(f"idf_weights was given with output_mode={self.output_mode!r}; expected 'tf_idf'; leave the weights out")
+            raise InvalidArgumentError(
+                f"idf_weights was given with output_mode={self.output_mode!r}; expected 'tf_idf'; leave the weights out"
+            )
 
     # -- what the kind of token decides ---------------------------------------------------------------------------
 
@@ -125,7 +134,16 @@ class VocabularyLayer(RowWise):
                 f"{self.output_mode!r} changed their length; make another lookup, or pass max_tokens= and pad_to_max_tokens=True"
             )
         self._keys, self.idf_weights = keys, weights
-        facts = (type(self).__name__, tokens, self.special, self.max_tokens, self.invert, self.output_mode, self.pad_to_max_tokens, self._extra())
+        facts = (
+            type(self).__name__,
+            tokens,
+            self.special,
+            self.max_tokens,
+            self.invert,
+            self.output_mode,
+            self.pad_to_max_tokens,
+            self._extra(),
+        )
         digest = hashlib.blake2b(repr(facts).encode("utf-8", "surrogatepass"), digest_size=16)
         digest.update(b"" if weights is None else weights.tobytes())
         self._state = ("lookup", digest.hexdigest())
@@ -154,7 +172,9 @@ class VocabularyLayer(RowWise):
     def adapt_documents(self, batches: Any) -> None:
         """Learn from batches: an array whose rows are documents (one of a single axis is one), or a list of lists of tokens."""
         if self._fixed:
-            raise InvalidArgumentError(f"adapt was called on {self.name}, whose vocabulary was given; leave out vocabulary=, or do not adapt")
+            raise InvalidArgumentError(
+                f"adapt was called on {self.name}, whose vocabulary was given; leave out vocabulary=, or do not adapt"
+            )
         counts = TokenCounts(self.output_mode == "tf_idf")
         for batch in batches:
             if isinstance(batch, list):
@@ -162,7 +182,9 @@ class VocabularyLayer(RowWise):
             else:
                 counts.add((batch[None] if batch.ndim == 1 else batch.reshape(len(batch), -1)).tolist())
         start = self.special.token_start
-        tokens = counts.vocabulary((self.special.mask_token, self.special.oov_token), None if self.max_tokens is None else self.max_tokens - start)
+        tokens = counts.vocabulary(
+            (self.special.mask_token, self.special.oov_token), None if self.max_tokens is None else self.max_tokens - start
+        )
         if not tokens:
             return
         weights = None
