@@ -51,10 +51,14 @@ class TableCopies:
     Args:
         name: of the table.
         size: gives how many entries it has now, and how many bytes these take.
+
+    Attributes:
+        base_name: as it was given.
+        name: in shard maps and traces, where the holder may number those of one name.
     """
 
     def __init__(self, name: str, size: Callable[[], tuple[int, int]]) -> None:
-        self.name = name
+        self.base_name = self.name = name
         self._size = size
         holders = _holders.get()
         self._holder = holders[-1] if holders else None

@@ -262,6 +262,8 @@ class Strategy(ReplicaOperations):
     def hold_table(self, table: TableCopies) -> None:
         """Note that a lookup table was made in the scope, or has other entries than before."""
         if table not in self.tables:
+            equal_names = sum(known.base_name == table.base_name for known in self.tables)
+            table.name = f"{table.base_name}_{equal_names}" if equal_names else table.base_name
             self.tables.append(table)
         for record in table.placements():
             self.engine.trace.instant(record.task, "place", table.name, self.engine.now, kind="table", bytes=record.size_bytes)
