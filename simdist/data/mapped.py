@@ -19,13 +19,13 @@ import numpy as np
 
 from simdist.data.batch import stack_leaf
 from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure
-from simdist.data.purity import Answer, answers, ask, fingerprint, is_equal_row, is_pure, name_of, probed_rows, truth
-from simdist.data.row_blocks import TriedColumns, tried_columns
+from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of
+from simdist.data.row_blocks import agreed_columns
 from simdist.data.row_wise import Record, recorded
 from simdist.data.table import LeafSpec, Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["MappedTable", "Predicate", "mapped_table", "predicate"]
+__all__ = ["MappedTable", "mapped_table"]
 
 REMEMBERED = 8  # functions whose results one table keeps
 
@@ -152,25 +152,22 @@ class MappedTable(Table):
         self._tried = True
         if self._source.unvisited:
             return  # a column of the source would compute rows that no element visits
-        found = recorded(self._used, lambda: tried_columns(self._fn, self._source))
-        if found is None or not all(self.agrees(found, row) for row in probed_rows(self._source)):
+        found = recorded(self._used, lambda: agreed_columns(self._fn, self._source, self.known_answer))
+        if found is None:
             return
         self.settle_columns(found.columns, found.structure)
         self._failing = set(np.flatnonzero(found.failed).tolist())
         self.unvisited = bool(self._failing)
 
-    def agrees(self, found: TriedColumns, row: int) -> bool:
-        """Whether a row that was found with all others is what the function answers on it alone."""
-        if self._rows[row] is None:
-            answer = self.answer(row)
-            if isinstance(answer, Exception) or found.failed[row]:
-                return isinstance(answer, Exception) and bool(found.failed[row])
-            self.keep(row, answer)
+    def known_answer(self, row: int) -> Answer:
+        """What the function answers on a row, which is remembered."""
         leaves = self._rows[row]
-        assert leaves is not None
-        return not found.failed[row] and is_equal_row(
-            (leaves, self.structure), (tuple(np.asarray(column[row]) for column in found.columns), found.structure)
-        )
+        if leaves is not None:
+            return leaves, self.structure
+        answer = self.answer(row)
+        if not isinstance(answer, Exception):
+            self.keep(row, answer)
+        return answer
 
     def keep(self, index: int, answer: tuple[Leaves, Structure]) -> Leaves:
         """Remember a row, which must look like the others."""
@@ -234,37 +231,6 @@ class MappedTable(Table):
         self._rows = []
 
 
-class Predicate:
-    """A pure filter's answers, by row, found when a row is first met."""
-
-    def __init__(self, table: Table, fn: ElementFunction, known: dict[int, Answer]) -> None:
-        self.table = table
-        self.fn = fn
-        self.unknown = np.ones(table.num_rows, bool)
-        self.keeps = np.zeros(table.num_rows, bool)
-        for row, answer in known.items():
-            if not isinstance(answer, Exception):
-                self.note(row, answer)
-
-    def note(self, row: int, answer: Answer) -> None:
-        self.keeps[row] = truth(answer, self.fn)
-        self.unknown[row] = False
-
-    def decide(self, rows: Array) -> tuple[Array, Exception | None]:
-        """Which of `rows` are kept (bool, shape [b]), up to the first row that raises, and what it raised."""
-        for position in np.flatnonzero(self.unknown[rows]).tolist():
-            try:
-                self.note(int(rows[position]), ask(self.fn, self.table, int(rows[position])))
-            except Exception as error:
-                return self.keeps[rows[:position]], error
-        return self.keeps[rows], None
-
-    @property
-    def drops_all(self) -> bool:
-        """True once it is certain that no row passes."""
-        return not self.unknown.any() and not self.keeps.any()
-
-
 def mapped_table(source: Table, fn: ElementFunction, pure: bool | None) -> MappedTable | None:
     """The table of `fn` over `source`, shared by equal functions; None if `fn` is not pure."""
     if pure is False:
@@ -289,11 +255,3 @@ def ask_row(table: MappedTable, row: int) -> Answer:
         return table.leaves_of(row), table.structure
     except Exception as error:
         return error
-
-
-def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicate | None:
-    """The pure filter of `fn` over `source`; None if `fn` is not pure."""
-    if pure is False:
-        return None
-    known = {} if pure else answers(fn, source)
-    return None if known is None else Predicate(source, fn, known)

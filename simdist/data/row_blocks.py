@@ -24,11 +24,11 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from simdist.data.leaves import Array, ElementFunction, Leaves, Structure, as_leaf, frozen, tree_flatten
-from simdist.data.purity import call_on
+from simdist.data.purity import Answer, call_on, is_equal_row, probed_rows
 from simdist.data.row_wise import NotByColumns, RowWise
 from simdist.data.table import Table
 
-__all__ = ["RowBlock", "Trial", "TriedColumns", "tried_columns"]
+__all__ = ["RowBlock", "Trial", "TriedColumns", "agreed_columns", "tried_columns"]
 
 TEXT = "US"
 NUMBERS = "biuf"
@@ -256,3 +256,15 @@ def tried_columns(fn: ElementFunction, table: Table) -> TriedColumns | None:
     except Exception:
         return None
     return None if trial.broken or not columns else TriedColumns(columns, structure, trial.failed)
+
+
+def agreed_columns(fn: ElementFunction, table: Table, answer: Callable[[int], Answer]) -> TriedColumns | None:
+    """As `tried_columns`, where the probed rows are what the function answers on each of them alone."""
+    found = tried_columns(fn, table)
+    return found if found is not None and all(_agrees(found, row, answer(row)) for row in probed_rows(table)) else None
+
+
+def _agrees(found: TriedColumns, row: int, answer: Answer) -> bool:
+    if isinstance(answer, Exception) or found.failed[row]:
+        return isinstance(answer, Exception) and bool(found.failed[row])
+    return is_equal_row(answer, (tuple(np.asarray(column[row]) for column in found.columns), found.structure))

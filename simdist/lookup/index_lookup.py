@@ -20,8 +20,9 @@ from simdist.data.leaves import Array
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.lookup.encodings import DROPPED, encoded
 from simdist.lookup.keys import ABSENT, IntegerKeys, TextKeys
-from simdist.lookup.values import integers_of, is_row_block, is_traced, kept_integers
+from simdist.lookup.values import integers_of, is_row_block, is_traced
 from simdist.lookup.vocabulary_layer import VocabularyLayer
+from simdist.program.narrowing import kept_dtype
 
 __all__ = ["IndexLookup"]
 
@@ -79,7 +80,7 @@ class IndexLookup(VocabularyLayer):
             return self._shown(positions, (values == 0) & bool(self.special.oov_start)), None
         indices, failed = self._indices(values)
         if self.output_mode == "int":
-            return kept_integers(indices, self.name), failed
+            return indices.astype(kept_dtype("int64")), failed
         return encoded(indices, self.output_mode, self.depth, self.idf_weights, lead), failed
 
     @property
@@ -96,17 +97,17 @@ class IndexLookup(VocabularyLayer):
 
     def _indices(self, values: Any) -> tuple[Any, Any]:
         positions = self._require_keys().positions(values)
-        absent, masked = positions == ABSENT, self._masked(values)
+        absent, masked = positions == ABSENT, None
+        if self.special.mask_token is not None:
+            masked = values == self.special.mask_token
+            absent &= ~masked
         indices, failed = positions + self.special.token_start, None
         if not self.special.num_oov_indices:
-            failed = self._unknown(absent & ~masked)
+            failed = self._unknown(absent)
         elif is_traced(values) or absent.any():
             buckets = 0 if self.special.num_oov_indices == 1 else self._buckets(values, absent)
             indices = _where(absent, buckets + self.special.oov_start, indices)
-        return _where(masked, 0 if self.special.masks else DROPPED, indices), failed
-
-    def _masked(self, values: Any) -> Any:
-        return np.False_ if self.special.mask_token is None else values == self.special.mask_token
+        return indices if masked is None else _where(masked, 0 if self.special.masks else DROPPED, indices), failed
 
     def _unknown(self, absent: Any) -> Array | None:
         """Where tokens are unknown that must not be; None: nowhere."""
