@@ -83,7 +83,6 @@ class IntegerKeys:
         return np.where(self._sorted[found] == values, self._order[found], ABSENT)
 
     def _positions_in_a_step(self, values: Any) -> Any:
-        values = values.astype("int32") if values.dtype == bool else values
         limits = np.iinfo(np.dtype(values.dtype))
         fits = (self._sorted >= limits.min) & (self._sorted <= limits.max)  # no value of a step can equal the others
         keys, order = self._sorted[fits].astype(values.dtype), self._order[fits].astype(np.int32)

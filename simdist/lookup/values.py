@@ -112,9 +112,12 @@ def integers_of(value: Any, what: str) -> Any:
     refuse_symbolic(value, what)
     value = value if isinstance(value, (np.ndarray, list, tuple)) else present_value(value)
     if is_traced(value):
-        if not jnp.issubdtype(value.dtype, jnp.integer) and value.dtype != bool:
-            raise TypeError(f"{what} was given {value.dtype.name}; expected integers; round and convert them with .astype('int32') first")
-        return value
+        wanted = kept_dtype("int64")
+        if not jnp.can_cast(kept_dtype(value.dtype), wanted) or jnp.issubdtype(value.dtype, jnp.inexact):
+            raise TypeError(
+                f"{what} was given {value.dtype.name} in a step; expected integers that fit {wanted.name}; convert them with .astype('int32')"
+            )
+        return value.astype(wanted)
     array = _array_of(value, what)
     if array.dtype.kind == "O" or (array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max):
         raise InvalidArgumentError(
