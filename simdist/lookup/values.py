@@ -115,7 +115,7 @@ def integers_of(value: Any, what: str) -> Any:
         wanted = kept_dtype("int64")
         if not jnp.can_cast(kept_dtype(value.dtype), wanted) or jnp.issubdtype(value.dtype, jnp.inexact):
             raise TypeError(
-                f"{what} was given {value.dtype.name} in a step; expected integers that fit {wanted.name}; convert them with .astype('int32')"
+                f"{what} was given {value.dtype.name} in a step; expected integers of {wanted.name}; convert them with .astype('int32')"
             )
         return value.astype(wanted)
     array = _array_of(value, what)
