@@ -61,7 +61,7 @@ def text_of(value: Any, encoding: str, what: str) -> Array:
             "Put it into the dataset's map: dataset.map(lambda features: lookup(features))."
         )
     array = _array_of(value, what)
-    if array.dtype.kind in "OT":
+    if array.dtype.kind in ("O", "T"):
         array = _text_of_objects(array, encoding, what)
     if array.dtype.kind == "S":
         array = _decoded(array, encoding, what)
