@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from simdist.data.leaves import Array
 from simdist.errors import FailedPreconditionError
+from simdist.process_state import TaskLocal
 
 __all__ = ["NotByColumns", "Record", "RowWise", "recorded"]
 
@@ -50,7 +51,7 @@ class RowWise(ABC):
 
     def note_call(self) -> None:
         """Enter this function into the records that are open."""
-        for record in _open_records:
+        for record in _open_records.get():
             if record.setdefault(self, self.state) != self.state:
                 raise FailedPreconditionError(
                     f"{self!r} has changed since rows of a mapped dataset were computed with it. Set vocabularies before the dataset is "
@@ -61,13 +62,14 @@ class RowWise(ABC):
 Record: TypeAlias = dict[RowWise, Hashable]
 """The state of each function when it was first called."""
 
-_open_records: list[Record] = []
+_open_records: TaskLocal[list[Record]] = TaskLocal(list)
 
 
 def recorded(record: Record, call: Callable[[], T]) -> T:
     """The result of a call, during which row-wise functions are entered into a record."""
-    _open_records.append(record)
+    records = _open_records.get()
+    records.append(record)
     try:
         return call()
     finally:
-        _open_records.pop()
+        records.pop()
