@@ -147,6 +147,18 @@ def test_all_else_is_computed_row_by_row(name: str) -> None:
     assert calls >= ROWS or name in ("branch", "boolean")
 
 
+def test_a_caught_error_is_no_answer_even_where_the_probed_rows_agree() -> None:
+    def lenient(x: Any) -> Any:
+        try:
+            return twice(x) + int(x)
+        except TypeError:
+            return twice(x) * 0
+
+    column = np.zeros(50, np.int32)
+    column[1] = 5  # not among the probed rows
+    assert [int(x) for x in Dataset.from_tensor_slices(column).map(lenient)][:3] == [0, 15, 0]
+
+
 def test_without_a_row_wise_function_nothing_is_tried() -> None:
     seen: list[type] = []
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import simdist as sd
 from simdist.errors import InvalidArgumentError
 
-LARGE = 2**40
+LARGE = 2**32 + 5  # of whose bits the lower half is 5
 
 
 def in_a_step(lookup: Any, values: Any) -> np.ndarray:
