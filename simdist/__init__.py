@@ -11,6 +11,7 @@ from simdist.coordinator.remote_value import RemoteValue
 from simdist.data import AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
 from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
+from simdist.lookup import IntegerLookup, KeyValueTensorInitializer, StaticHashTable, StringLookup, TextVectorization
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
@@ -57,6 +58,8 @@ __all__ = [
     "InputContext",
     "InputOptions",
     "InputReplicationMode",
+    "IntegerLookup",
+    "KeyValueTensorInitializer",
     "MaxSizePartitioner",
     "MinSizePartitioner",
     "MirroredStrategy",
@@ -75,9 +78,12 @@ __all__ = [
     "Session",
     "ShardedVariable",
     "SimpleClusterResolver",
+    "StaticHashTable",
+    "StringLookup",
     "TFConfigClusterResolver",
     "TPUClusterResolver",
     "TPUStrategy",
+    "TextVectorization",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",

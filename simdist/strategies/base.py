@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
+from simdist.lookup.worker_copies import TableCopies, holding_tables
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
@@ -123,6 +124,7 @@ class Strategy(ReplicaOperations):
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)
         self.variables: list[Variable] = []
+        self.tables: list[TableCopies] = []
         self._seeds_drawn = 0
         self._program = self.engine.process(self.engine.chief)  # whose program this is
         main = launched_main.get()
@@ -172,7 +174,7 @@ class Strategy(ReplicaOperations):
         Raises:
             FailedPreconditionError: another strategy's scope is open.
         """
-        with opened(self):
+        with opened(self), holding_tables(self):
             yield self
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
@@ -268,10 +270,26 @@ class Strategy(ReplicaOperations):
         return Placement([cell], self.store)
 
     def placements(self) -> list[PlacementRecord]:
-        """Where every piece of every variable lies: the shard map."""
+        """Where every piece of every variable lies, and every copy of a lookup table: the shard map."""
         records = [record for variable in self.variables for record in variable.placements()]
         known = {id(cell) for variable in self.variables for cell in variable.placement.cells}
-        return records + [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
+        records += [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
+        return records + [record for table in self.tables for record in table.placements()]
+
+    # -- lookup tables --------------------------------------------------------------------------------------------
+
+    def hold_table(self, table: TableCopies) -> None:
+        """Note that a lookup table was made in the scope, or has other entries than before."""
+        if table not in self.tables:
+            equal_names = sum(known.base_name == table.base_name for known in self.tables)
+            table.name = f"{table.base_name}_{equal_names}" if equal_names else table.base_name
+            self.tables.append(table)
+        for record in table.placements():
+            self.engine.trace.instant(record.task, "place", table.name, self.engine.now, kind="table", bytes=record.size_bytes)
+
+    def tasks_with_tables(self) -> list[str]:
+        """The tasks that have a copy of each lookup table now."""
+        return [self.default_device]
 
     # -- input ----------------------------------------------------------------------------------------------------
 

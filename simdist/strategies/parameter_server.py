@@ -141,6 +141,10 @@ class ParameterServerStrategy(Strategy):
     def default_device(self) -> str:
         return self.engine.chief
 
+    def tasks_with_tables(self) -> list[str]:
+        """Every worker has a copy of its own; one that is down has none until it returns."""
+        return [worker for worker in self.workers if self.engine.process(worker).alive]
+
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""
         if variable.per_worker:
