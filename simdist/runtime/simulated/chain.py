@@ -90,8 +90,11 @@ class Chain(ServerRecovery):
             self.follower.held.append((self._repeated, what))
             return
         if end > start:
-            processor = self.follower.processor
-            processor.last = self.trace.add(self._kind, max(start, processor.late_s), max(end, processor.late_s), 0.0, 0.0, processor.last)
+            processor, now = self.follower.processor, max(end, self.clock.now)
+            start = processor.began(start, now)
+            processor.last = self.trace.add(self._kind, start, now, 0.0, 0.0, processor.last)
+            if now > end:
+                processor.late_s = now  # it was paused
         answer = change, process
         self.world.routes.post(self.follower, self.task, "update_reply", self._safe, answer, lambda _: self._break())
 
