@@ -87,16 +87,19 @@ class Chain(ServerRecovery):
         if not (process.alive and copier.alive):
             return
         if self.follower.held is not None:
-            self.follower.held.append((self._repeated, what))
+            self.follower.held.append((self._begin_again, what))
             return
         if end > start:
-            processor, now = self.follower.processor, max(end, self.clock.now)
-            start = processor.began(start, now)
-            processor.last = self.trace.add(self._kind, start, now, 0.0, 0.0, processor.last)
-            if now > end:
-                processor.late_s = now  # it was paused
+            processor = self.follower.processor
+            processor.last = self.trace.add(self._kind, processor.began(start, end), end, 0.0, 0.0, processor.last)
         answer = change, process
         self.world.routes.post(self.follower, self.task, "update_reply", self._safe, answer, lambda _: self._break())
+
+    def _begin_again(self, what: tuple[Change, Incarnation, Incarnation, float, float]) -> None:
+        """The follower goes on after a pause, and repeats the change from its beginning."""
+        change, process, copier, _, _ = what
+        if process.alive and copier.alive:
+            self._forwarded(change, process, None)
 
     def _safe(self, answer: tuple[Change, Incarnation]) -> None:
         change, process = answer
