@@ -1,7 +1,8 @@
 // Draws the plot of a timeline: lanes, work, down times and marks. It knows pixels and colours, and no events.
 //
 // Order, from back to front: lane stripes, grid, raster rows (closures, then work), details where few spans are in
-// view, down times, notes, marks. So a fault is never covered by anything.
+// view, down times, notes, marks. So a fault is never covered by anything. What the pointer is on has a canvas of its own above the
+// plot: a pointer that moves draws no lane again.
 
 import type { Fan } from "./fan.ts";
 import type { Hit } from "./hit_test.ts";
@@ -69,6 +70,17 @@ export class TimelinePainter {
     drawOpen(context, scene);
     drawDown(context, scene);
     for (let lane = first; lane < stop; lane++) drawMarks(context, scene, lane);
+  }
+
+  /** Draws what the pointer or the keyboard is on, over the plot. */
+  drawOver(canvas: HTMLCanvasElement, scene: Scene): void {
+    const { width, height, top, ratio } = scene;
+    resize(canvas, Math.round(width * ratio), Math.round(height * ratio));
+    const context = canvas.getContext("2d");
+    if (!context || canvas.width === 0) return;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.setTransform(ratio, 0, 0, ratio, 0, -Math.round(top * ratio));
     drawHit(context, scene);
   }
 

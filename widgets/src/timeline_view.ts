@@ -15,7 +15,7 @@ import { TimeWindow } from "./time_window.ts";
 import { buildFrame, describeRange, refreshFrame, type Frame } from "./timeline_frame.ts";
 import { listen, type Commands } from "./timeline_input.ts";
 import { Lines } from "./timeline_lines.ts";
-import { laneHeight, TimelinePainter } from "./timeline_painter.ts";
+import { laneHeight, TimelinePainter, type Scene } from "./timeline_painter.ts";
 import type { TimelineSource } from "./timeline_source.ts";
 import { describe, spoken } from "./tooltip.ts";
 import type { TraceData } from "./trace_data.ts";
@@ -32,6 +32,9 @@ class Timeline implements Commands {
   private readonly time: TimeWindow;
   private chosen: Selection;
   private request = 0;
+  private isStale = true; // the plot; else what is over it at most
+  private scene: Scene | null = null;
+  private markedLane: Element | null = null;
   private pointer: readonly [number, number] | null = null;
 
   constructor(private readonly source: TimelineSource) {
@@ -133,6 +136,7 @@ class Timeline implements Commands {
   clear(): void {
     this.chosen.clear();
     this.pointAway();
+    this.draw();
   }
 
   // --- state and drawing -----------------------------------------------------------------------------------------
@@ -180,8 +184,14 @@ class Timeline implements Commands {
   };
 
   readonly draw = (): void => {
-    if (this.request === 0) this.request = requestAnimationFrame(this.paint);
+    this.isStale = true;
+    this.drawOver();
   };
+
+  /** Draws what the pointer is on, and the plot only where something else asks for that. */
+  private drawOver(): void {
+    if (this.request === 0) this.request = requestAnimationFrame(this.paint);
+  }
 
   stop(): void {
     cancelAnimationFrame(this.request);
@@ -190,26 +200,42 @@ class Timeline implements Commands {
 
   private readonly paint = (): void => {
     this.request = 0;
-    const { frame, data, view } = this;
+    const { frame } = this;
     if (frame.plot.clientWidth === 0) return; // not on the page yet; the size observer calls again
+    const { hit, fan } = this.chosen;
+    if (this.isStale || !this.scene) this.scene = this.paintPlot();
+    this.painter.drawOver(frame.over, { ...this.scene, hit, fan });
+    this.isStale = false;
+  };
+
+  /** Draws all but what the pointer is on; returns what that was. */
+  private paintPlot(): Scene {
+    const { frame, data, view } = this;
     const colors = (this.colors ??= readColors(frame.root));
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { lane, hit, fan } = this.chosen;
-    const { version } = data;
     const { top, laneHeight } = this;
     const height = Math.min(frame.scroll.clientHeight, data.header.lanes.length * laneHeight);
     frame.plot.style.height = `${height}px`;
+    const { version } = data;
     const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
     drawOverview(frame.overview, data, this.events, this.time.bounds, view, colors, ratio);
-    frame.lanes.childNodes.forEach((node, index) =>
-      (node as HTMLElement).classList.toggle("sdw-current", index === lane),
-    );
+    this.markLane(lane);
     describeRange(frame, view, this.time.bounds, data.header, this.time.follows);
     this.moveLines();
-  };
+    return scene;
+  }
+
+  private markLane(lane: number): void {
+    const name = this.frame.lanes.children[lane] ?? null;
+    if (name === this.markedLane) return;
+    this.markedLane?.classList.remove("sdw-current");
+    name?.classList.add("sdw-current");
+    this.markedLane = name;
+  }
 
   private enableButtons(): void {
     this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
@@ -229,7 +255,7 @@ class Timeline implements Commands {
     this.chosen.choose(hit, this.view, this.width);
     if (hit) this.showTooltip(hit, x, y);
     else this.frame.tooltip.hide();
-    this.draw();
+    this.drawOver();
   }
 
   private announce(hit: Hit): void {
