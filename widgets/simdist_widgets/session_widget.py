@@ -22,7 +22,7 @@ import traitlets
 from simdist.arguments import END_S, number
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.runtime.cluster import Cluster
-from simdist.session import Frame, Session
+from simdist.session import Session
 from simdist.session.run import Program
 from simdist.trace.plots import timeline
 from simdist_widgets.base import BaseWidget
@@ -32,11 +32,13 @@ from simdist_widgets.lab_branches import Branch, Branches
 from simdist_widgets.lab_state import state_of
 from simdist_widgets.lab_verbs import Verbs
 from simdist_widgets.log_feed import LogFeed, known_styles
+from simdist_widgets.slices import Slice
 
 __all__ = ["SessionWidget", "layout_and_forms"]
 
 FRAME_S = 0.05  # twenty states a second at most
-WORK_S = 0.03  # of each frame, for the run
+WORK_S = 0.02  # of each frame, for the run
+REST_S = 0.01  # at least, for the messages that have come
 FIRST_PACE = 0.001  # virtual seconds a second, until it is known how long a step takes
 UNITS_A_SECOND = 2.0  # closures or steps that a person can follow
 # The verbs of the widget itself, with their arguments; the others are those of lab_verbs.py.
@@ -143,7 +145,7 @@ class SessionWidget(BaseWidget):
                 began = time.perf_counter()
                 self._advance_a_frame(until_s)
                 self.show()
-                await asyncio.sleep(max(0.0, FRAME_S - (time.perf_counter() - began)))
+                await asyncio.sleep(max(REST_S, FRAME_S - (time.perf_counter() - began)))
         finally:
             if self._playing is playing:
                 self._playing = None
@@ -167,7 +169,7 @@ class SessionWidget(BaseWidget):
         session = self.session
         target_s = session.now + self.pace * FRAME_S
         try:
-            session.advance_to(Frame(target_s if until_s is None else min(target_s, until_s), WORK_S))
+            session.advance_to(Slice(target_s if until_s is None else min(target_s, until_s), WORK_S))
         except BaseException as error:
             if error is not session.error:
                 raise
