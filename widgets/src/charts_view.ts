@@ -76,7 +76,7 @@ class Charts {
   private chart(name: string): Chart {
     const known = this.charts.get(name);
     if (known) return known;
-    const chart = new Chart(this.UPlot, { point: (time) => this.source.setCursor(time), zoom: (view) => this.source.setView(view) });
+    const chart = new Chart(this.UPlot, { point: (time) => this.source.pointAt(time), zoom: (view) => this.source.setView(view) });
     this.charts.set(name, chart);
     this.root.append(chart.element);
     return chart;

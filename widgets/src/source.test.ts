@@ -154,3 +154,24 @@ test("a made-up run that is rewound and broken has the same rows up to there", a
   assert.ok(rowsAt() < before);
   assert.equal(source.state().tasks[LAYOUT.tasks.findIndex(({ name }) => name === "worker:0")], "down");
 });
+
+test("two pages of one kernel ask under numbers of their own", () => {
+  const ids = [new TestModel(), new TestModel()].map((model) => {
+    const source = new ModelSource(model);
+    for (let i = 0; i < 100; i++) void source.send("step", { events: 1 });
+    return new Set(model.sent.map(({ id }) => id));
+  });
+  assert.deepEqual([...ids[0]].filter((id) => ids[1].has(id)), []);
+  assert.deepEqual(ids.map(({ size }) => size), [101, 101]);
+});
+
+test("the cursor goes back to the moment that was pinned", () => {
+  const source = new FixtureSource({ workers: 2 });
+  source.pin(0.5);
+  source.pointAt(0.7);
+  assert.equal(source.cursor(), 0.7);
+  source.pointAt(null);
+  assert.equal(source.cursor(), 0.5);
+  source.pin(null);
+  assert.equal(source.cursor(), null);
+});

@@ -7,6 +7,7 @@
 import { drawAxis, drawOverview } from "./axis_painter.ts";
 import { fanCentre, fanReach } from "./fan.ts";
 import { hitTest, spanAt, type Hit } from "./hit_test.ts";
+import { taskOf } from "./labels.ts";
 import { layOutMarks } from "./marks.ts";
 import { Selection } from "./selection.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
@@ -20,6 +21,8 @@ import type { TimelineSource } from "./timeline_source.ts";
 import { describe, spoken } from "./tooltip.ts";
 import type { TraceData } from "./trace_data.ts";
 import { nextEvent, nextSpan } from "./walk.ts";
+
+const SAME_PIXELS = 3; // up to which two clicks are on the same place
 
 class Timeline implements Commands {
   readonly frame: Frame;
@@ -91,7 +94,9 @@ class Timeline implements Commands {
     const lane = (this.chosen.lane = Math.min(Math.max(Math.floor((y + this.top) / this.laneHeight), 0), lanes.length - 1));
     const { hit } = this.chosen;
     if (!hit) this.chosen.position = { lane, time: this.timeAt(x), span: -1, instant: -1 };
-    else this.source.live?.choose(hit.sort, hit.row);
+    this.source.live?.choose(hit);
+    this.source.live?.chooseLane(lane);
+    this.pinAt(x);
     this.draw();
   }
 
@@ -106,6 +111,7 @@ class Timeline implements Commands {
     const { lane } = this.chosen;
     this.chosen.chooseLane(lane < 0 ? (step > 0 ? 0 : last) : Math.min(Math.max(lane + step, 0), last));
     this.frame.tooltip.hide();
+    this.source.live?.chooseLane(this.chosen.lane);
     this.frame.spoken.textContent = this.data.header.lanes[this.chosen.lane] ?? "";
     this.keepLaneVisible();
     this.draw();
@@ -135,6 +141,8 @@ class Timeline implements Commands {
 
   clear(): void {
     this.chosen.clear();
+    this.source.live?.choose(null);
+    this.source.live?.pin(null);
     this.pointAway();
     this.draw();
   }
@@ -174,6 +182,24 @@ class Timeline implements Commands {
     this.draw();
   };
 
+  /** Takes over what was chosen elsewhere: rows from Python, a task in another view. */
+  readonly followChosen = (): void => {
+    const lane = this.source.live?.lane() ?? -1;
+    if (lane >= 0 && taskOf(this.data.header.lanes[this.chosen.lane]) !== this.data.header.lanes[lane]) {
+      this.chosen.lane = lane;
+      this.keepLaneVisible();
+    }
+    this.draw();
+  };
+
+  /** A click keeps its moment; another one on the same place gives it up. */
+  private pinAt(x: number): void {
+    const { live } = this.source;
+    const before = live?.pinned() ?? null;
+    const isSame = before !== null && Math.abs(before - this.timeAt(x)) * this.width < SAME_PIXELS * this.time.length;
+    live?.pin(isSame ? null : this.timeAt(x));
+  }
+
   readonly moveLines = (): void => {
     if (this.source.live) this.lines.show(this.source.live.lines(), this.view);
   };
@@ -204,7 +230,7 @@ class Timeline implements Commands {
     if (frame.plot.clientWidth === 0) return; // not on the page yet; the size observer calls again
     const { hit, fan } = this.chosen;
     if (this.isStale || !this.scene) this.scene = this.paintPlot();
-    this.painter.drawOver(frame.over, { ...this.scene, hit, fan });
+    this.painter.drawOver(frame.over, { ...this.scene, hit, fan, chosen: this.source.live?.chosen() ?? [] });
     this.isStale = false;
   };
 
@@ -218,7 +244,7 @@ class Timeline implements Commands {
     const height = Math.min(frame.scroll.clientHeight, data.header.lanes.length * laneHeight);
     frame.plot.style.height = `${height}px`;
     const { version } = data;
-    const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
+    const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, chosen: [], down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
@@ -298,7 +324,7 @@ export function mountTimeline(root: HTMLElement, source: TimelineSource): () => 
   timeline.frame.scroll.addEventListener("scroll", timeline.draw);
   const unwatchTheme = watchTheme(timeline.themeChanged);
   const { live } = source;
-  const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines)] : [])];
+  const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines), live.watchChosen(timeline.followChosen)] : [])];
   timeline.draw();
   return () => {
     for (const end of unwatch) end();
