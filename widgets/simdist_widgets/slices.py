@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from simdist.session import Frame
@@ -22,17 +23,17 @@ class Slice(Frame):
     """
 
     def __init__(self, until_s: float, real_s: float) -> None:
-        super().__init__(until_s, real_s)
-        self._events, self._read_at = 1, time.perf_counter()
+        super().__init__(until_s, math.inf)
+        self._real_s, self._events, self._read_at = real_s, 1, time.perf_counter()
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
         found = super().budget(run)
-        if found is None:
-            return None
         now = time.perf_counter()
-        if now - self._read_at < READING_S:
+        if self.ends == math.inf:
+            self.ends = now + self._real_s  # from the first events on, so that there is always some progress
+        elif now - self._read_at < READING_S:
             self._events = min(2 * self._events, MOST_EVENTS)
         else:
             self._events = max(self._events // 2, 1)
         self._read_at = now
-        return min(self._events, found[0]), found[1]
+        return None if found is None else (min(self._events, found[0]), found[1])

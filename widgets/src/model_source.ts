@@ -32,7 +32,15 @@ export class ModelSource extends BaseSource {
     for (const [trait, event] of [["state", "state"], ["cursor_s", "cursor"], ["view_s", "view"], ["selected", "selection"]] as const) {
       model.on(`change:${trait}`, () => this.changed(event));
     }
-    if (this.canControl) this.resend();
+    if (!this.canControl) return;
+    this.readStored();
+    this.resend();
+  }
+
+  /** Takes the rows that were stored with the model: all there are in a notebook that was saved, until a kernel sends others. */
+  private readStored(): void {
+    const { rows = [] } = (this.model.get("stored") ?? {}) as { readonly rows?: readonly (RowsMessage & { readonly data: DataView })[] };
+    for (const message of rows) this.addRows(message, message.data);
   }
 
   state(): LabState {

@@ -175,3 +175,14 @@ test("the cursor goes back to the moment that was pinned", () => {
   source.pin(null);
   assert.equal(source.cursor(), null);
 });
+
+test("rows that were stored with a model are shown until the kernel sends others", () => {
+  const model = new TestModel();
+  const [message, data] = packer().pack(SPANS);
+  model.set("stored", { rows: [{ ...message, data }], states: {} });
+  const source = new ModelSource(model);
+  assert.equal(source.trace(0).spans.count, 3);
+  model.hear({ kind: "clear", branch: 0 });
+  model.hear(...packer().pack(SPANS.slice(0, 2)));
+  assert.equal(source.trace(0).spans.count, 2);
+});
