@@ -49,9 +49,12 @@ EXECUTE_JS = """code => {
     return window.jupyterapp.commands.execute('notebook:run-cell');
 }"""
 # Looks once a frame; the moment that counts is that at which a frame with a picture in it has been drawn.
-WATCH_JS = """count => new Promise((done, fail) => {
+WATCH_JS = (
+    """count => new Promise((done, fail) => {
     setTimeout(() => fail(new Error(`no picture of ${count} after a minute`)), 60000);
-    const isDrawn = """ + DRAWN_JS + """;
+    const isDrawn = """
+    + DRAWN_JS
+    + """;
     const look = () => {
         const plot = document.querySelector('.sdw-plot');
         if (plot && plot.width > 300 && plot.getAttribute('aria-label').includes(count) && isDrawn(plot)) done(Date.now() / 1000);
@@ -59,6 +62,7 @@ WATCH_JS = """count => new Promise((done, fail) => {
     };
     look();
 })"""
+)
 SHOWN = {"Timeline": "sw.Timeline(trace)", "Lab": "sw.Lab(session)"}
 
 

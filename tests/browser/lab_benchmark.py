@@ -118,7 +118,10 @@ def main() -> int:
                 page.evaluate(MEASURE_JS)
                 print(f"{title}, pixel ratio {ratio}".ljust(38) + "  scripts         late       frame")
                 for name, (median, late, gap) in times(page, script, *arguments).items():
-                    print(f"  {name:<36}" + "".join(f"{value:8.1f} ms" for value in (median, late, gap) if value is not None and value == value))
+                    print(
+                        f"  {name:<36}"
+                        + "".join(f"{value:8.1f} ms" for value in (median, late, gap) if value is not None and value == value)
+                    )
     return 0
 
 

@@ -170,7 +170,12 @@ def test_interrupts_leave_alone_who_takes_them_already() -> None:
 
 @pytest.mark.parametrize(
     ("verb", "arguments"),
-    [("recover", {"command": True}), ("select_branch", {"branch": False}), ("compare", {"with": False}), ("fork", {"t_s": 0.0, "without": [False]})],
+    [
+        ("recover", {"command": True}),
+        ("select_branch", {"branch": False}),
+        ("compare", {"with": False}),
+        ("fork", {"t_s": 0.0, "without": [False]}),
+    ],
 )
 def test_true_and_false_are_no_numbers(lab: Lab, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: Message) -> None:
     messages = listen(lab, monkeypatch)

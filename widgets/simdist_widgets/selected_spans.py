@@ -43,7 +43,9 @@ def numbers_of(trace: Trace, spans: Any) -> list[int]:
         records = np.flatnonzero(np.asarray(trace.span_rows()) >= 0)
         return [int(records[_checked(row, len(records), "row")]) for row in spans.index.tolist()]
     if isinstance(spans, str) or not isinstance(spans, Iterable):
-        raise TypeError(f"selection was given {type(spans).__name__}; expected rows of session.trace.to_dataframe(), or numbers of records.")
+        raise TypeError(
+            f"selection was given {type(spans).__name__}; expected rows of session.trace.to_dataframe(), or numbers of records."
+        )
     return [_checked(number, trace.recorded, "record") for number in spans]
 
 
