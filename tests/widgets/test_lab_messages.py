@@ -223,3 +223,13 @@ def test_saved_notebook_keeps_the_rows_when_nothing_plays(lab: Lab, monkeypatch:
         assert lab.stored == {}, "too many: an old part would be worse than none"
 
     asyncio.run(story())
+
+
+def test_verb_that_takes_long_is_announced_before(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = listen(lab, monkeypatch)
+    click(lab, 1, "inject", fault=CRASH)
+    click(lab, 2, "seek", t_s=0.001)
+    monkeypatch.setattr(session_widget, "WARN_S", 0.0)
+    click(lab, 3, "recover", command=0)
+    assert [message["id"] for message in messages if message["kind"] == "busy"] == [3]
+    assert [message["kind"] for message in messages if message.get("id") == 3] == ["busy", "reply"]

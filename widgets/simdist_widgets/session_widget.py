@@ -45,6 +45,8 @@ WORK_S = 0.02  # of each frame, for the run
 REST_S = 0.01  # at least, for the messages that have come
 HURRY_S = 0.08  # of work between two rests, where nobody watches on the way
 AT_ONCE_S = 0.2  # up to which going somewhere is done before other messages are looked at
+WARN_S = 1.0  # of the clock on the wall, from which a verb is announced
+RUNS_OF_A_VERB = {"recover": 2, "fork": 1, "compare": 2}  # that it may have to compute, each as long as the present one
 STORE_AFTER_S = 0.5  # a notebook that is saved while nothing plays has the rows
 MOST_STORED = 20_000  # rows in a saved notebook: a megabyte
 FIRST_PACE = 0.001  # virtual seconds a second, until it is known how long a step takes
@@ -211,6 +213,7 @@ class SessionWidget(BaseWidget):
         try:
             if self._sets_out(ident, verb, given):
                 return
+            self._warn(ident, verb)
             reply = self._perform(verb, given)
         except SimdistError as error:
             reply = {"error": f"{error}"}
@@ -242,6 +245,14 @@ class SessionWidget(BaseWidget):
         self._playing, self._trouble = object(), ""
         self._player = asyncio.ensure_future(self._arrive(ident, self._playing, target_s))
         return True
+
+    def _warn(self, ident: Any, verb: Any) -> None:
+        """Say before, where an answer takes long and nothing else is answered meanwhile."""
+        if not isinstance(verb, str) or verb not in RUNS_OF_A_VERB:
+            return
+        real_s = self.session.rewind_seconds(self.session.now) * RUNS_OF_A_VERB[verb]
+        if real_s >= WARN_S:
+            self.send({"kind": "busy", "id": ident, "text": f"The kernel computes runs like this one, for about {real_s:.0f} s."})
 
     async def _arrive(self, ident: Any, playing: object, until_s: float | None) -> None:
         await self._play_of_a_click(playing, until_s, hurries=True)

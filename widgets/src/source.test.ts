@@ -186,3 +186,17 @@ test("rows that were stored with a model are shown until the kernel sends others
   model.hear(...packer().pack(SPANS.slice(0, 2)));
   assert.equal(source.trace(0).spans.count, 2);
 });
+
+test("who asked hears why the reply comes late, and nobody else", async () => {
+  const model = new TestModel();
+  const source = new ModelSource(model);
+  const heard: string[] = [];
+  const reply = source.send("recover", { command: 0 }, (why) => void heard.push(why));
+  void source.send("step", { events: 1 }, () => assert.fail("this one is not late"));
+  const { id } = model.sent[1];
+  model.hear({ kind: "busy", id, text: "about 5 s" });
+  model.hear({ kind: "reply", id, at_s: 1 });
+  await reply;
+  model.hear({ kind: "busy", id, text: "too late" });
+  assert.deepEqual(heard, ["about 5 s"]);
+});

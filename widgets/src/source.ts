@@ -20,8 +20,8 @@ export interface Source {
   /** The trace of a branch; it grows, and "rows" is said when it has. */
   trace(branch: number): LiveTrace;
   on(event: SourceEvent, listener: () => void): () => void;
-  /** Asks for something; the reply holds `error` where it was refused. It never rejects. */
-  send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  /** Asks for something; the reply holds `error` where it was refused. It never rejects. `busy` hears why the reply comes late. */
+  send(verb: Verb, args?: Readonly<Record<string, unknown>>, busy?: (why: string) => void): Promise<Reply>;
   /** The moment that the reader points at, in seconds. */
   cursor(): number | null;
   setCursor(time: number | null): void;
@@ -56,7 +56,7 @@ export abstract class BaseSource implements Source {
   private readonly traces = new Map<number, LiveTrace>();
 
   abstract state(): LabState;
-  abstract send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  abstract send(verb: Verb, args?: Readonly<Record<string, unknown>>, busy?: (why: string) => void): Promise<Reply>;
   abstract cursor(): number | null;
   abstract setCursor(time: number | null): void;
   abstract view(): readonly number[];
