@@ -170,7 +170,11 @@ function drawHit(context: CanvasRenderingContext2D, scene: Scene): void {
 function drawChosen(context: CanvasRenderingContext2D, scene: Scene, { sort, row }: ChosenRow): void {
   const { spans, instants } = scene.data;
   if (sort === "instants") drawChosenMark(context, scene, instants.laneOf(row), row, null);
-  else frameSpan(context, scene, spans.laneOf(row), row, scene.colors.focus, 2.5);
+  else {
+    const lane = spans.laneOf(row);
+    frameSpan(context, scene, lane, row, scene.colors.background, 5); // seen on spans of any colour
+    frameSpan(context, scene, lane, row, scene.colors.text, 2);
+  }
 }
 
 function frameSpan(context: CanvasRenderingContext2D, { data, view, width, laneHeight }: Scene, lane: number, row: number, color: string, line: number): void {
