@@ -85,6 +85,7 @@ class ClusterCoordinator:
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
         self.attempts = 0
+        self._gives_tickets = strategy.serving.remembers
         self._rounds = synchronization if isinstance(synchronization, BoundedStaleness) else None
         self._replies: dict[int, Handle] = {}  # by ticket, of closures that are done and whose round is not complete
         self._in_round: dict[int, Closure] = {}  # that are done and do not count yet
@@ -236,7 +237,7 @@ class ClusterCoordinator:
     def _dispatch(self, attempt: Attempt) -> None:
         number, worker = attempt.closure, attempt.worker
         closure, ticket = self.closures[number], NOT_IN_ROUNDS
-        if self.strategy.serving.remembers:
+        if self._gives_tickets:
             ticket = self._ticket(worker)
         call = (
             self._workers.call(worker, closure, number, ticket)

@@ -52,6 +52,7 @@ class ClosureCall:
     ) -> None:
         self.world = world
         self.served = served
+        self.rounds = served.rounds or None
         self.ticket = ticket
         self.task = task
         self.number = number

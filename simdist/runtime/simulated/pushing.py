@@ -27,9 +27,21 @@ class Pushing(Call):
         began_after: the number of the record after which it was sent.
         processes: of the servers to which bytes have left, until they have confirmed.
         errand: what it tells the servers; None: nothing.
+        rounds: of the servers that keep it for its round; None where it counts at once.
     """
 
-    __slots__ = ("began_after", "confirmations", "confirmed_s", "errand", "operands", "priced", "processes", "read_versions", "step")
+    __slots__ = (
+        "began_after",
+        "confirmations",
+        "confirmed_s",
+        "errand",
+        "operands",
+        "priced",
+        "processes",
+        "read_versions",
+        "rounds",
+        "step",
+    )
 
     def __init__(
         self,
@@ -45,6 +57,7 @@ class Pushing(Call):
     ) -> None:
         super().__init__(transport, client, plan, replied)
         self.errand = errand
+        self.rounds = None if errand is None else errand.rounds
         if identity is not None:
             self.identity = identity
         self.operands = operands

@@ -21,7 +21,7 @@ class Reading(Call):
         groups: which, by place.
         found: the versions, by place.
         versions: their numbers, by place.
-        errand: what it tells the servers; None: nothing.
+        errand: what it tells the servers; None where workers do not proceed in rounds.
     """
 
     __slots__ = ("errand", "found", "groups", "versions")
@@ -36,7 +36,7 @@ class Reading(Call):
         errand: Errand | None = None,
     ) -> None:
         super().__init__(transport, client, plan, replied)
-        self.errand = errand
+        self.errand = errand if errand is not None and errand.rounds is not None else None
         self.groups = groups
         self.found: list[Bundle | None] = [None] * plan.count
         self.versions = [0] * plan.count

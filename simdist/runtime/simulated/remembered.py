@@ -18,7 +18,7 @@ Identity = tuple[PushIdentity, int]
 """Of a part of an update: which update, and which part."""
 
 
-class Remembered:
+class Remembered(dict[Identity, None]):
     """The identities of updates.
 
     Example:
@@ -29,15 +29,8 @@ class Remembered:
     """
 
     def __init__(self) -> None:
-        self._messages: dict[Identity, None] = {}
-        self._closures: dict[int, dict[Identity, None]] = {}
-        self._pruned = 0
-
-    def __contains__(self, identity: Identity) -> bool:
-        if identity in self._messages:
-            return True
-        closure = identity[0][0]
-        return isinstance(closure, int) and identity in self._closures.get(closure, ())
+        super().__init__()
+        self._limit = 2 * REMEMBERED
 
     def add(self, identity: Identity, oldest: int = 0) -> None:
         """Remember an update.
@@ -46,25 +39,14 @@ class Remembered:
             identity: of it.
             oldest: the lowest number of a closure that may still be run again.
         """
-        closure = identity[0][0]
-        if isinstance(closure, int):
-            self._closures.setdefault(closure, {})[identity] = None
-            if len(self._closures) > REMEMBERED + 2 * self._pruned:
-                self._closures = {number: known for number, known in self._closures.items() if number >= oldest}
-                self._pruned = len(self._closures)
-            return
-        self._messages[identity] = None
-        if len(self._messages) > 2 * REMEMBERED:
-            self._messages = dict.fromkeys(list(self._messages)[REMEMBERED:])
+        self[identity] = None
+        if len(self) > self._limit:
+            self._prune(oldest)
 
-    def discard(self, identity: Identity) -> None:
-        """Forget an update that was taken back."""
-        self._messages.pop(identity, None)
-        closure = identity[0][0]
-        if isinstance(closure, int):
-            self._closures.get(closure, {}).pop(identity, None)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._messages.clear()
-        self._closures.clear()
+    def _prune(self, oldest: int) -> None:
+        """Forget messages but for the last, and closures that are not run again."""
+        newest = set(list(self)[-REMEMBERED:])
+        kept = [known for known in self if (known[0][0] >= oldest if isinstance(known[0][0], int) else known in newest)]
+        self.clear()
+        self.update(dict.fromkeys(kept))
+        self._limit = 2 * max(REMEMBERED, len(kept))

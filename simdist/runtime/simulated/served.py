@@ -25,6 +25,7 @@ class Errand(Protocol):
         step: that runs now, from 1 on.
         ticket: of this attempt to run it.
         served: its coordinator's servers.
+        rounds: their rounds, by name; None where workers do not proceed in rounds.
     """
 
     number: int
@@ -34,6 +35,8 @@ class Errand(Protocol):
 
     @property
     def served(self) -> Served: ...
+    @property
+    def rounds(self) -> dict[str, RoundServer] | None: ...
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update of the chief's variables: it travels with the reply, and counts only if the closure completes."""
         ...

@@ -84,9 +84,9 @@ class ServerLoop:
                 part, AbortedError(f"{update.task} refuses an update of {push.client.name}: its closure was given away."), "reset"
             )
             return
-        rounds = push.errand.served.rounds.get(self.task.name) if push.errand is not None else None
-        if rounds is not None and push.errand is not None:
-            self._keep(rounds, push, push.errand.ticket, part)
+        errand = push.errand
+        if push.rounds is not None and errand is not None and (rounds := push.rounds.get(self.task.name)) is not None:
+            self._keep(rounds, push, errand.ticket, part)
             return
         start, end = self.task.occupy(now, push.priced.costs[update.number])
         self._busy_until_s = end
@@ -106,7 +106,7 @@ class ServerLoop:
 
         def undo() -> None:
             rounds.take_back(ticket.number, kept)
-            self._seen.discard(identity)
+            self._seen.pop(identity, None)
 
         self.secure(update.size_bytes, 0.0, undo, lambda: push.confirm(part, self.clock.now))
 
@@ -206,7 +206,7 @@ class ServerLoop:
         def undo() -> None:
             if take_back is not None and update.group not in self.states.joined:
                 take_back()
-                self._seen.discard(identity)
+                self._seen.pop(identity, None)
 
         size_bytes = 0 if take_back is None else update.size_bytes
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))

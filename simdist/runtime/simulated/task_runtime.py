@@ -284,16 +284,13 @@ class SimulatedTask:
             return None
         self._began_s = self.clock.now
         self.waits_for = "parameter servers to confirm an update"
-        self._call = Pushing(
-            self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read, self.errand, self._identity()
-        )
+        errand = self.errand
+        identity = self._identity(errand) if errand is not None and errand.served.knows_closures else None
+        self._call = Pushing(self.world.transport, self.task, plan, self, operands, self.priced, self._versions_read, errand, identity)
         return PENDING
 
-    def _identity(self) -> PushIdentity | None:
-        """What servers know the next push by, where each closure counts exactly once; None: by its message."""
-        errand = self.errand
-        if errand is None or not errand.served.knows_closures:
-            return None
+    def _identity(self, errand: Errand) -> PushIdentity:
+        """What servers know the next push by, where each closure counts exactly once."""
         self._pushes += 1
         return errand.number, errand.step, self._pushes
 
