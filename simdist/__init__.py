@@ -31,6 +31,7 @@ from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.tpu import TPUStrategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
+from simdist.variables.embedding import embedding_lookup
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
@@ -83,6 +84,7 @@ __all__ = [
     "compare",
     "compute_average_loss",
     "debug",
+    "embedding_lookup",
     "errors",
     "experimental_set_strategy",
     "function",

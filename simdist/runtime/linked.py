@@ -13,7 +13,8 @@ from typing import Protocol
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program, Rebuild
-from simdist.program.values import Bundle, BundleType
+from simdist.program.row_numbers import HostIds
+from simdist.program.values import Aval, Bundle, BundleType
 
 __all__ = [
     "Apply",
@@ -24,9 +25,13 @@ __all__ = [
     "MakeKey",
     "LinkedCollective",
     "ReadGroups",
+    "ReadWithRows",
+    "RowOperand",
+    "RowShard",
     "RunKernel",
     "Runnable",
     "Slot",
+    "TableRows",
     "TakeBatch",
 ]
 
@@ -46,6 +51,54 @@ class ReadGroups:
     @cached_property
     def outputs(self) -> tuple[Slot, ...]:
         return tuple([slot for _, slot, _ in self.groups])
+
+
+@dataclass(frozen=True, eq=False)
+class RowShard:
+    """A shard of a table: the cell at a position of a group, which has the rows from `first` to `stop`; and the type of the group."""
+
+    group: int
+    position: int
+    first: int
+    stop: int
+    state: BundleType
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """A read of some rows of a table: which ones follows from the batch, when a step runs.
+
+    Attributes:
+        number: among the row reads of the step.
+        ids: gives the row numbers from the sources: ("batch", n, leaf) or ("argument", n, 0).
+        shards: of the table, in the order of their rows.
+        rows: what is read: [k, ...].
+        output: where it goes, as a bundle of one array.
+    """
+
+    number: int
+    ids: HostIds
+    sources: tuple[tuple[str, int, int], ...]
+    shards: tuple[RowShard, ...]
+    rows: Aval
+    output: Slot
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.rows.size_bytes // self.rows.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadWithRows:
+    """A read of groups, which may be none, and of rows of tables, at the same time."""
+
+    dense: ReadGroups
+    tables: tuple[TableRows, ...]
+
+    @cached_property
+    def outputs(self) -> tuple[Slot, ...]:
+        return (*self.dense.outputs, *(table.output for table in self.tables))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +155,8 @@ class Apply:
     Attributes:
         number: among the kernels of the step.
         task: that owns the group.
-        size_bytes: of the operands.
+        size_bytes: of the operands; of gradients of rows, those of the rows are added when it is known which.
+        rows: the gradients of rows among the operands of the kernel, after the bundle.
     """
 
     number: int
@@ -113,6 +167,28 @@ class Apply:
     given: BundleType
     operands: Slot
     size_bytes: int
+    rows: tuple[RowOperand, ...] = ()
+
+    @property
+    def reads(self) -> tuple[BundleType, ...]:
+        """The types of the bundles that the kernel takes."""
+        return (self.state, self.given, *((operand.rows,) for operand in self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class RowOperand:
+    """A gradient of rows, as one group takes it: the slot that holds the rows [k, ...] of row read `number`, and which of them are its."""
+
+    number: int
+    slot: Slot
+    rows: Aval
+    first: int
+    stop: int
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.rows.size_bytes // self.rows.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +196,11 @@ class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
     parts: tuple[Apply, ...]
+
+    @cached_property
+    def moves_rows(self) -> bool:
+        """Whether gradients of rows are among the operands."""
+        return any(part.rows for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +211,7 @@ class CheckFinite:
     message: str
 
 
-LinkedOperation = ReadGroups | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
+LinkedOperation = ReadGroups | ReadWithRows | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
 
 
 class Runnable(Protocol):

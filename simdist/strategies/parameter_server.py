@@ -59,6 +59,8 @@ class ParameterServerStrategy(Strategy):
         [3.0, 3.0, 3.0]
     """
 
+    moves_rows = True
+
     def __init__(self, cluster_or_resolver: Any, variable_partitioner: Any = None) -> None:
         cluster = cluster_behind(cluster_or_resolver)
         if not isinstance(cluster, Cluster):

@@ -24,11 +24,13 @@ class Reading(Call):
 
     __slots__ = ("found", "groups", "versions")
 
-    def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied, groups: tuple[int, ...]) -> None:
+    def __init__(
+        self, transport: Transport, client: Task, plan: CallPlan, replied: Replied, groups: tuple[int, ...], count: int | None = None
+    ) -> None:
         super().__init__(transport, client, plan, replied)
         self.groups = groups
-        self.found: list[Bundle | None] = [None] * plan.count
-        self.versions = [0] * plan.count
+        self.found: list[Bundle | None] = [None] * (plan.count if count is None else count)
+        self.versions = [0] * len(self.found)
         for legs in plan.legs:
             transport.send(legs, self, self._asked)
 
@@ -49,9 +51,13 @@ class Reading(Call):
                     self.fail_later(part, error, "read_reply")
                 back.append(part.back)
         if back:
+            self.answered_now(back)
             key, backs = tuple(back), self.plan.backs
             going = backs.get(key) or backs.setdefault(key, Legs(back))
             self.transport.send(going, self, self._arrived, self._all_arrived)
+
+    def answered_now(self, backs: Sequence[Leg]) -> None:
+        """Servers have answered at this moment; these legs are their replies."""
 
     def _asked_late(self, leg: Leg) -> None:
         if self.open:

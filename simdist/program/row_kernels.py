@@ -1,0 +1,95 @@
+"""Kernels that read or change some rows of large arrays: as a function of whole arrays, and as one of those rows.
+
+Both give the same numbers. The function of whole arrays is what every engine can call. The *row form* says which inputs are tables, and
+has the kernel that takes rows in their place: whoever keeps a table in one buffer gathers the rows, calls it, and puts the rows back
+(`simdist.ledger.tables`). Its price is that of the rows, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import jax
+import jax.numpy as jnp
+
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.values import Aval
+
+__all__ = ["Port", "RowForm", "local_rows", "row_form", "row_kernel_of"]
+
+
+class Port(NamedTuple):
+    """A table of a kernel.
+
+    Attributes:
+        input: number of the table among the inputs.
+        ids: number of the input with the rows of the whole variable [k].
+        first, stop: which of these are rows of this table.
+        output: number of the table among the outputs; None where it is only read.
+    """
+
+    input: int
+    ids: int
+    first: int
+    stop: int
+    output: int | None = None
+
+
+class RowForm(NamedTuple):
+    """A kernel as a function of rows.
+
+    Attributes:
+        inner: takes the inputs of the kernel, but rows [k, ...] in place of tables, and gives its outputs, but rows in place of tables.
+        ports: the tables.
+    """
+
+    inner: Kernel
+    ports: tuple[Port, ...]
+
+
+_forms: WeakKeyDictionary[Kernel, RowForm] = WeakKeyDictionary()
+
+
+def row_form(kernel: Kernel) -> RowForm | None:
+    """The row form of a kernel; None if it has none."""
+    return _forms.get(kernel)
+
+
+def local_rows(ids: jax.Array, first: int, stop: int) -> jax.Array:
+    """The rows of one shard [k]; those of other shards are one past its last."""
+    inside = (ids >= first) & (ids < stop)
+    return jnp.where(inside, ids - first, stop - first)
+
+
+def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals: Sequence[Aval], ports: Sequence[Port]) -> Kernel:
+    """The kernel of whole arrays that a function of rows makes, with its row form.
+
+    Args:
+        name: what it is, for people.
+        function: takes arrays of `in_avals`, but rows [k, ...] for each port; returns its outputs, rows in place of tables. What it gives
+            for rows that are not of the table has no effect.
+        in_avals: shapes and dtypes of the inputs, with whole tables.
+        ports: the tables.
+    """
+    counts = {port.input: in_avals[port.ids].shape[0] for port in ports}
+    inner_avals = [
+        Aval((counts[number], *aval.shape[1:]), aval.dtype) if number in counts else aval for number, aval in enumerate(in_avals)
+    ]
+    inner = kernel_of(name, function, inner_avals)
+
+    def whole(*arrays: jax.Array) -> list[jax.Array]:
+        given = list(arrays)
+        rows = [local_rows(arrays[port.ids], port.first, port.stop) for port in ports]
+        for port, local in zip(ports, rows, strict=True):
+            given[port.input] = arrays[port.input].at[local].get(mode="clip")
+        results = list(inner.function(*given))
+        for port, local in zip(ports, rows, strict=True):
+            if port.output is not None:
+                results[port.output] = arrays[port.input].at[local].set(results[port.output], mode="drop")
+        return results
+
+    kernel = kernel_of(name, whole, in_avals)
+    _forms[kernel] = RowForm(inner, tuple(ports))
+    return kernel
