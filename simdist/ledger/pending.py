@@ -161,6 +161,11 @@ class Pending:
         self._take_out(len(done), rest, len(first), changes)
 
     @property
+    def has_tables(self) -> bool:
+        """Whether some bundles have arrays that are kept out of the heaps."""
+        return any(file.tables for file in self.files)
+
+    @property
     def moved(self) -> set[int]:
         """The registers that moved entries got instead of their own: only the queue knows them."""
         return {bundle.register for bundle in self._renamed}

@@ -9,6 +9,7 @@ equality of the plans (class E1) does not rest on hope.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from simdist.ledger.batched import Batches
 from simdist.ledger.entry import Branch, Entry, Where, describe
 from simdist.ledger.heap import Heap
+from simdist.ledger.in_place import DonatingKernel, InPlace
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import Machine
@@ -76,19 +78,26 @@ class ComputePlans:
             wait: whether the numbers are needed now; a scan may go on otherwise.
         """
         entries = self.pending.entries[:count]
-        if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
+        if self.pending.has_tables and self._have_tables(entries):
+            self._loop(entries, noted)
+        elif self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
             self._replay(entries, noted, wait)
         elif self.numerics in ("vmap", "shard_map"):
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
 
+    def _have_tables(self, entries: Sequence[Entry]) -> bool:
+        """Whether some call reads or changes what is kept out of the heaps."""
+        sites = [self.branches[code].site for code in {entry[1] for entry in entries}]
+        return any(self.files[avals].tables for site in sites for avals in (*site.reads, *site.writes) if avals in self.files)
+
     def _wide(self, entries: Sequence[Entry]) -> bool:
         """Whether some call reads so much that a scan would spend its time on moving registers."""
         codes = {entry[1] for entry in entries}
         return any(sum(map(num_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
 
-    def run_kernel(self, kernel: Kernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
+    def run_kernel(self, kernel: Kernel | DonatingKernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
         """Call a kernel; its error says where in the run it happened."""
         try:
             return kernel(*arguments)
@@ -98,16 +107,21 @@ class ComputePlans:
 
     def _loop(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         files = self.pending.files
-        for _, code, reads, writes, fed, where in entries:
+        in_place = InPlace(self.pending.entries, self.branches, files)
+        for number, (_, code, reads, writes, fed, where) in enumerate(entries):
             if noted:
                 return
             branch = self.branches[code]
+            if number in in_place.dead:
+                in_place.run(number, partial(self.run_kernel, where=where))
+                self.pending.pop()
+                continue
             arrays: list[Array] = []
             for register in reads:
                 arrays.extend(files[register >> INDEX_BITS].get(register))
             results = self.run_kernel(branch.site.kernel, [*arrays, *branch.arguments(fed)], where)
             for register, part in zip(writes, branch.site.split(results), strict=True):
-                files[register >> INDEX_BITS].loose[register] = part
+                files[register >> INDEX_BITS].put(register, part)
             self.pending.pop()
 
     def land(self) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 from simdist.program.collective import Collective
-from simdist.program.kernels import Kernel
+from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Rebuild
 from simdist.program.row_numbers import HostIds
 from simdist.program.values import Aval, Bundle, BundleType
@@ -20,6 +20,7 @@ __all__ = [
     "Apply",
     "ApplyAll",
     "CheckFinite",
+    "GroupPart",
     "LinkedOperation",
     "LinkedProgram",
     "MakeKey",
@@ -90,15 +91,43 @@ class TableRows:
 
 
 @dataclass(frozen=True, eq=False)
+class GroupPart:
+    """A read of some cells of a group that also has tables: whoever holds what was read does not hold the tables.
+
+    Attributes:
+        positions: of the cells, in the order in which they are in the slot.
+        size_bytes: of the cells.
+    """
+
+    group: int
+    positions: tuple[int, ...]
+    size_bytes: int
+    state: BundleType
+    output: Slot
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Takes the group, and gives the cells."""
+        return kernel_of("part of a group", lambda *arrays: [arrays[position] for position in self.positions], self.state)
+
+
+@dataclass(frozen=True, eq=False)
 class ReadWithRows:
-    """A read of groups, which may be none, and of rows of tables, at the same time."""
+    """A read of groups, of parts of groups (there may be none of both), and of rows of tables, at the same time."""
 
     dense: ReadGroups
+    parts: tuple[GroupPart, ...]
     tables: tuple[TableRows, ...]
 
     @cached_property
     def outputs(self) -> tuple[Slot, ...]:
-        return (*self.dense.outputs, *(table.output for table in self.tables))
+        return (*self.dense.outputs, *(part.output for part in self.parts), *(table.output for table in self.tables))
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """All that are read."""
+        shards = [shard.group for table in self.tables for shard in table.shards]
+        return tuple(dict.fromkeys((*self.dense.numbers, *(part.group for part in self.parts), *shards)))
 
 
 @dataclass(frozen=True, eq=False)

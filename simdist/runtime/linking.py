@@ -38,6 +38,7 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    GroupPart,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
@@ -172,6 +173,8 @@ class _Linker:
     def _read(self, reads: Sequence[Read | ReadRows]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
         tables = [self._rows(op) for op in reads if isinstance(op, ReadRows)]
+        with_tables = {shard.group for table in tables for shard in table.shards}
+        parts = self._parts([op for op in reads if isinstance(op, Read)], with_tables)
         for op in reads:
             if isinstance(op, ReadRows):
                 continue
@@ -179,6 +182,9 @@ class _Linker:
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
                 group = cell.group.number
+                if group in parts:
+                    pieces.append(("slot", parts[group].output, parts[group].positions.index(cell.position)))
+                    continue
                 if group not in wanted:
                     wanted[group] = (group, self._slot(cell.group.avals), 0)
                 _, slot, size = wanted[group]
@@ -186,7 +192,20 @@ class _Linker:
                 pieces.append(("slot", slot, cell.position))
             self.source[op.output] = pieces
         dense = ReadGroups(tuple(wanted.values()))
-        self.operations.append(ReadWithRows(dense, tuple(tables)) if tables else dense)
+        self.operations.append(ReadWithRows(dense, tuple(parts.values()), tuple(tables)) if tables else dense)
+
+    def _parts(self, reads: Sequence[Read], groups: set[int]) -> dict[int, GroupPart]:
+        """What reads need of groups that have tables, of which rows are read."""
+        cells: dict[int, dict[int, Cell]] = {}
+        for op in reads:
+            for cell in variable_of(op.variable).placement.read_by(self.replica):
+                if cell.group.number in groups:
+                    cells.setdefault(cell.group.number, {})[cell.position] = cell
+        found: dict[int, GroupPart] = {}
+        for group, wanted in cells.items():
+            avals, state = tuple([cell.aval for cell in wanted.values()]), next(iter(wanted.values())).group.avals
+            found[group] = GroupPart(group, tuple(wanted), num_bytes(avals), state, self._slot(avals))
+        return found
 
     def _rows(self, op: ReadRows) -> TableRows:
         rows, positions = op.outputs

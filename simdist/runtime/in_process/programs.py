@@ -15,7 +15,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
 from simdist.runtime.in_process.computing import arrays_of, call_kernel, next_batch, no_collective_here, require_finite
-from simdist.runtime.in_process.row_reading import flat, read_table
+from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RowShard, RunKernel
 from simdist.runtime.linked_rows import RowOperands
@@ -130,7 +130,8 @@ class OneTask:
         def rows_of(shard: RowShard, rows: Any) -> Any:
             return np.asarray(arrays_of(self.common.versions.present(shard.group))[shard.position])[rows]
 
-        return [*self.read(op.dense), *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+        parts = [part_of(part, self.common.versions.present(part.group)) for part in op.parts]
+        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
 
     def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()

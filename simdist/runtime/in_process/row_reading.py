@@ -9,10 +9,10 @@ import numpy as np
 from simdist.program.arrays import Array, HostArray
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
-from simdist.runtime.linked import RowShard, TableRows
+from simdist.runtime.linked import GroupPart, RowShard, TableRows
 from simdist.runtime.linked_rows import RowOperands
 
-__all__ = ["flat", "read_table"]
+__all__ = ["flat", "part_of", "read_table"]
 
 
 def read_table(table: TableRows, numbers: RowNumbers, rows_of: Callable[[RowShard, HostArray], Array]) -> Bundle:
@@ -30,6 +30,12 @@ def read_table(table: TableRows, numbers: RowNumbers, rows_of: Callable[[RowShar
         if high > low:
             rows[low:high] = np.asarray(rows_of(shard, known[low:high] - shard.first))
     return Bundle((table.rows,), (rows,))
+
+
+def part_of(part: GroupPart, group: Bundle) -> Bundle:
+    """Some cells of a group."""
+    arrays = group.arrays or ()
+    return Bundle.of([arrays[position] for position in part.positions])
 
 
 def flat(operands: Bundle | RowOperands) -> Bundle:

@@ -49,7 +49,7 @@ class RowReads:
         op: the read.
 
     Attributes:
-        first: for each table, the position of its first shard among all that is read: the groups come first.
+        first: for each table, the position of its first shard among all that is read: groups and parts of groups come first.
         count: how many groups and shards are read at most.
         here: groups and shards of the task itself, with their positions.
     """
@@ -59,8 +59,7 @@ class RowReads:
         self.task = task
         self.op = op
         self.first: list[int] = []
-        self.count = len(op.dense.groups)
-        self.rows = [0] * len(op.tables)
+        self.count = len(op.dense.groups) + len(op.parts)
         self.bounds = [np.array([shard.first for shard in table.shards] + [table.shards[-1].stop]) for table in op.tables]
         self._asked = self._by_server()
         mine = self._asked.pop(task.name, _Asked())
@@ -69,7 +68,8 @@ class RowReads:
 
     def _by_server(self) -> dict[str, _Asked]:
         states, asked = self.world.states, dict[str, _Asked]()
-        for position, (group, _, size_bytes) in enumerate(self.op.dense.groups):
+        parts = [(part.group, part.output, part.size_bytes) for part in self.op.parts]
+        for position, (group, _, size_bytes) in enumerate([*self.op.dense.groups, *parts]):
             server = asked.setdefault(states.groups[group].task, _Asked())
             server.groups.append((group, position))
             server.size_bytes += size_bytes

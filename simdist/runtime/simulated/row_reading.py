@@ -137,6 +137,7 @@ class RowReading(Reading):
     def _gather(self, positions: Sequence[int]) -> None:
         """Gather rows of the shards at these positions, which were asked now."""
         where = (self.client.name, self.step, self.transport.clock.now)
+        self._take_parts(positions, where)
         for number, (gathers, first) in enumerate(zip(self.gathers, self.reads.first, strict=True)):
             size = len(gathers.table.shards)
             asked = [position - first for position in positions if first <= position < first + size]
@@ -150,6 +151,15 @@ class RowReading(Reading):
             self.parts[number].append((rows, new))
             for shard in new:
                 self.found[first + shard] = rows  # nobody holds the version any longer: its table may be changed in place
+
+    def _take_parts(self, positions: Sequence[int], where: tuple[str, int, float]) -> None:
+        """Take out of groups what is needed of them, where they were asked now."""
+        op, ledger, first = self.reads.op, self.reads.world.ledger, len(self.reads.op.dense.groups)
+        for number, part in enumerate(op.parts):
+            whole = self.found[first + number]
+            if first + number in positions and whole is not None and whole.avals == part.state:
+                site = ledger.site(part.kernel, [part.state], [part.kernel.out_avals])
+                self.found[first + number] = ledger.call(site, (whole,), None, (), where)[0]
 
     @property
     def num_rows(self) -> int:
@@ -166,7 +176,7 @@ class RowReading(Reading):
         """Groups, and rows of tables."""
         op, found = self.reads.op, list[Bundle]()
         where = (self.client.name, self.step, self.transport.clock.now)
-        for bundle in self.found[: len(op.dense.groups)]:
+        for bundle in self.found[: len(op.dense.groups) + len(op.parts)]:
             assert bundle is not None
             found.append(bundle)
         for number, (gathers, parts) in enumerate(zip(self.gathers, self.parts, strict=True)):

@@ -20,6 +20,7 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    GroupPart,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
@@ -125,7 +126,8 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
         case ReadGroups():
             return "read", op.groups
         case ReadWithRows():
-            return "read rows", op.dense.groups, [_table(table, digest) for table in op.tables]
+            parts = [(part.group, part.positions, part.size_bytes, _plain_all(part.state), part.output) for part in op.parts]
+            return "read rows", op.dense.groups, parts, [_table(table, digest) for table in op.tables]
         case ApplyAll():
             parts = [
                 (part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands, _row_operands(part))
@@ -163,7 +165,9 @@ class _Operations:
             case "read":
                 return ReadGroups(*rest)
             case "read rows":
-                return ReadWithRows(ReadGroups(rest[0]), tuple([self._table(*table) for table in rest[1]]))
+                groups, given, tables = rest
+                parts = [GroupPart(group, positions, size, _avals(state), output) for group, positions, size, state, output in given]
+                return ReadWithRows(ReadGroups(groups), tuple(parts), tuple([self._table(*table) for table in tables]))
             case "update":
                 return ApplyAll(tuple([self._part(*part) for part in rest[0]]))
             case "batch":

@@ -20,7 +20,7 @@ from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
 from simdist.runtime.in_process.isolated.sent_batches import SentBatches
 from simdist.runtime.in_process.replica_view import ReplicaView
-from simdist.runtime.in_process.row_reading import flat, read_table
+from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RowShard, RunKernel
 from simdist.runtime.linked_rows import RowOperands
@@ -116,7 +116,9 @@ class HostStep(ABC):
             assert isinstance(reply, FetchedGroups)
             return reply.groups[0][0]
 
-        return [*self.read(op.dense), *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+        whole = self.read(ReadGroups(tuple([(part.group, part.output, part.size_bytes) for part in op.parts])))
+        parts = [part_of(part, group) for part, group in zip(op.parts, whole, strict=True)]
+        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
 
     def present(self, group: int) -> Bundle:
         """A group that this task holds, as this step sees it."""

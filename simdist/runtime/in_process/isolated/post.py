@@ -99,7 +99,7 @@ def groups_of(linked: LinkedProgram) -> Sequence[int]:
         if isinstance(op, ReadGroups):
             found.update(dict.fromkeys(op.numbers))
         elif isinstance(op, ReadWithRows):
-            found.update(dict.fromkeys((*op.dense.numbers, *(shard.group for table in op.tables for shard in table.shards))))
+            found.update(dict.fromkeys(op.groups))
         elif isinstance(op, ApplyAll):
             found.update(dict.fromkeys(part.group for part in op.parts))
     return list(found)
