@@ -22,7 +22,6 @@ from simdist.program.row_kernels import row_form
 __all__ = ["DonatingKernel", "InPlace", "changes_rows", "donating", "uses_tables"]
 
 
-
 class InPlace:
     """Finds the updates of rows among the entries of a queue that may write in place, and makes them.
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Aval
 
-__all__ = ["Port", "RowForm", "local_rows", "row_form", "row_kernel_of"]
+__all__ = ["Port", "RowForm", "local_rows", "put_rows", "row_form", "row_kernel_of", "taken_rows"]
 
 
 class Port(NamedTuple):
@@ -63,6 +63,31 @@ def local_rows(ids: jax.Array, first: int, stop: int) -> jax.Array:
     return jnp.where(inside, ids - first, stop - first)
 
 
+def taken_rows(table: jax.Array, ids: jax.Array, first: int) -> jax.Array:
+    """Rows [k, ...] of a shard that begins with row `first`; of rows that are not in it, the first or the last one."""
+    return table.at[ids - first].get(mode="clip", wrap_negative_indices=False)
+
+
+def put_rows(table: jax.Array, ids: jax.Array, first: int, stop: int, rows: jax.Array) -> jax.Array:
+    """A shard [s, ...] with new rows; those of other shards are left out.
+
+    A loop over the rows of the shard, which XLA lets write in place: a scatter on a CPU is one, too, but over all rows.
+
+    Args:
+        table: the rows from `first` to `stop`.
+        ids: of the rows [k], ascending.
+        rows: their new values [k, ...].
+    """
+
+    def put(number: jax.Array, table: jax.Array) -> jax.Array:
+        row = jax.lax.dynamic_index_in_dim(rows, number, keepdims=True, allow_negative_indices=False)
+        at = jax.lax.dynamic_index_in_dim(ids, number, keepdims=False, allow_negative_indices=False) - first
+        return jax.lax.dynamic_update_slice_in_dim(table, row, at, axis=0)
+
+    low, high = (jnp.sum(ids < bound, dtype=jnp.int32) for bound in (first, stop))
+    return jax.lax.fori_loop(low, high, put, table)
+
+
 def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals: Sequence[Aval], ports: Sequence[Port]) -> Kernel:
     """The kernel of whole arrays that a function of rows makes, with its row form.
 
@@ -81,13 +106,12 @@ def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_av
 
     def whole(*arrays: jax.Array) -> list[jax.Array]:
         given = list(arrays)
-        rows = [local_rows(arrays[port.ids], port.first, port.stop) for port in ports]
-        for port, local in zip(ports, rows, strict=True):
-            given[port.input] = arrays[port.input].at[local].get(mode="clip")
+        for port in ports:
+            given[port.input] = taken_rows(arrays[port.input], arrays[port.ids], port.first)
         results = list(inner.function(*given))
-        for port, local in zip(ports, rows, strict=True):
+        for port in ports:
             if port.output is not None:
-                results[port.output] = arrays[port.input].at[local].set(results[port.output], mode="drop")
+                results[port.output] = put_rows(arrays[port.input], arrays[port.ids], port.first, port.stop, results[port.output])
         return results
 
     kernel = kernel_of(name, whole, in_avals)

@@ -7,7 +7,6 @@ when the step is scheduled, also where no other numbers are computed. Each row i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ __all__ = ["HostIds", "RowNumbers"]
 MOVES = frozenset(("reshape", "squeeze", "copy", "convert_element_type"))
 
 
-class RowNumbers(NamedTuple):
+class RowNumbers:
     """The rows that one step asks of a table of n rows, by k ids.
 
     Attributes:
@@ -33,9 +32,28 @@ class RowNumbers(NamedTuple):
         count: rows before the filling.
     """
 
-    unique: HostArray
-    positions: HostArray
-    count: int
+    __slots__ = ("_below", "count", "positions", "unique")
+
+    def __init__(self, unique: HostArray, positions: HostArray, count: int) -> None:
+        self.unique = unique
+        self.positions = positions
+        self.count = count
+        self._below: dict[int, int] = {}
+
+    def below(self, row: int) -> int:
+        """How many of the rows come before this one."""
+        found = self._below.get(row)
+        if found is None:
+            found = self._below[row] = int(self.unique[: self.count].searchsorted(row))
+        return found
+
+    def find(self, bounds: HostArray) -> None:
+        """Find out at once what `below` gives for these rows."""
+        self._below.update(zip(bounds.tolist(), self.unique[: self.count].searchsorted(bounds).tolist(), strict=True))
+
+    def count_in(self, first: int, stop: int) -> int:
+        """How many of the rows are those of one shard, from `first` to `stop`."""
+        return self.below(stop) - self.below(first)
 
 
 class HostIds:

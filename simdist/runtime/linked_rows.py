@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from simdist.caches import of_each
 from simdist.program.arrays import HostArray
@@ -20,7 +19,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply, TableRows
 
-__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "operands_of", "rows_in", "selected"]
+__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "operands_of", "selected"]
 
 # The bytes of the number of a row, in a request for rows and beside their gradients.
 ID_BYTES = 8
@@ -68,15 +67,9 @@ def operands_of(part: Apply, slots: Sequence[Bundle], numbers: Mapping[int, RowN
     """
     size_bytes = part.size_bytes
     for operand in part.rows:
-        size_bytes += rows_in(numbers[operand.number], operand.first, operand.stop) * (operand.row_bytes + ID_BYTES)
+        size_bytes += numbers[operand.number].count_in(operand.first, operand.stop) * (operand.row_bytes + ID_BYTES)
     rows = tuple([slots[operand.slot] for operand in part.rows])
     return RowOperands(slots[part.operands], rows, tuple([numbers[operand.number] for operand in part.rows]), size_bytes)
-
-
-def rows_in(numbers: RowNumbers, first: int, stop: int) -> int:
-    """How many of the rows are rows of one shard."""
-    low, high = np.searchsorted(numbers.unique[: numbers.count], (first, stop))
-    return int(high - low)
 
 
 @of_each("kernels that gather rows")

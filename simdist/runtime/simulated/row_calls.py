@@ -8,7 +8,6 @@ its count of steps must not differ from that of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -18,13 +17,15 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, ReadWithRows
 from simdist.runtime.linked_rows import ID_BYTES, RowOperands
 from simdist.runtime.simulated.calls import CallPlan, ServerCall
+from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
 __all__ = ["RowPushes", "RowReads"]
 
-# So many different sizes of the calls of one operation are kept; with few servers the same ones happen again and again.
-KEPT_SIZES = 512
+# With few servers the same sizes happen again and again: so many calls of one operation are kept then.
+KEPT_SIZES = 32
+FEW_SERVERS = 4
 
 
 class _Asked:
@@ -64,6 +65,8 @@ class RowReads:
         self._asked = self._by_server()
         mine = self._asked.pop(task.name, _Asked())
         self.here = [*mine.groups, *((group, position) for _, _, group, position, _ in mine.shards)]
+        self._legs: dict[str, tuple[Leg, Leg]] = {}
+        self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
 
     def _by_server(self) -> dict[str, _Asked]:
@@ -83,9 +86,13 @@ class RowReads:
 
     def plan(self, numbers: Sequence[RowNumbers]) -> CallPlan:
         """The call that asks for these rows."""
-        counts = [np.diff(np.searchsorted(own.unique[: own.count], bounds)) for own, bounds in zip(numbers, self.bounds, strict=True)]
-        flat = tuple([count for own in counts for count in own.tolist()])
-        return self._plans.get(flat, lambda: self._planned([own.tolist() for own in counts]))
+        for own, bounds in zip(numbers, self.bounds, strict=True):
+            own.find(bounds)
+        counts = [
+            [own.count_in(shard.first, shard.stop) for shard in table.shards] for own, table in zip(numbers, self.op.tables, strict=True)
+        ]
+        flat = tuple([count for own in counts for count in own])
+        return self._planned(counts) if len(self._asked) > FEW_SERVERS else self._plans.get(flat, lambda: self._planned(counts))
 
     def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
         parts: list[ServerCall] = []
@@ -96,14 +103,18 @@ class RowReads:
                 size_bytes = asked.size_bytes + sum(count * size for _, _, count, size in rows)
                 parts.append(self._part(name, tuple(groups), size_bytes))
         plan = CallPlan(parts, self.count, self.count)
-        plan.kind = self.world.trace.kind(self.task.name, "read", "read", {"bytes": type(plan.size_bytes), "rows": int})
+        plan.kind = self._kind
         return plan
 
     def _part(self, name: str, groups: tuple[tuple[int, int], ...], size_bytes: int) -> ServerCall:
-        server, routes = self.world.tasks[name], self.world.routes
+        known = self._legs.get(name)
+        if known is None:
+            server, routes = self.world.tasks[name], self.world.routes
+            known = routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", 1)
+            self._legs[name] = known
+        word, leg = known
         part = ServerCall(self.world.servers[name], groups, None)
-        part.there = routes.word(self.task, server, "read", part)
-        part.back = routes.leg(server, self.task, "read_reply", size_bytes, part)
+        part.there, part.back = word.like(0, part), leg.like(size_bytes, part)
         return part
 
 
@@ -121,25 +132,29 @@ class RowPushes:
         self.task = task
         self.op = op
         self.sent = [position for position, part in enumerate(op.parts) if part.task != task.name and not kept(position)]
+        self._kind = world.trace.kind(task.name, "update", "update", {"bytes": int})
+        self._legs = [self._legs_of(op.parts[position].task) for position in self.sent]
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
+
+    def _legs_of(self, name: str) -> tuple[Leg, Leg]:
+        server, routes = self.world.tasks[name], self.world.routes
+        return routes.leg(self.task, server, "update", 1), routes.word(server, self.task, "update_reply")
 
     def plan(self, operands: Sequence[Bundle | RowOperands]) -> CallPlan:
         """The call that sends these operands."""
         sizes = tuple([self._size(position, operands[position]) for position in self.sent])
-        return self._plans.get(sizes, lambda: self._planned(sizes))
+        return self._planned(sizes) if len(self.sent) > FEW_SERVERS else self._plans.get(sizes, lambda: self._planned(sizes))
 
     def _size(self, position: int, operands: Bundle | RowOperands) -> int:
         return operands.size_bytes if isinstance(operands, RowOperands) else self.op.parts[position].size_bytes
 
     def _planned(self, sizes: Sequence[int]) -> CallPlan:
         parts: list[ServerCall] = []
-        for position, size_bytes in zip(self.sent, sizes, strict=True):
+        for position, size_bytes, (leg, word) in zip(self.sent, sizes, self._legs, strict=True):
             update = self.op.parts[position]
-            server, routes = self.world.tasks[update.task], self.world.routes
             part = ServerCall(self.world.servers[update.task], (), update, position)
-            part.there = routes.leg(self.task, server, "update", size_bytes, part)
-            part.back = routes.word(server, self.task, "update_reply", part)
+            part.there, part.back = leg.like(size_bytes, part), word.like(0, part)
             parts.append(part)
         plan = CallPlan(parts, len(self.op.parts), len(parts))
-        plan.kind = self.world.trace.kind(self.task.name, "update", "update", {"bytes": type(plan.size_bytes)})
+        plan.kind = self._kind
         return plan
