@@ -43,7 +43,6 @@ class InPlace:
 
     def _find(self, entries: Sequence[Entry]) -> None:
         free = {file.number: set(file.free) for file in self.files if file.tables}
-        borrowed = {register for file in self.files for register in file.borrowed}
         needed: dict[int, bool] = {}  # by register: whether the next entry that concerns its tables reads them; else it writes them
         for number in range(len(entries) - 1, -1, -1):
             entry = entries[number]
@@ -59,21 +58,17 @@ class InPlace:
             for position, register in enumerate(reads):
                 if register >> INDEX_BITS in free and uses_tables(site, position, self.files[register >> INDEX_BITS].tables):
                     needed[register] = True
-        made = set[int]()
-        for number, entry in enumerate(entries):
-            if number in self.dead and entry[2][0] in borrowed and entry[2][0] not in made:
-                del self.dead[number]  # the first version came from outside; of it there is a copy from now on
-            made.update(entry[3])
 
-    def run(self, number: int, run_kernel: Callable[[DonatingKernel, Sequence[Array]], tuple[jax.Array, ...]]) -> None:
-        """Make an update in place; what it was made from is gone."""
+    def run(self, number: int, run_kernel: Callable[[Kernel | DonatingKernel, Sequence[Array]], tuple[jax.Array, ...]]) -> None:
+        """Make an update in place; what it was made from is gone. Arrays that came from outside are copied, once."""
         _, code, reads, writes, fed, _ = self.dead[number]
         branch = self.branches[code]
         arrays: list[Array] = []
         for register in reads:
             arrays.extend(self.files[register >> INDEX_BITS].get(register))
-        results = run_kernel(donating(branch.site.kernel), [*arrays, *branch.arguments(fed)])
-        self.files[reads[0] >> INDEX_BITS].loose.pop(reads[0], None)
+        is_borrowed = reads[0] in self.files[reads[0] >> INDEX_BITS].borrowed
+        results = run_kernel(branch.site.kernel if is_borrowed else donating(branch.site.kernel), [*arrays, *branch.arguments(fed)])
+        self.files[reads[0] >> INDEX_BITS].drop(reads[0])
         for register, part in zip(writes, branch.site.split(results), strict=True):
             self.files[register >> INDEX_BITS].put(register, part)
 

@@ -11,7 +11,7 @@ bundles that are alive at once: workers times parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from simdist.ledger.heap import Heap, Heaps, Packing
@@ -43,6 +43,7 @@ class RegisterFile:
         loose: numbers that are not in the heap.
         tables: positions of the arrays that never get into the heap: large ones, and those of which rows are read or changed.
         borrowed: registers whose arrays came from outside, and must not be overwritten.
+        in_buffers: the tables of registers whose other numbers are in the heap, in the order of their positions.
     """
 
     def __init__(self, number: int, avals: BundleType, unread: list[int], heaps: Heaps) -> None:
@@ -50,6 +51,7 @@ class RegisterFile:
         self.avals = avals
         self.tables = frozenset([position for position, aval in enumerate(avals) if aval.size_bytes >= HUGE_BYTES])
         self.borrowed: set[int] = set()
+        self.in_buffers: dict[int, Arrays] = {}
         self.packing = Packing(avals, self.tables)
         self.heap: Heap = heaps.of(self.packing)
         self.unread = unread
@@ -76,6 +78,36 @@ class RegisterFile:
         """Let a register hold what a call of a kernel gave."""
         self.loose[register] = arrays
         self.borrowed.discard(register)
+        self.in_buffers.pop(register, None)
+
+    def tables_after(self, tables: Mapping[int, Arrays], gone: Collection[int]) -> dict[int, Arrays]:
+        """The tables of all registers when nothing is loose any more.
+
+        Args:
+            tables: by register, of all files: those that were made.
+            gone: registers whose tables were overwritten.
+        """
+        found = {**self.in_buffers, **{register: self.take_tables(register) for register in self.loose}}
+        found = {register: arrays for register, arrays in found.items() if register not in gone}
+        self.borrowed.difference_update(gone, tables)
+        return {**found, **{register: arrays for register, arrays in tables.items() if register >> INDEX_BITS == self.number}}
+
+    def drop(self, register: int) -> None:
+        """Let a register hold nothing any more."""
+        self.loose.pop(register, None)
+        self.borrowed.discard(register)
+        self.in_buffers.pop(register, None)
+
+    def take_tables(self, register: int) -> Arrays:
+        """The tables of a register, in the order of their positions: the arrays themselves, and no copies."""
+        arrays = self.loose.get(register)
+        if arrays is None or isinstance(arrays, Lane):
+            return self.in_buffers[register]
+        return tuple([arrays[position] for position in sorted(self.tables)])
+
+    def rest_of(self, register: int) -> Arrays:
+        """The numbers of a register without its tables."""
+        return tuple([array for position, array in enumerate(self.get(register)) if position not in self.tables])
 
     def held(self, register: int) -> Numbers:
         """The numbers of a register; those that are in a stack of lanes stay there."""
@@ -88,7 +120,14 @@ class RegisterFile:
         if isinstance(arrays, Lane):
             arrays = self.loose[register] = arrays.cut()
         # Copies: a view would forbid the machine to write in place, a slice would keep the whole heap alive.
-        return arrays if arrays is not None else self.packing.get(self.heap.row(index_of(register)))
+        if arrays is not None:
+            return arrays
+        row = self.packing.get(self.heap.row(index_of(register)))
+        return self._with_tables(row, self.in_buffers[register]) if self.tables else row
+
+    def _with_tables(self, rest: Arrays, tables: Arrays) -> Arrays:
+        kept, known = iter(rest), iter(tables)
+        return tuple([next(known if position in self.tables else kept) for position in range(len(self.avals))])
 
     def keep_out(self, positions: Iterable[int]) -> None:
         """Keep these arrays out of the heap from now on; what was in the heap is loose. Only while no scan goes on."""
