@@ -43,21 +43,29 @@ class InPlace:
 
     def _find(self, entries: Sequence[Entry]) -> None:
         free = {file.number: set(file.free) for file in self.files if file.tables}
+        kinds: dict[int, tuple[bool, list[int]]] = {}  # of each branch, whether it changes rows, and which reads use tables
         needed: dict[int, bool] = {}  # by register: whether the next entry that concerns its tables reads them; else it writes them
         for number in range(len(entries) - 1, -1, -1):
             entry = entries[number]
             _, code, reads, writes, _, _ = entry
-            site = self.branches[code].site
-            if changes_rows(site):
+            if code not in kinds:
+                kinds[code] = self._kind(self.branches[code].site)
+            changes, using = kinds[code]
+            if changes:
                 register = reads[0]
                 if not needed.get(register, register not in free.get(register >> INDEX_BITS, ())):
                     self.dead[number] = entry
             for register in writes:
                 if register >> INDEX_BITS in free:
                     needed[register] = False
-            for position, register in enumerate(reads):
-                if register >> INDEX_BITS in free and uses_tables(site, position, self.files[register >> INDEX_BITS].tables):
-                    needed[register] = True
+            for position in using:
+                if reads[position] >> INDEX_BITS in free:
+                    needed[reads[position]] = True
+
+    def _kind(self, site: Site) -> tuple[bool, list[int]]:
+        tables = {file.avals: file.tables for file in self.files if file.tables}
+        using = [number for number, avals in enumerate(site.reads) if avals in tables and uses_tables(site, number, tables[avals])]
+        return changes_rows(site), using
 
     def run(self, number: int, run_kernel: Callable[[Kernel | DonatingKernel, Sequence[Array]], tuple[jax.Array, ...]]) -> None:
         """Make an update in place; what it was made from is gone. Arrays that came from outside are copied, once."""

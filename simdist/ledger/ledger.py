@@ -307,7 +307,8 @@ class Ledger:
             unread = Counter(self._unread)
             if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
                 self.entries[:] = without_dead(self.entries, self._held())
-            self._compute(len(self.entries), at_once)
+            # A version of a table that the last entry changes is replaced when its caller has got the next one.
+            self._compute(len(self.entries) - (not at_once and self.pending.has_tables), at_once)
 
     def _make_room(self) -> None:
         """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""

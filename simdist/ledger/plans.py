@@ -90,14 +90,19 @@ class ComputePlans:
 
     def _with_tables(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         """Compute entries some of which read or change tables: by the same plan as others, but never in batches, nor while others wait."""
-        replays = self.numerics == "replay" or (self.numerics == "deferred" and len(entries) >= REPLAY_FROM and not self._wide(entries))
-        if replays and self._passage(entries) is not None:
-            self._replay(entries, noted, True)
+        least = 1 if self.numerics == "replay" else REPLAY_FROM
+        replays = self.numerics in ("deferred", "replay") and len(entries) >= least and not self._wide(entries)
+        count = self._passage(entries).count if replays else 0
+        if replays and count >= least:
+            self._replay(entries[:count], noted, True)
         else:
-            self._loop(entries, noted)
+            self._loop(entries[: count + 1] if replays else entries, noted)
+        needed = {register for entry in self.pending.entries for register in entry[2]}
+        for file in self.pending.files:
+            file.drop_dead(needed)
 
-    def _passage(self, entries: Sequence[Entry]) -> Passage | None:
-        """How entries go through the chains of tables; None if they cannot be replayed."""
+    def _passage(self, entries: Sequence[Entry]) -> Passage:
+        """How the first entries go through the chains of tables, as far as they can be replayed."""
         in_place = InPlace(self.pending.entries, self.branches, self.pending.files).dead
         return self.machine.chains.passage(entries, self.branches, self.pending.files, in_place)
 
@@ -159,28 +164,27 @@ class ComputePlans:
                 self._replay(entries[TRIAL:], noted, wait)
 
     def _scan(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
-        passage = self._passage(entries) if self.pending.has_tables else Passage({}, {})
-        found = None if passage is None else self._scanned(entries, noted, wait, self._buffers(passage))
+        passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
+        found = self._scanned(entries, noted, wait, self._buffers(passage))
         if found is None:
             self._loop(entries, noted)
             return
         stacks, buffers, count = found
         if wait:
             done = passage if count == len(entries) else self._passage(entries[:count])
-            assert done is not None
             self.pending.put_stacks(stacks, count, self._tables_in(done, buffers), done.before.values())
         else:
             self.pending.let_fly(stacks, count)
 
-    def _buffers(self, passage: Passage) -> list[jax.Array]:
-        """The buffers of all chains; what stands for one that is not used has no meaning."""
+    def _buffers(self, passage: Passage, are_kept: bool = False) -> list[jax.Array]:
+        """The buffers of all chains, to be overwritten, unless they are kept; what stands for one that is not used has no meaning."""
         found: list[jax.Array] = []
         for chain, (avals, positions) in enumerate(self.machine.chains.tables):
             if chain in passage.before:
                 register = passage.before[chain]
                 file = self.pending.files[register >> INDEX_BITS]
                 own = map(jax.numpy.asarray, file.take_tables(register))
-                found += [array.copy() for array in own] if register in file.borrowed else own
+                found += [array.copy() for array in own] if register in file.borrowed and not are_kept else own
             else:
                 found += [jax.numpy.zeros(avals[position].shape, avals[position].dtype) for position in positions]
         return found
@@ -194,11 +198,10 @@ class ComputePlans:
 
     def _try(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
-        passage = self._passage(entries) if self.pending.has_tables else Passage({}, {})
-        buffers = [] if passage is None else [buffer.copy() for buffer in self._buffers(passage)]
-        found = None if passage is None else self._scanned(entries, noted, True, buffers)
+        passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
+        found = self._scanned(entries, noted, True, [buffer.copy() for buffer in self._buffers(passage, True)])
         self._loop(entries, noted)
-        if found is None or passage is None or noted:
+        if found is None or noted:
             return
         stacks = dict(zip(self.pending.heaps, map(np.asarray, found[0]), strict=True))
         tables = self._tables_in(passage, found[1])

@@ -92,6 +92,13 @@ class RegisterFile:
         self.borrowed.difference_update(gone, tables)
         return {**found, **{register: arrays for register, arrays in tables.items() if register >> INDEX_BITS == self.number}}
 
+    def drop_dead(self, needed: Collection[int]) -> None:
+        """Drop tables that no bundle holds and no pending entry reads."""
+        if self.tables:
+            held = {*self.loose, *self.in_buffers}
+            for register in held.intersection(self.free).difference(needed):
+                self.drop(register)
+
     def drop(self, register: int) -> None:
         """Let a register hold nothing any more."""
         self.loose.pop(register, None)

@@ -21,10 +21,27 @@ __all__ = ["Passage", "TableChains", "form_in_scan", "ports_of"]
 
 
 class Passage(NamedTuple):
-    """What a stretch does to the chains: the register of each that it uses, before and after it."""
+    """What a stretch does to the chains: how many of its entries can be replayed, and of each chain the register before and after these."""
 
+    count: int
     before: dict[int, int]
     after: dict[int, int]
+
+
+class _Kind(NamedTuple):
+    """What entries of one branch do with tables: whether they have any, fit into a scan, change rows, and which of their reads use tables."""
+
+    has_tables: bool
+    fits: bool
+    changes: bool
+    using: list[int]
+
+
+def _kind_of(site: Site, files: Sequence[RegisterFile]) -> _Kind:
+    tables = {file.avals: file.tables for file in files if file.tables}
+    has_tables = any(avals in tables for avals in (*site.reads, *site.writes))
+    using = [number for number, avals in enumerate(site.reads) if avals in tables and uses_tables(site, number, tables[avals])]
+    return _Kind(has_tables, form_in_scan(site, files) is not None, changes_rows(site), using)
 
 
 class TableChains:
@@ -41,25 +58,26 @@ class TableChains:
 
     def passage(
         self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile], in_place: Container[int]
-    ) -> Passage | None:
-        """How a stretch goes through the chains; None if it cannot be replayed.
+    ) -> Passage:
+        """How the first entries of a stretch go through the chains, as far as they can be replayed.
 
         Args:
             entries: of the stretch.
             branches, files: the ledger's.
             in_place: numbers of the entries that may write in place.
         """
-        passage = Passage({}, {})
+        passage = Passage(len(entries), {}, {})
+        kinds: dict[int, _Kind] = {}
         chain_of: dict[int, int] = {}  # by register, of the present versions
         for number, (_, code, reads, writes, _, _) in enumerate(entries):
-            site = branches[code].site
-            if not any(register >> INDEX_BITS < len(files) and files[register >> INDEX_BITS].tables for register in (*reads, *writes)):
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind_of(branches[code].site, files)
+            if not kind.has_tables:
                 continue
-            if form_in_scan(site, files) is None or not self._read(code, site, reads, files, chain_of, passage):
-                return None
-            if changes_rows(site):
-                if number not in in_place:
-                    return None
+            if (kind.changes and number not in in_place) or not kind.fits or not self._read(code, kind, reads, files, chain_of, passage):
+                return passage._replace(count=number)
+            if kind.changes:
                 chain = chain_of.pop(reads[0])
                 chain_of[writes[0]] = chain
                 passage.after[chain] = writes[0]
@@ -68,25 +86,25 @@ class TableChains:
     def _read(
         self,
         code: int,
-        site: Site,
+        kind: _Kind,
         reads: Sequence[int],
         files: Sequence[RegisterFile],
         chain_of: dict[int, int],
         passage: Passage,
     ) -> bool:
         """Note what an entry reads of chains; False if it does not fit."""
-        for position, register in enumerate(reads):
-            file = files[register >> INDEX_BITS]
-            if not file.tables or not uses_tables(site, position, file.tables):
-                continue
+        for position in kind.using:
+            register = reads[position]
             chain, known = chain_of.get(register), self.numbers.get((code, position))
             if chain is None:
-                chain = self._new(file) if known is None else known
+                chain = self._new(files[register >> INDEX_BITS]) if known is None else known
                 if chain in passage.before:
                     return False  # another version of it is in the buffer
                 passage.before[chain] = passage.after[chain] = register
                 chain_of[register] = chain
-            if self.numbers.setdefault((code, position), chain) != chain:
+            if known is None:
+                self.numbers[code, position] = chain
+            elif known != chain:
                 return False
         return True
 
