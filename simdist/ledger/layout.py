@@ -132,7 +132,7 @@ class Layout:
     def _run(
         self, number: int, index: jax.Array, carried: Carried, table: tuple[jax.Array, ...], instructions: Traced
     ) -> Callable[[], tuple[list[jax.Array], RowSlots]]:
-        branch, (stacks, buffers), form = self.branches[number], carried, self.of_tables.forms[number]
+        branch, form = self.branches[number], self.of_tables.forms[number]
         _, reads, _, feeds, _ = instructions
 
         def run() -> tuple[list[jax.Array], RowSlots]:

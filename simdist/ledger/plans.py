@@ -92,7 +92,7 @@ class ComputePlans:
         """Compute entries some of which read or change tables: by the same plan as others, but never in batches, nor while others wait."""
         least = 1 if self.numerics == "replay" else REPLAY_FROM
         replays = self.numerics in ("deferred", "replay") and len(entries) >= least and not self._wide(entries)
-        count = self._passage(entries).count if replays else 0
+        count = self._passage(entries).num_entries if replays else 0
         if replays and count >= least:
             self._replay(entries[:count], noted, True)
         else:

@@ -80,7 +80,8 @@ class Machine:
             if wait and done % (AHEAD * CHUNK) == 0:
                 jax.block_until_ready(carried)
         # A computation that fails after its call fails here, and not at its first reader.
-        return *(jax.block_until_ready(carried) if wait else carried), done
+        stacks, found = jax.block_until_ready(carried) if wait else carried
+        return stacks, found, done
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:
         table = branch.table

@@ -23,13 +23,13 @@ __all__ = ["Passage", "TableChains", "form_in_scan", "ports_of"]
 class Passage(NamedTuple):
     """What a stretch does to the chains: how many of its entries can be replayed, and of each chain the register before and after these."""
 
-    count: int
+    num_entries: int
     before: dict[int, int]
     after: dict[int, int]
 
 
 class _Kind(NamedTuple):
-    """What entries of one branch do with tables: whether they have any, fit into a scan, change rows, and which of their reads use tables."""
+    """Of entries of one branch: whether they have tables, fit into a scan, change rows, and which of their reads use tables."""
 
     has_tables: bool
     fits: bool
@@ -76,7 +76,7 @@ class TableChains:
             if not kind.has_tables:
                 continue
             if (kind.changes and number not in in_place) or not kind.fits or not self._read(code, kind, reads, files, chain_of, passage):
-                return passage._replace(count=number)
+                return passage._replace(num_entries=number)
             if kind.changes:
                 chain = chain_of.pop(reads[0])
                 chain_of[writes[0]] = chain

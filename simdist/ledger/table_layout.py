@@ -22,7 +22,7 @@ from simdist.program.values import Aval
 
 __all__ = ["RowSlots", "TableInstructions", "TableLayout"]
 
-# Of c entries: for each row slot [slots, c] the buffer that it goes to, the first row of the table, and which of its rows are put: low, high.
+# Of c entries: for each row slot [slots, c] the buffer that it goes to, the first row of the table, and which rows are put (from, until).
 TableInstructions = HostArray
 # The rows [k, ...] and the numbers [k] of each slot.
 RowSlots = list[tuple[jax.Array, jax.Array]]

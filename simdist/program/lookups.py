@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
@@ -47,13 +48,13 @@ def plain_spread(rows: jax.Array, ids: jax.Array, num_rows: int) -> jax.Array:
 
 
 @_lookup.def_abstract_eval
-def _lookup_aval(table: jax.core.ShapedArray, ids: jax.core.ShapedArray, *, number: int) -> jax.core.ShapedArray:
-    return jax.core.ShapedArray((*ids.shape, *table.shape[1:]), table.dtype)
+def _lookup_aval(table: ShapedArray, ids: ShapedArray, *, number: int) -> ShapedArray:
+    return ShapedArray((*ids.shape, *table.shape[1:]), table.dtype)
 
 
 @_spread.def_abstract_eval
-def _spread_aval(rows: jax.core.ShapedArray, ids: jax.core.ShapedArray, *, num_rows: int, number: int) -> jax.core.ShapedArray:
-    return jax.core.ShapedArray((num_rows, *rows.shape[ids.ndim :]), rows.dtype)
+def _spread_aval(rows: ShapedArray, ids: ShapedArray, *, num_rows: int, number: int) -> ShapedArray:
+    return ShapedArray((num_rows, *rows.shape[ids.ndim :]), rows.dtype)
 
 
 def _lookup_plainly(table: jax.Array, ids: jax.Array, *, number: int) -> jax.Array:

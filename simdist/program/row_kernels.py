@@ -1,8 +1,8 @@
 """Kernels that read or change some rows of large arrays: as a function of whole arrays, and as one of those rows.
 
 Both give the same numbers. The function of whole arrays is what every engine can call. The *row form* says which inputs are tables, and
-has the kernel that takes rows in their place: whoever keeps a table in one buffer gathers the rows, calls it, and puts the rows back
-(`simdist.ledger.tables`). Its price is that of the rows, too.
+has the kernel that takes rows in their place: the ledger, which keeps a table in one buffer, gathers the rows, calls that kernel, and puts
+the rows back (`simdist.ledger.in_place`). Its price is that of the rows, too.
 """
 
 from __future__ import annotations

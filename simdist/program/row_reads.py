@@ -101,8 +101,12 @@ class _RowGradient:
         return parts[0] if len(parts) == 1 else sum(parts[1:], parts[0])
 
 
+def _shape(atom: Atom) -> tuple[int, ...]:
+    return aval_in(atom).shape
+
+
 def _size(ids: Atom) -> int:
-    return prod(ids.aval.shape)  # pyright: ignore[reportAttributeAccessIssue]
+    return prod(_shape(ids))
 
 
 class _Finding:
@@ -201,7 +205,7 @@ class _Rewriting:
         if name == MARKER and eqn.outvars and eqn.outvars[0] in self.reads:
             return  # rows are read at the first lookup, when the ids are known
         if name == LOOKUP:
-            self.values[eqn.outvars[0]] = self._looked_up(eqn)
+            self.values[eqn.outvars[0]] = self._lookup(eqn)
         elif name == SPREAD:
             self.values[eqn.outvars[0]] = self._spread(eqn)
         elif name == "add_any" and (total := self._sum(eqn)) is not None:
@@ -215,7 +219,7 @@ class _Rewriting:
             results = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(alone, []))(*map(self._dense, given))
             self.values.update(zip(eqn.outvars, results, strict=True))
 
-    def _looked_up(self, eqn: JaxprEqn) -> jax.Array:
+    def _lookup(self, eqn: JaxprEqn) -> jax.Array:
         table, ids = eqn.invars
         read = self.reads.get(table) if isinstance(table, Var) else None
         if read is None:
@@ -223,7 +227,7 @@ class _Rewriting:
         if not read.values:
             read.values = self._rows(read)
         rows = read.values[0].at[read.at(ids)].get(mode="promise_in_bounds")
-        return rows.reshape(*ids.aval.shape, *rows.shape[1:])
+        return rows.reshape(*_shape(ids), *rows.shape[1:])
 
     def _rows(self, read: _RowRead) -> list[jax.Array]:
         variable, number = read.variable, len(self.markers)
@@ -234,7 +238,7 @@ class _Rewriting:
 
     def _spread(self, eqn: JaxprEqn) -> Value:
         given, ids = eqn.invars
-        shape = eqn.outvars[0].aval.shape  # pyright: ignore[reportAttributeAccessIssue]
+        shape = _shape(eqn.outvars[0])
         for read in self.rows_of.values():
             if ids in read.ids and read.values and read.variable.shape == shape and self._number(read) == eqn.params["number"]:
                 return _RowGradient(read, [(self._dense(given), ids, self._dense(ids))])
@@ -259,9 +263,12 @@ class _Rewriting:
         operands, reads = list[jax.Array](), list[int | None]()
         for variable, atom in zip(marker.variables, eqn.invars, strict=True):
             value = self.values.get(atom) if isinstance(atom, Var) else None
-            by_rows = isinstance(value, _RowGradient) and not isinstance(marker.rule, str) and value.read.variable is variable
-            reads.append(value.read.number if by_rows else None)
-            operands.append(value.rows() if by_rows else self._dense(atom))
+            if isinstance(value, _RowGradient) and not isinstance(marker.rule, str) and value.read.variable is variable:
+                reads.append(value.read.number)
+                operands.append(value.rows())
+            else:
+                reads.append(None)
+                operands.append(self._dense(atom))
         if any(number is not None for number in reads):
             self.markers[eqn.params["number"]] = UpdateMarker(marker.rule, marker.variables, tuple(reads))
         eqn.primitive.bind(*operands, **eqn.params)

@@ -92,7 +92,7 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False)
 class GroupPart:
-    """A read of some cells of a group that also has tables: whoever holds what was read does not hold the tables.
+    """A read of some cells of a group that also has tables: a step that holds what was read does not hold the tables.
 
     Attributes:
         positions: of the cells, in the order in which they are in the slot.

@@ -19,7 +19,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply, TableRows
 
-__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "operands_of", "selected"]
+__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of", "selected"]
 
 # The bytes of the number of a row, in a request for rows and beside their gradients.
 ID_BYTES = 8
@@ -55,6 +55,11 @@ class RowOperands:
     def bundles(self) -> tuple[Bundle, ...]:
         """All numbers, in the order in which the kernel takes them, apart from the ids."""
         return (self.dense, *self.rows)
+
+
+def inputs_of(operands: Bundle | RowOperands) -> tuple[tuple[Bundle, ...], tuple[HostArray, ...]]:
+    """What a kernel takes beside a group: bundles, and row numbers after them."""
+    return (operands.bundles, operands.ids) if isinstance(operands, RowOperands) else ((operands,), ())
 
 
 def operands_of(part: Apply, slots: Sequence[Bundle], numbers: Mapping[int, RowNumbers]) -> RowOperands:

@@ -58,7 +58,7 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
         raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
     if not jnp.issubdtype(numbers.dtype, jnp.integer):
         raise InvalidArgumentError(
-            f"An embedding lookup of {own.name!r} was given ids of dtype {numbers.dtype}; expected whole numbers. Write ids.astype('int32')."
+            f"An embedding lookup of {own.name!r} was given ids of dtype {numbers.dtype}; expected integers. Write ids.astype('int32')."
         )
     if tracer is not None:
         return traced_lookup(tracer, own, jnp.asarray(numbers))

@@ -142,7 +142,7 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     stand_in: KerasVariable = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
     if aval.size_bytes >= LARGE_BYTES:
         # Its shape is all that counts: zeros that take no memory.
-        vars(stand_in)["_value"] = np.broadcast_to(np.zeros((), jnp.dtype(aval.dtype)), aval.shape)
+        stand_in.__dict__["_value"] = np.broadcast_to(np.zeros((), jnp.dtype(aval.dtype)), aval.shape)
     rename(stand_in, variable.name)
     constraint = None if variable.keras_variable is None else variable.keras_variable.constraint
     if constraint is not None and cell is not None and cell.rows is not None:

@@ -9,15 +9,14 @@ With ``lazy_rows=True`` every element-wise rule changes only rows that have a gr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr
 
 from simdist.errors import DenseUpdateWarning
-from simdist.program.jaxprs import inner_jaxprs
+from simdist.program.jaxprs import primitives_in
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
 from simdist.program.values import Aval
@@ -32,25 +31,25 @@ LARGE_TABLE_BYTES = 16 << 20
 
 
 def changed_state(
-    slot_optimizer: SlotOptimizer, own: Sequence[int], arrays: Sequence[jax.Array], given: Mapping[int, jax.Array]
+    slot_optimizer: SlotOptimizer, trained: Sequence[int], arrays: Sequence[jax.Array], given: Mapping[int, jax.Array]
 ) -> list[jax.Array]:
     """The arrays of a group after an update.
 
     Args:
         slot_optimizer: of the group.
-        own: positions of the cells that it changes, in its order.
+        trained: positions of the cells that it changes, in its order.
         arrays: of the group.
         given: gradients, by position.
     """
     changed, kept = list(arrays), [cell.position for cell in slot_optimizer.cells]
-    return _changed(slot_optimizer, own, kept, changed, given)
+    return _changed(slot_optimizer, trained, kept, changed, given)
 
 
 def _changed(
-    slot_optimizer: SlotOptimizer, own: Sequence[int], kept: Sequence[int], changed: list[jax.Array], given: Mapping[int, jax.Array]
+    slot_optimizer: SlotOptimizer, trained: Sequence[int], kept: Sequence[int], changed: list[jax.Array], given: Mapping[int, jax.Array]
 ) -> list[jax.Array]:
-    values, state = [changed[index] for index in own], [changed[index] for index in kept]
-    for indices, new in zip((own, kept), slot_optimizer.apply(values, state, [given.get(index) for index in own]), strict=True):
+    values, state = [changed[index] for index in trained], [changed[index] for index in kept]
+    for indices, new in zip((trained, kept), slot_optimizer.apply(values, state, [given.get(index) for index in trained]), strict=True):
         for index, array in zip(indices, new, strict=True):
             changed[index] = array
     return changed
@@ -79,7 +78,7 @@ class RowUpdate:
     ) -> None:
         self.name = f"apply {type(optimizer).__name__}"
         self.group = group
-        self.own = [cell.position for cell in cells]
+        self.trained = [cell.position for cell in cells]
         self.slot_optimizer = slot_optimizer
         self.positions = positions
         self.rows = rows
@@ -103,7 +102,7 @@ class RowUpdate:
             for number, (position, _) in enumerate(self.rows):
                 ids = local_rows(arrays[self._ids(number)], *self._range(position))
                 given[position] = jnp.zeros_like(arrays[position]).at[ids].add(given[position], mode="drop")
-            return changed_state(self.slot_optimizer, self.own, arrays[:size], given)
+            return changed_state(self.slot_optimizer, self.trained, arrays[:size], given)
 
         return kernel_of(self.name, run, self.avals)
 
@@ -111,7 +110,7 @@ class RowUpdate:
         size, kept = len(self.group.cells), [cell.position for cell in self.slot_optimizer.cells]
 
         def run(*arrays: jax.Array) -> list[jax.Array]:
-            return _changed(rows_only, self.own, kept, list(arrays[:size]), self._given(arrays))
+            return _changed(rows_only, self.trained, kept, list(arrays[:size]), self._given(arrays))
 
         return row_kernel_of(self.name, run, self.avals, self._ports(rows_only))
 
@@ -119,7 +118,7 @@ class RowUpdate:
         """The tables: cells of which rows change, and slots of these with as many rows."""
         ports: list[Port] = []
         for number, (position, _) in enumerate(self.rows):
-            tables, owner = [position], self.own.index(position)
+            tables, owner = [position], self.trained.index(position)
             for cell, of_rows, role in zip(self.slot_optimizer.cells, rows_only.cells, self.slot_optimizer.roles, strict=True):
                 if cell.aval != of_rows.aval and (role.kind != "slot" or role.owner == owner):
                     tables.append(cell.position)
@@ -165,7 +164,7 @@ def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:
     for cell in cells:
         if cell.aval.size_bytes >= LARGE_TABLE_BYTES:
             warnings.warn(
-                f"{name} changes rows of {cell.name!r} without a gradient, too (its slots decay, or it decays weights), so each update goes "
+                f"{name} also changes rows of {cell.name!r} without a gradient (its slots decay, or it decays weights), so an update goes "
                 f"over all {cell.aval.shape[0]:,} rows on {cell.task}, as on one machine. Use SGD without momentum or Adagrad; or let it "
                 "change only rows that have a gradient, which gives other numbers: sd.Optimizer(..., lazy_rows=True).",
                 DenseUpdateWarning,
@@ -178,12 +177,4 @@ def is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
     jaxpr = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
-    return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
-
-
-def _primitives(jaxpr: Jaxpr) -> Iterator[str]:
-    """The names of all operations of a jaxpr, those inside calls and loops included."""
-    for eqn in jaxpr.eqns:
-        yield eqn.primitive.name
-        for inner in inner_jaxprs(eqn):
-            yield from _primitives(inner)
+    return not any(name.startswith(REDUCING) for name in primitives_in(jaxpr.jaxpr))

@@ -13,7 +13,7 @@ from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.linked_rows import RowOperands
+from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.pushing import Pushing
@@ -160,8 +160,8 @@ class ServerLoop:
         """
         states, group, site = self.states, update.group, priced.sites[update.number]
         before = states.bundles[group] or states.present(group)
-        inputs, ids = ((before, *operands.bundles), operands.ids) if isinstance(operands, RowOperands) else ((before, operands), ())
-        (bundle,) = self.ledger.call(site, inputs, None, ids, where)
+        given, ids = inputs_of(operands)
+        (bundle,) = self.ledger.call(site, (before, *given), None, ids, where)
         if group in states.joined:
             version = states.put(group, bundle)
         else:

@@ -263,7 +263,9 @@ class SimulatedTask:
                 return PENDING
             if self._travels_with_reply(part):
                 assert self.with_reply is not None
-                self.with_reply(part, self.priced, operands[position])
+                given = operands[position]
+                assert not isinstance(given, RowOperands)  # tables are on servers
+                self.with_reply(part, self.priced, given)
             position += 1
         return self._push(op, operands)
 

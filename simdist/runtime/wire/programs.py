@@ -190,7 +190,7 @@ class _Operations:
 
     def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any) -> Apply:
         given = self.slots[operands]
-        decoded = tuple([RowOperand(number, slot, *_avals([aval]), first, stop) for number, slot, aval, first, stop in rows])
+        decoded = tuple([RowOperand(number, slot, _avals([aval])[0], first, stop) for number, slot, aval, first, stop in rows])
         return Apply(self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given), decoded)
 
     def _number(self) -> int:
