@@ -57,7 +57,7 @@ def test_gradients_of_duplicate_ids_are_added_up(strategy: sd.ParameterServerStr
         return value
 
     assert float(run(strategy, step, IDS)) == before[IDS].sum()
-    assert (before - table.numpy()).tolist() == [[float((IDS == row).sum())] * 2 for row in range(11)]
+    assert (before - table.numpy()).tolist() == [[float((row == IDS).sum())] * 2 for row in range(11)]
 
 
 def test_an_id_that_is_no_row_is_an_error_of_the_closure(strategy: sd.ParameterServerStrategy) -> None:
