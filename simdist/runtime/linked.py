@@ -201,7 +201,8 @@ class Apply:
     @property
     def reads(self) -> tuple[BundleType, ...]:
         """The types of the bundles that the kernel takes."""
-        return (self.state, self.given, *((operand.rows,) for operand in self.rows))
+        given = (self.given,) if self.given or not self.rows else ()
+        return (self.state, *given, *((operand.rows,) for operand in self.rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class RowOperands:
     @property
     def bundles(self) -> tuple[Bundle, ...]:
         """All numbers, in the order in which the kernel takes them, apart from the ids."""
-        return (self.dense, *self.rows)
+        return (self.dense, *self.rows) if self.dense.avals else self.rows
 
 
 def inputs_of(operands: Bundle | RowOperands) -> tuple[tuple[Bundle, ...], tuple[HostArray, ...]]:
