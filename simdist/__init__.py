@@ -33,6 +33,7 @@ from simdist.strategies.tpu import TPUStrategy
 from simdist.strategies.worker_copies import get_current_worker_index
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
+from simdist.variables.embedding import embedding_lookup
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
@@ -92,6 +93,7 @@ __all__ = [
     "compare",
     "compute_average_loss",
     "debug",
+    "embedding_lookup",
     "errors",
     "experimental_set_strategy",
     "function",

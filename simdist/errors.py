@@ -25,6 +25,8 @@ __all__ = [
     "AbortedError",
     "CancelledError",
     "DeadlineExceededError",
+    "DenseReadWarning",
+    "DenseUpdateWarning",
     "FailedPreconditionError",
     "InvalidArgumentError",
     "NotFoundError",
@@ -40,6 +42,14 @@ __all__ = [
 
 class SimdistError(Exception):
     """The common base of all errors of this package."""
+
+
+class DenseReadWarning(UserWarning):
+    """A step reads a whole table where it looks up rows, because their numbers are not known before it runs."""
+
+
+class DenseUpdateWarning(UserWarning):
+    """An optimizer changes all rows of a large table in each update, because its rule changes rows without a gradient, too."""
 
 
 class InvalidArgumentError(SimdistError, ValueError):

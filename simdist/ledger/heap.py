@@ -11,7 +11,7 @@ computed with words, so each pattern of bits stays what it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -50,14 +50,20 @@ class _Extent(NamedTuple):
 class Packing:
     """How the arrays of one type of bundle lie in a row.
 
+    Args:
+        avals: the type.
+        without: positions of arrays that do not lie in it.
+
     Attributes:
         words: their width.
     """
 
-    def __init__(self, avals: BundleType) -> None:
+    def __init__(self, avals: BundleType, without: Collection[int] = ()) -> None:
         self.extents: list[_Extent] = []
         self.words = 0
-        for aval in avals:
+        for position, aval in enumerate(avals):
+            if position in without:
+                continue
             extent = _extent(aval, self.words)
             self.extents.append(extent)
             self.words += extent.words

@@ -23,19 +23,23 @@ import numpy as np
 from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.heap import WORD
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
+from simdist.ledger.table_chains import TableChains
+from simdist.ledger.table_layout import RowSlots, TableInstructions, TableLayout
 from simdist.program.arrays import HostArray
 from simdist.program.values import BundleType
 
-__all__ = ["Instructions", "Layout", "Stacks"]
+__all__ = ["Carried", "Instructions", "Layout", "Stacks"]
 
 INDEX_MASK = (1 << INDEX_BITS) - 1
 # A heap of rows from this width on is written only by branches that have something for it.
 WIDE_WORDS = 512
 # The numbers of each heap, [rows, words].
 Stacks = list[jax.Array]
-# Of c entries: branch numbers [c], rows read [reads, c] and written [slots, c], and arrays from the host [c, ...].
-Instructions = tuple[HostArray, HostArray, HostArray, tuple[HostArray, ...]]
-Traced = tuple[jax.Array, jax.Array, jax.Array, tuple[jax.Array, ...]]
+# The numbers of heaps, and the buffers of tables that are kept out of them.
+Carried = tuple[Stacks, list[jax.Array]]
+# Of c entries: branch numbers [c], rows read [reads, c] and written [slots, c], arrays from the host [c, ...], and what becomes of tables.
+Instructions = tuple[HostArray, HostArray, HostArray, tuple[HostArray, ...], TableInstructions]
+Traced = tuple[jax.Array, jax.Array, jax.Array, tuple[jax.Array, ...], jax.Array]
 Tables = Sequence[tuple[jax.Array, ...]]
 Item = TypeVar("Item")
 
@@ -47,13 +51,14 @@ class Layout:
         branches: the ledger's.
         files: the ledger's.
         chunk: entries in one call; what is missing is filled up with entries that do nothing.
+        chains: of the tables that are kept out of the heaps.
 
     Attributes:
         slots: (number of a heap, words) of each row that an entry may write.
         feeds: (shape and dtype, n): the n-th array of a shape that the host passes for an entry.
     """
 
-    def __init__(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile], chunk: int) -> None:
+    def __init__(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile], chunk: int, chains: TableChains) -> None:
         self.branches = list(branches)
         self.chunk = chunk
         heaps = list(dict.fromkeys(file.heap for file in files.values()))
@@ -64,6 +69,8 @@ class Layout:
         self.slots, self.slot_numbers = self._slots()
         self.feeds = _columns([branch.fed for branch in branches])
         self.feed_numbers = [_numbered(branch.fed, self.feeds) for branch in branches]
+        self.without = {avals: file.tables for avals, file in files.items()}
+        self.of_tables = TableLayout(branches, list(files.values()), chains, chunk)
 
     def _slots(self) -> tuple[list[tuple[int, int]], list[list[int]]]:
         """The slots, and which of them each branch writes: the widest bundle of a heap into its first slot, and so on."""
@@ -97,52 +104,71 @@ class Layout:
                 writes[np.array(self.slot_numbers[code])[:, None], rows] = _indices([entry[3] for entry in chosen])
             for position, column in enumerate(self.feed_numbers[code]):
                 feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
-        return codes, reads, writes, tuple(feeds)
+        return codes, reads, writes, tuple(feeds), self.of_tables.encode(entries)
 
     # -- to be compiled -------------------------------------------------------------------------------------------
 
-    def execute(self, stacks: Stacks, tables: Tables, instructions: Traced) -> Stacks:
-        """The loop over the entries of a chunk."""
-        codes, _, writes, _ = instructions
+    def execute(self, carried: Carried, tables: Tables, instructions: Traced) -> Carried:
+        """The loop over the entries of a chunk, on the stacks of heaps and the buffers of tables."""
+        codes, _, writes, _, row_codes = instructions
 
         # Indices are unsigned: of a signed one, JAX asks each time whether it counts from the end.
-        def step(number: jax.Array, stacks: Stacks) -> Stacks:
+        def step(number: jax.Array, carried: Carried) -> Carried:
+            stacks, buffers = carried
             index = number.astype(np.uint32)
             code = jax.lax.dynamic_index_in_dim(codes, index, keepdims=False)
-            runs = [self._run(number, index, stacks, table, instructions) for number, table in enumerate(tables)]
-            rows = jax.lax.switch(code, [*runs, lambda: self._nothing(index)])
-            return [self._written(heap, stack, rows, code, writes, index) for heap, stack in enumerate(stacks)]
+            runs = [self._run(number, index, carried, table, instructions) for number, table in enumerate(tables)]
+            rows, row_slots = jax.lax.switch(code, [*runs, lambda: (self._nothing(index), self.of_tables.nothing(index))])
+            written = [self._written(heap, stack, rows, code, writes, index) for heap, stack in enumerate(stacks)]
+            row_code = jax.lax.dynamic_index_in_dim(row_codes, index, axis=2, keepdims=False)
+            return written, self.of_tables.put(buffers, row_slots, row_code)
 
-        return jax.lax.fori_loop(0, self.chunk, step, list(stacks))
+        return jax.lax.fori_loop(0, self.chunk, step, carried)
 
     def _nothing(self, index: jax.Array) -> list[jax.Array]:
         # Not zeros: a constant would be made outside of the branch, and copied in it.
         return [jnp.broadcast_to(index.astype(WORD), words) for _, words in self.slots]
 
     def _run(
-        self, number: int, index: jax.Array, stacks: Stacks, table: tuple[jax.Array, ...], instructions: Traced
-    ) -> Callable[[], list[jax.Array]]:
-        branch = self.branches[number]
-        _, reads, _, feeds = instructions
+        self, number: int, index: jax.Array, carried: Carried, table: tuple[jax.Array, ...], instructions: Traced
+    ) -> Callable[[], tuple[list[jax.Array], RowSlots]]:
+        branch, form = self.branches[number], self.of_tables.forms[number]
+        _, reads, _, feeds, _ = instructions
 
-        def run() -> list[jax.Array]:
-            arrays: list[jax.Array] = []
-            for position, avals in enumerate(branch.site.reads):
-                arrays.extend(self.packings[avals].read(stacks[self.heap_of[avals]], _cell(reads, position, index)))
+        def run() -> tuple[list[jax.Array], RowSlots]:
+            if form is None:
+                return self._nothing(index), self.of_tables.nothing(index)  # such entries are called by themselves
             fed = [jax.lax.dynamic_index_in_dim(feeds[column], index, keepdims=False) for column in self.feed_numbers[number]]
+            arrays = self._inputs(number, index, carried, reads, fed)
             if branch.table is not None:
                 # Not jnp.take: what it does with rows out of range is fused into the kernel, and changes its last bits.
                 arrays.extend(column[fed[0]] for column in table)
                 fed = fed[1:]
             # The barriers keep XLA from fusing across the kernel's border, which would change its last bits.
             arrays, fed = jax.lax.optimization_barrier((arrays, fed))
-            outputs = jax.lax.optimization_barrier(branch.site.kernel.function(*arrays, *fed))
-            rows = self._nothing(index)
+            outputs = jax.lax.optimization_barrier(form.inner.function(*arrays, *fed))
+            rows, row_slots = self._nothing(index), self.of_tables.nothing(index)
             for slot, avals, part in zip(self.slot_numbers[number], branch.site.writes, branch.site.split(tuple(outputs)), strict=True):
-                rows[slot] = self.packings[avals].packed(part, self.slots[slot][1])
-            return rows
+                kept = [array for position, array in enumerate(part) if position not in self.without[avals]]
+                rows[slot] = self.packings[avals].packed(kept, self.slots[slot][1])
+            self.of_tables.put_into_slots(number, outputs, fed, row_slots)
+            return rows, row_slots
 
         return run
+
+    def _inputs(self, number: int, index: jax.Array, carried: Carried, reads: jax.Array, fed: Sequence[jax.Array]) -> list[jax.Array]:
+        """The arrays of the bundles that a branch reads; of tables the rows that it takes."""
+        (stacks, buffers), site = carried, self.branches[number].site
+        known: dict[int, jax.Array] = {}
+        first = 0
+        for position, avals in enumerate(site.reads):
+            kept = [first + place for place in range(len(avals)) if place not in self.without[avals]]
+            row = self.packings[avals].read(stacks[self.heap_of[avals]], _cell(reads, position, index))
+            known.update(zip(kept, row, strict=True))
+            first += len(avals)
+        if len(known) < first:
+            return self.of_tables.inputs(number, buffers, known, fed)
+        return list(known.values())
 
     def _written(
         self, heap: int, stack: jax.Array, rows: Sequence[jax.Array], code: jax.Array, writes: jax.Array, index: jax.Array

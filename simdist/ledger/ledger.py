@@ -35,9 +35,10 @@ from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import RegisterFile
 from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel
 from simdist.ledger.sharded import JaxDevice, mesh_devices
-from simdist.ledger.slicing import needed_for, without_dead
+from simdist.ledger.slicing import everything_before, needed_for, without_dead
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.row_kernels import row_form
 from simdist.program.step_iterator import ColumnTable, StepBatch
 from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 
@@ -47,6 +48,8 @@ NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap", "shard_map")
 # Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
 FULL = 8_192
 FULL_BYTES = 1 << 28
+# A table of so many bytes is kept in one buffer, of which rows are read and changed; a smaller one is copied sooner.
+TABLE_BYTES = 1 << 16
 
 
 class Ledger:
@@ -109,8 +112,22 @@ class Ledger:
         """The place that calls a kernel with bundles of these types and groups its results like this."""
         key = (kernel, tuple(reads), tuple(writes))
         if key not in self._sites:
+            self._keep_tables(kernel, reads)
             self._sites[key] = Site(kernel, tuple(reads), tuple(writes), [self._file(avals) for avals in writes])
         return self._sites[key]
+
+    def _keep_tables(self, kernel: Kernel, reads: Sequence[BundleType]) -> None:
+        """Keep tables that a kernel reads or changes by rows out of the heaps, where they are large."""
+        of_rows, start = row_form(kernel), 0
+        if of_rows is None or self.numerics in ("off", "eager"):
+            return
+        for avals in reads:
+            numbers = [port.input - start for port in of_rows.ports if start <= port.input < start + len(avals)]
+            large = [number for number in numbers if avals[number].size_bytes >= TABLE_BYTES]
+            if large and not self._file(avals).tables.issuperset(large):
+                self.plans.land()
+                self._file(avals).keep_out(large)
+            start += len(avals)
 
     def call(
         self, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None = None, host: Arrays = (), where: Where = None
@@ -185,6 +202,8 @@ class Ledger:
         register = file.new() if self.entries or self.pending.flight or not file.free else file.free.pop()
         assert bundle.arrays is not None
         file.loose[register] = bundle.arrays
+        if file.tables:
+            file.borrowed.add(register)
         bundle.register = register
         bundle.file = file  # last: who finds a file finds a register
 
@@ -239,6 +258,8 @@ class Ledger:
                 )
             self._compute_for([bundle.register])
             assert bundle.file is not None
+            if bundle.file.tables:
+                return tuple([np.array(array) for array in bundle.file.get(bundle.register)])  # the tables will be changed in place
             bundle.arrays = bundle.file.get(bundle.register)
         return bundle.arrays
 
@@ -262,14 +283,18 @@ class Ledger:
             self._compute_for([bundle.register for bundle in pending])
             for bundle in pending:
                 assert bundle.file is not None
-                bundle.arrays = bundle.file.get(bundle.register)
+                if not bundle.file.tables:
+                    bundle.arrays = bundle.file.get(bundle.register)
 
     def _compute_for(self, registers: list[int]) -> None:
         if self.pending.flight is None and not any(needed_for(self.entries, registers)):
             return
         with self._alone():
             self.plans.land()
-            self._compute(self.pending.bring_forward(needed_for(self.entries, registers)))
+            needed = needed_for(self.entries, registers)
+            if self.pending.has_tables:
+                needed = everything_before(needed)  # what still reads a table is computed before the table changes
+            self._compute(self.pending.bring_forward(needed))
 
     def flush(self, at_once: bool = True) -> None:
         """Compute everything that can still be reached.
@@ -282,7 +307,8 @@ class Ledger:
             unread = Counter(self._unread)
             if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
                 self.entries[:] = without_dead(self.entries, self._held())
-            self._compute(len(self.entries), at_once)
+            # A version of a table that the last entry changes is replaced when its caller has got the next one.
+            self._compute(len(self.entries) - (not at_once and self.pending.has_tables), at_once)
 
     def _make_room(self) -> None:
         """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""

@@ -30,6 +30,7 @@ from simdist.ledger.heap import Heap
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.slicing import separate
 from simdist.ledger.stack_lanes import Numbers
+from simdist.program.arrays import Arrays
 from simdist.program.values import Bundle
 
 __all__ = ["Pending"]
@@ -86,9 +87,17 @@ class Pending:
         self.computed += 1
         del self.entries[0]
 
-    def put_stacks(self, stacks: Sequence[jax.Array], count: int) -> None:
-        """Take out the first entries: their results, and all that was loose, are in these stacks, one a heap."""
-        self._take_out(count, [], count, self._moved_into(stacks))
+    def put_stacks(
+        self, stacks: Sequence[jax.Array], count: int, tables: Mapping[int, Arrays] | None = None, gone: Collection[int] = ()
+    ) -> None:
+        """Take out the first entries: their results, and all that was loose, are in these stacks, one a heap.
+
+        Args:
+            tables: by register, those that were kept out of the heaps and are in other buffers now.
+            gone: registers whose tables were overwritten.
+        """
+        kept = [partial(setattr, file, "in_buffers", file.tables_after(tables or {}, gone)) for file in self.files if file.tables]
+        self._take_out(count, [], count, [*kept, *self._moved_into(stacks)])
 
     def let_fly(self, stacks: Sequence[jax.Array], count: int) -> None:
         """As `put_stacks`, with stacks that are promises; `land` waits for them."""
@@ -159,6 +168,11 @@ class Pending:
                     loose[register >> INDEX_BITS][register] = arrays
         changes = [file.replaced(arrays) for file, arrays in zip(self.files, loose, strict=True)]
         self._take_out(len(done), rest, len(first), changes)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether some bundles have arrays that are kept out of the heaps."""
+        return any(file.tables for file in self.files)
 
     @property
     def moved(self) -> set[int]:

@@ -8,7 +8,8 @@ equality of the plans (class E1) does not rest on hope.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import jax
 import numpy as np
@@ -16,11 +17,13 @@ import numpy as np
 from simdist.ledger.batched import Batches
 from simdist.ledger.entry import Branch, Entry, Where, describe
 from simdist.ledger.heap import Heap
+from simdist.ledger.in_place import DonatingKernel, InPlace
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import Machine
 from simdist.ledger.sharded import JaxDevice, ShardedBatches
-from simdist.program.arrays import Array, HostArray
+from simdist.ledger.table_chains import Passage
+from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
 
@@ -76,19 +79,49 @@ class ComputePlans:
             wait: whether the numbers are needed now; a scan may go on otherwise.
         """
         entries = self.pending.entries[:count]
-        if self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
+        if self.pending.has_tables and self._have_tables(entries):
+            self._with_tables(entries, noted)
+        elif self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
             self._replay(entries, noted, wait)
         elif self.numerics in ("vmap", "shard_map"):
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
 
+    def _with_tables(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
+        """Compute entries some of which read or change tables: by the same plan as others, but never in batches, nor while others wait."""
+        least = 1 if self.numerics == "replay" else REPLAY_FROM
+        replays = self.numerics in ("deferred", "replay") and len(entries) >= least and not self._wide(entries)
+        count = self._passage(entries).num_entries if replays else 0
+        if replays and count >= least:
+            self._replay(entries[:count], noted, True)
+        else:
+            self._loop(entries[: count + 1] if replays else entries, noted)
+        needed = {register for entry in self.pending.entries for register in entry[2]}
+        for file in self.pending.files:
+            file.drop_dead(needed)
+
+    def _passage(self, entries: Sequence[Entry]) -> Passage:
+        """How the first entries go through the chains of tables, as far as they can be replayed."""
+        in_place = InPlace(self.pending.entries, self.branches, self.pending.files).dead
+        return self.machine.chains.passage(entries, self.branches, self.pending.files, in_place)
+
+    def _have_tables(self, entries: Sequence[Entry]) -> bool:
+        """Whether some call reads or changes what is kept out of the heaps."""
+        sites = [self.branches[code].site for code in {entry[1] for entry in entries}]
+        return any(self.files[avals].tables for site in sites for avals in (*site.reads, *site.writes) if avals in self.files)
+
     def _wide(self, entries: Sequence[Entry]) -> bool:
         """Whether some call reads so much that a scan would spend its time on moving registers."""
         codes = {entry[1] for entry in entries}
-        return any(sum(map(num_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
+        return any(sum(map(self._moved_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
 
-    def run_kernel(self, kernel: Kernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
+    def _moved_bytes(self, avals: BundleType) -> int:
+        """The bytes of a bundle, without its tables."""
+        tables = self.files[avals].tables if avals in self.files else ()
+        return num_bytes(avals) - sum([avals[position].size_bytes for position in tables])
+
+    def run_kernel(self, kernel: Kernel | DonatingKernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
         """Call a kernel; its error says where in the run it happened."""
         try:
             return kernel(*arguments)
@@ -98,16 +131,21 @@ class ComputePlans:
 
     def _loop(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         files = self.pending.files
-        for _, code, reads, writes, fed, where in entries:
+        in_place = InPlace(self.pending.entries, self.branches, files)
+        for number, (_, code, reads, writes, fed, where) in enumerate(entries):
             if noted:
                 return
             branch = self.branches[code]
+            if number in in_place.dead:
+                in_place.run(number, partial(self.run_kernel, where=where))
+                self.pending.pop()
+                continue
             arrays: list[Array] = []
             for register in reads:
                 arrays.extend(files[register >> INDEX_BITS].get(register))
             results = self.run_kernel(branch.site.kernel, [*arrays, *branch.arguments(fed)], where)
             for register, part in zip(writes, branch.site.split(results), strict=True):
-                files[register >> INDEX_BITS].loose[register] = part
+                files[register >> INDEX_BITS].put(register, part)
             self.pending.pop()
 
     def land(self) -> None:
@@ -126,37 +164,70 @@ class ComputePlans:
                 self._replay(entries[TRIAL:], noted, wait)
 
     def _scan(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
-        found = self._scanned(entries, noted, wait)
+        passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
+        found = self._scanned(entries, noted, wait, self._buffers(passage))
         if found is None:
             self._loop(entries, noted)
-        elif wait:
-            self.pending.put_stacks(*found)
+            return
+        stacks, buffers, count = found
+        if wait:
+            done = passage if count == len(entries) else self._passage(entries[:count])
+            self.pending.put_stacks(stacks, count, self._tables_in(done, buffers), done.before.values())
         else:
-            self.pending.let_fly(*found)
+            self.pending.let_fly(stacks, count)
+
+    def _buffers(self, passage: Passage, are_kept: bool = False) -> list[jax.Array]:
+        """The buffers of all chains, to be overwritten, unless they are kept; what stands for one that is not used has no meaning."""
+        found: list[jax.Array] = []
+        for chain, (avals, positions) in enumerate(self.machine.chains.tables):
+            if chain in passage.before:
+                register = passage.before[chain]
+                file = self.pending.files[register >> INDEX_BITS]
+                own = map(jax.numpy.asarray, file.take_tables(register))
+                found += [array.copy() for array in own] if register in file.borrowed and not are_kept else own
+            else:
+                found += [jax.numpy.zeros(avals[position].shape, avals[position].dtype) for position in positions]
+        return found
+
+    def _tables_in(self, passage: Passage, buffers: Sequence[jax.Array]) -> dict[int, Arrays]:
+        """The tables of the registers that a stretch ends with."""
+        of_chain: dict[int, list[jax.Array]] = {}
+        for (chain, _, _), buffer in zip(self.machine.chains.buffers, buffers, strict=True):
+            of_chain.setdefault(chain, []).append(buffer)
+        return {register: tuple(of_chain[chain]) for chain, register in passage.after.items()}
 
     def _try(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
-        found = self._scanned(entries, noted, True)
+        passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
+        found = self._scanned(entries, noted, True, [buffer.copy() for buffer in self._buffers(passage, True)])
         self._loop(entries, noted)
         if found is None or noted:
             return
         stacks = dict(zip(self.pending.heaps, map(np.asarray, found[0]), strict=True))
-        registers = {register for entry in entries for register in (*entry[2], *entry[3])}
-        same = all(self._equal_in(stacks, register) for register in registers)
+        tables = self._tables_in(passage, found[1])
+        registers = {register for entry in entries for register in (*entry[2], *entry[3])} - set(passage.before.values()) | tables.keys()
+        same = all(self._equal_in(stacks, register, tables) for register in registers)
         (self.proved if same else self.refuted).update(self._kernels(entries))
 
-    def _scanned(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> tuple[list[jax.Array], int] | None:
+    def _scanned(
+        self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool, buffers: Sequence[Array] = ()
+    ) -> tuple[list[jax.Array], list[jax.Array], int] | None:
         """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
         try:
-            return self.machine.run(entries, self.branches, self.files, noted, wait)
+            return self.machine.run(entries, self.branches, self.files, noted, wait, buffers)
         except Exception:
             self.refuted |= self._kernels(entries)
             return None
 
-    def _equal_in(self, stacks: dict[Heap, HostArray], register: int) -> bool:
+    def _equal_in(self, stacks: dict[Heap, HostArray], register: int, tables: Mapping[int, Arrays]) -> bool:
         """Whether a scan has given what the calls gave."""
         file = self.pending.files[register >> INDEX_BITS]
-        return _equal(file.get(register), file.packing.get(stacks[file.heap][index_of(register)]))
+        row = file.packing.get(stacks[file.heap][index_of(register)])
+        if not file.tables:
+            return _equal(file.get(register), row)
+        if register not in tables:
+            return True  # a version that is gone
+        return _equal((*file.rest_of(register), *file.take_tables(register)), (*row, *tables[register]))
 
     def _kernels(self, entries: Sequence[Entry]) -> set[Kernel]:
         return {self.branches[code].site.kernel for code in {entry[1] for entry in entries}}

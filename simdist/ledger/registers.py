@@ -11,7 +11,7 @@ bundles that are alive at once: workers times parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from simdist.ledger.heap import Heap, Heaps, Packing
@@ -22,6 +22,8 @@ from simdist.program.values import BundleType
 __all__ = ["INDEX_BITS", "RegisterFile", "index_of"]
 
 INDEX_BITS = 40
+# Arrays of so many bytes stay out of heaps: a heap has several rows, each as wide as the widest.
+HUGE_BYTES = 2 << 20
 
 
 def index_of(register: int) -> int:
@@ -39,12 +41,18 @@ class RegisterFile:
         free: those without a bundle; pending entries may still use them.
         unread: the ledger's list of entries one of whose results died unread.
         loose: numbers that are not in the heap.
+        tables: positions of the arrays that never get into the heap: large ones, and those of which rows are read or changed.
+        borrowed: registers whose arrays came from outside, and must not be overwritten.
+        in_buffers: the tables of registers whose other numbers are in the heap, in the order of their positions.
     """
 
     def __init__(self, number: int, avals: BundleType, unread: list[int], heaps: Heaps) -> None:
         self.number = number
         self.avals = avals
-        self.packing = Packing(avals)
+        self.tables = frozenset([position for position, aval in enumerate(avals) if aval.size_bytes >= HUGE_BYTES])
+        self.borrowed: set[int] = set()
+        self.in_buffers: dict[int, Arrays] = {}
+        self.packing = Packing(avals, self.tables)
         self.heap: Heap = heaps.of(self.packing)
         self.unread = unread
         self.given: list[int] = []
@@ -66,6 +74,48 @@ class RegisterFile:
         self.given.append((self.number << INDEX_BITS) + self.heap.new())
         return self.given[-1]
 
+    def put(self, register: int, arrays: Numbers) -> None:
+        """Let a register hold what a call of a kernel gave."""
+        self.loose[register] = arrays
+        self.borrowed.discard(register)
+        self.in_buffers.pop(register, None)
+
+    def tables_after(self, tables: Mapping[int, Arrays], gone: Collection[int]) -> dict[int, Arrays]:
+        """The tables of all registers when nothing is loose any more.
+
+        Args:
+            tables: by register, of all files: those that were made.
+            gone: registers whose tables were overwritten.
+        """
+        found = {**self.in_buffers, **{register: self.take_tables(register) for register in self.loose}}
+        found = {register: arrays for register, arrays in found.items() if register not in gone}
+        self.borrowed.difference_update(gone, tables)
+        return {**found, **{register: arrays for register, arrays in tables.items() if register >> INDEX_BITS == self.number}}
+
+    def drop_dead(self, needed: Collection[int]) -> None:
+        """Drop tables that no bundle holds and no pending entry reads."""
+        if self.tables:
+            held = {*self.loose, *self.in_buffers}
+            for register in held.intersection(self.free).difference(needed):
+                self.drop(register)
+
+    def drop(self, register: int) -> None:
+        """Let a register hold nothing any more."""
+        self.loose.pop(register, None)
+        self.borrowed.discard(register)
+        self.in_buffers.pop(register, None)
+
+    def take_tables(self, register: int) -> Arrays:
+        """The tables of a register, in the order of their positions: the arrays themselves, and no copies."""
+        arrays = self.loose.get(register)
+        if arrays is None or isinstance(arrays, Lane):
+            return self.in_buffers[register]
+        return tuple([arrays[position] for position in sorted(self.tables)])
+
+    def rest_of(self, register: int) -> Arrays:
+        """The numbers of a register without its tables."""
+        return tuple([array for position, array in enumerate(self.get(register)) if position not in self.tables])
+
     def held(self, register: int) -> Numbers:
         """The numbers of a register; those that are in a stack of lanes stay there."""
         found = self.loose.get(register)
@@ -77,7 +127,23 @@ class RegisterFile:
         if isinstance(arrays, Lane):
             arrays = self.loose[register] = arrays.cut()
         # Copies: a view would forbid the machine to write in place, a slice would keep the whole heap alive.
-        return arrays if arrays is not None else self.packing.get(self.heap.row(index_of(register)))
+        if arrays is not None:
+            return arrays
+        row = self.packing.get(self.heap.row(index_of(register)))
+        return self._with_tables(row, self.in_buffers[register]) if self.tables else row
+
+    def _with_tables(self, rest: Arrays, tables: Arrays) -> Arrays:
+        kept, known = iter(rest), iter(tables)
+        return tuple([next(known if position in self.tables else kept) for position in range(len(self.avals))])
+
+    def keep_out(self, positions: Iterable[int]) -> None:
+        """Keep these arrays out of the heap from now on; what was in the heap is loose. Only while no scan goes on."""
+        tables = self.tables.union(positions)
+        if tables != self.tables:
+            for register in set(self.given).difference(self.free):
+                if self.heap.stack is not None and register not in self.loose:
+                    self.loose[register] = self.get(register)
+            self.tables, self.packing = tables, Packing(self.avals, tables)
 
     def replaced(self, loose: dict[int, Numbers]) -> Callable[[], None]:
         """What is to be called, so that these numbers are loose."""

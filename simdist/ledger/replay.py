@@ -16,8 +16,10 @@ import jax.numpy as jnp
 
 from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.heap import Heap, Loose
-from simdist.ledger.layout import Instructions, Layout, Stacks
+from simdist.ledger.layout import Carried, Instructions, Layout, Stacks
 from simdist.ledger.registers import RegisterFile, index_of
+from simdist.ledger.table_chains import TableChains
+from simdist.program.arrays import Array
 from simdist.program.kernels import compiler_options
 from simdist.program.step_iterator import ColumnTable
 from simdist.program.values import BundleType
@@ -28,9 +30,9 @@ __all__ = ["Machine"]
 CHUNK = 256
 # Chunks that are given out without waiting for the first of them, where a caller waits for the numbers: so long does Ctrl-C wait.
 AHEAD = 8
-Scan = Callable[[Stacks, list[tuple[jax.Array, ...]], Instructions], Stacks]
-# What fixes a scan: the number of branches, and rows and words of each heap.
-Size = tuple[int, tuple[tuple[int, int], ...]]
+Scan = Callable[[Carried, list[tuple[jax.Array, ...]], Instructions], Carried]
+# What fixes a scan: the number of branches, that of their chains, and rows and words of each heap.
+Size = tuple[int, int, tuple[tuple[int, int], ...]]
 
 
 class Machine:
@@ -40,6 +42,7 @@ class Machine:
         self.compilations = 0
         self._compiled: tuple[Size, Scan, Layout] | None = None
         self._tables: dict[ColumnTable, tuple[jax.Array, ...]] = {}
+        self.chains = TableChains()
 
     def run(
         self,
@@ -48,7 +51,8 @@ class Machine:
         files: dict[BundleType, RegisterFile],
         noted: Sequence[BaseException] = (),
         wait: bool = True,
-    ) -> tuple[Stacks, int]:
+        buffers: Sequence[Array] = (),
+    ) -> tuple[Stacks, list[jax.Array], int]:
         """Compute entries in order, on copies of the heaps: heaps and files stay as they are, whatever happens here.
 
         Args:
@@ -57,24 +61,27 @@ class Machine:
             files: the ledger's.
             noted: asks for a stop at the end of a chunk, as soon as there is something in it.
             wait: until all is computed; otherwise the results are promises, which may fail later.
+            buffers: of the tables of all chains; they are overwritten.
 
         Returns:
-            The new stacks, one a heap, and how many of the entries they are computed from.
+            The new stacks, one a heap, the new buffers, and how many of the entries they are computed from.
         """
         program, layout = self._program(branches, files)
         tables = [self._table(branch) for branch in branches]
         stacks = [heap.copied(loose) for heap, loose in _loose(files).items()]
+        carried = stacks, [jnp.asarray(buffer) for buffer in buffers]
         instructions = layout.encode(entries[:CHUNK])
         done = 0
         while done < len(entries) and not noted:
-            stacks = program(stacks, tables, instructions)  # works in place: what it was given is lost
+            carried = program(carried, tables, instructions)  # works in place: what it was given is lost
             done = min(done + CHUNK, len(entries))
             if done < len(entries):
                 instructions = layout.encode(entries[done : done + CHUNK])  # while the chunk is being computed
             if wait and done % (AHEAD * CHUNK) == 0:
-                jax.block_until_ready(stacks)
+                jax.block_until_ready(carried)
         # A computation that fails after its call fails here, and not at its first reader.
-        return (jax.block_until_ready(stacks) if wait else stacks), done
+        stacks, found = jax.block_until_ready(carried) if wait else carried
+        return stacks, found, done
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:
         table = branch.table
@@ -88,10 +95,14 @@ class Machine:
         return known
 
     def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Scan, Layout]:
-        size = (len(branches), tuple((heap.capacity, heap.words) for heap in dict.fromkeys(file.heap for file in files.values())))
+        size = (
+            len(branches),
+            len(self.chains.numbers),
+            tuple((heap.capacity, heap.words) for heap in dict.fromkeys(file.heap for file in files.values())),
+        )
         if self._compiled is None or self._compiled[0] != size:
             self.compilations += 1
-            layout = Layout(branches, files, CHUNK)
+            layout = Layout(branches, files, CHUNK, self.chains)
             self._compiled = (size, jax.jit(layout.execute, donate_argnums=0, compiler_options=compiler_options()), layout)
         return self._compiled[1], self._compiled[2]
 
@@ -100,6 +111,6 @@ def _loose(files: dict[BundleType, RegisterFile]) -> dict[Heap, list[Loose]]:
     """The numbers that each heap lacks."""
     lacking: dict[Heap, list[Loose]] = {}
     for file in files.values():
-        found = [(index_of(register), file.packing, file.get(register)) for register in file.loose]
+        found = [(index_of(register), file.packing, file.rest_of(register)) for register in file.loose]
         lacking.setdefault(file.heap, []).extend(found)
     return lacking

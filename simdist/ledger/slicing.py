@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from simdist.ledger.entry import Entry
 
-__all__ = ["needed_for", "separate", "without_dead"]
+__all__ = ["everything_before", "needed_for", "separate", "without_dead"]
 
 
 def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]:
@@ -25,6 +25,12 @@ def needed_for(entries: Sequence[Entry], registers: Iterable[int]) -> list[bool]
             wanted.difference_update(writes)
             wanted.update(reads)
     return needed
+
+
+def everything_before(needed: Sequence[bool]) -> list[bool]:
+    """Whether each entry is needed, or one that was noted later is."""
+    last = max((position for position, wanted in enumerate(needed) if wanted), default=-1)
+    return [position <= last for position in range(len(needed))]
 
 
 def without_dead(entries: list[Entry], held: Iterable[int]) -> list[Entry]:

@@ -19,7 +19,7 @@ from simdist.program.arrays import ArrayLike
 from simdist.program.collective import COLLECTIVE
 from simdist.program.jaxprs import Atom, aval_in, variables_in
 from simdist.program.kernels import kernel_of
-from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
+from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, RowsMarker, UpdateMarker
 from simdist.program.operations import (
     Argument,
     Check,
@@ -29,12 +29,14 @@ from simdist.program.operations import (
     Program,
     RandomKey,
     Read,
+    ReadRows,
     Rebuild,
     Register,
     Return,
     TracedCollective,
     Update,
 )
+from simdist.program.row_reads import with_row_reads
 from simdist.program.values import Aval
 
 __all__ = ["cut"]
@@ -51,7 +53,7 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
     """
-    return _Cutter(name, closed, markers).program(rebuild)
+    return _Cutter(name, *with_row_reads(name, closed, markers)).program(rebuild)
 
 
 class _Cutter:
@@ -101,7 +103,7 @@ class _Cutter:
             if marker is None:
                 # Collectives run in the order in which they were traced, whatever else each replica does.
                 stage = last_collective = max(stage, last_collective)
-            elif isinstance(marker, ReadMarker):
+            elif isinstance(marker, (ReadMarker, RowsMarker)):
                 stage = updated.get(id(marker.variable), 0)
             elif isinstance(marker, (UpdateMarker, CheckMarker)):
                 stage = last_update = max(stage, last_update)
@@ -171,10 +173,12 @@ class _Cutter:
                 return Argument(outputs)
             case ReadMarker():
                 return Read(marker.variable, outputs[0])
+            case RowsMarker():
+                return ReadRows(marker.variable, marker.number, marker.ids, operands, (outputs[0], outputs[1]))
             case KeyMarker():
                 return RandomKey(marker.salt, outputs[0])
             case UpdateMarker():
-                return Update(marker.rule, marker.variables, operands)
+                return Update(marker.rule, marker.variables, operands, marker.row_reads)
             case CheckMarker():
                 return Check(marker.message, operands[0])
             case _:

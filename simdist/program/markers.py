@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simdist.program.operations import Rule, VariableHandle
+from simdist.program.row_numbers import HostIds
 from simdist.program.step_iterator import BatchSignature
 
-__all__ = ["ArgumentMarker", "CheckMarker", "KeyMarker", "Marker", "NextMarker", "ReadMarker", "UpdateMarker"]
+__all__ = ["ArgumentMarker", "CheckMarker", "KeyMarker", "Marker", "NextMarker", "ReadMarker", "RowsMarker", "UpdateMarker"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,16 @@ class ReadMarker:
 
 
 @dataclass(frozen=True)
+class RowsMarker:
+    """Rows of a variable at this place, and for each id which of them it means; `number` tells the row reads of one step apart."""
+
+    kind: ClassVar = "read rows"
+    variable: VariableHandle
+    number: int
+    ids: HostIds
+
+
+@dataclass(frozen=True)
 class KeyMarker:
     """A fresh random key; `salt` tells the keys of one step apart."""
 
@@ -48,11 +59,12 @@ class KeyMarker:
 
 @dataclass(frozen=True)
 class UpdateMarker:
-    """A change of variables, by the operands of the marker."""
+    """A change of variables, by the operands of the marker; for each that is a gradient of rows, the number of the row read."""
 
     kind: ClassVar = "update"
     rule: Rule
     variables: tuple[VariableHandle, ...]
+    row_reads: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,4 +75,4 @@ class CheckMarker:
     message: str
 
 
-Marker = NextMarker | ArgumentMarker | ReadMarker | KeyMarker | UpdateMarker | CheckMarker
+Marker = NextMarker | ArgumentMarker | ReadMarker | RowsMarker | KeyMarker | UpdateMarker | CheckMarker

@@ -17,6 +17,7 @@ import jax
 from simdist.program.arrays import Array, ArrayLike, Tree
 from simdist.program.collective import Collective, CollectiveOptions
 from simdist.program.kernels import Kernel
+from simdist.program.row_numbers import HostIds
 from simdist.program.step_iterator import BatchSignature
 from simdist.program.values import Aval
 
@@ -30,6 +31,7 @@ __all__ = [
     "Program",
     "RandomKey",
     "Read",
+    "ReadRows",
     "Rebuild",
     "Reference",
     "Register",
@@ -103,6 +105,11 @@ class VariableHandle:
     def aval(self) -> Aval:
         return Aval(self.shape, self.dtype)
 
+    @property
+    def moves_rows(self) -> bool:
+        """Whether a step that looks up some rows of it reads those alone."""
+        return False
+
     def ref(self) -> Reference:
         """The reference of this variable: ``==`` of variables compares values."""
         return Reference(self)
@@ -159,6 +166,23 @@ class Read:
 
 
 @dataclass(frozen=True)
+class ReadRows:
+    """Rows of a variable, each once, and for each id which of them it means.
+
+    Attributes:
+        number: among the row reads of the program.
+        ids: gives the ids, on the host, from these sources: registers of batches and arguments.
+        outputs: the rows [k, ...] and the positions [k] of the ids.
+    """
+
+    variable: VariableHandle
+    number: int
+    ids: HostIds
+    sources: tuple[Register, ...]
+    outputs: tuple[Register, Register]
+
+
+@dataclass(frozen=True)
 class RandomKey:
     """A fresh key (two uint32) that depends on the seed, the task, its step, and `salt`."""
 
@@ -183,11 +207,13 @@ class Update:
         rule: "assign", "add", or the rule of an optimizer; see `simdist.variables.update_rule`.
         variables: what changes.
         operands: one register for each variable: the new value, the increment, or the gradient.
+        row_reads: for each variable, None, or the number of the row read whose rows its gradient belongs to; empty: of none.
     """
 
     rule: Rule
     variables: tuple[VariableHandle, ...]
     operands: tuple[Register, ...]
+    row_reads: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,7 +245,7 @@ class Return:
     rebuild: Rebuild
 
 
-Operation = Next | Argument | Read | RandomKey | Compute | Update | TracedCollective | Check | Return
+Operation = Next | Argument | Read | ReadRows | RandomKey | Compute | Update | TracedCollective | Check | Return
 
 
 @dataclass(frozen=True, eq=False)

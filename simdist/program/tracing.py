@@ -79,6 +79,7 @@ class Tracer:
         self.taken: dict[int, int] = {}
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
+        self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
         self._rank = rank
         self.num_replicas = num_replicas
         self.known_operands = known_operands

@@ -121,6 +121,11 @@ class Registers(Protocol):
     free: list[int]
     unread: list[int]
 
+    @property
+    def tables(self) -> frozenset[int]:
+        """Positions of arrays that are changed in place."""
+        ...
+
     def get(self, register: int) -> tuple[Array, ...]:
         """The numbers of a register."""
         ...

@@ -17,10 +17,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from simdist.hardware import MemoryAccount, Network
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RunKernel
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
@@ -83,6 +85,10 @@ class TaskRuntime(Protocol):
         """The present versions of groups, wherever they live."""
         ...
 
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
+        """The present versions of groups, and some rows of the present versions of tables, wherever they live."""
+        ...
+
     def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
         """Call a kernel on this task's device."""
         ...
@@ -91,7 +97,7 @@ class TaskRuntime(Protocol):
         """Run a collective with the other replicas of the step; done when this replica has its result."""
         ...
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         """Change groups, wherever they live; done when all of them have confirmed."""
         ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.program.arrays import Array, Arrays
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult, TaskRuntime
@@ -19,10 +20,12 @@ from simdist.runtime.linked import (
     LinkedOperation,
     MakeKey,
     ReadGroups,
+    ReadWithRows,
     RunKernel,
     Runnable,
     TakeBatch,
 )
+from simdist.runtime.linked_rows import operands_of
 
 __all__ = ["Step"]
 
@@ -45,7 +48,21 @@ class Step:
         over: whether it does nothing any more.
     """
 
-    __slots__ = ("arguments", "batches", "ended", "error", "iterators", "keys", "linked", "over", "position", "result", "slots", "task")
+    __slots__ = (
+        "arguments",
+        "batches",
+        "ended",
+        "error",
+        "iterators",
+        "keys",
+        "linked",
+        "over",
+        "position",
+        "result",
+        "rows",
+        "slots",
+        "task",
+    )
 
     def __init__(
         self,
@@ -63,6 +80,7 @@ class Step:
         self.slots: list[Bundle] = []
         self.batches: list[StepBatch] = []
         self.keys: list[Array] = []
+        self.rows: dict[int, RowNumbers] = {}  # by the number of the row read
         self.position = -1
         self.result = NOTHING
         self.error: BaseException | None = None
@@ -83,7 +101,7 @@ class Step:
                     if position >= 0:
                         op = operations[position]
                         # `type(op) is` costs a third of `isinstance`, and this is the innermost loop of all schedules.
-                        if type(op) is RunKernel or type(op) is ReadGroups:
+                        if type(op) is RunKernel or type(op) is ReadGroups or type(op) is ReadWithRows:
                             for slot, bundle in zip(op.outputs, result, strict=True):
                                 slots[slot] = bundle
                         elif type(op) is LinkedCollective:
@@ -137,7 +155,11 @@ class Step:
         if type(op) is ReadGroups:
             return task.read(op)
         if type(op) is ApplyAll:
-            return task.update(op, [slots[part.operands] for part in op.parts])
+            return task.update(op, [operands_of(part, slots, self.rows) if part.rows else slots[part.operands] for part in op.parts])
+        if type(op) is ReadWithRows:
+            for table in op.tables:
+                self.rows[table.number] = table.ids.numbers([self._source(*source) for source in table.sources])
+            return task.read_rows(op, [self.rows[table.number] for table in op.tables])
         if type(op) is LinkedCollective:
             return task.collective(op, slots[op.operands])
         if type(op) is TakeBatch:
@@ -148,11 +170,22 @@ class Step:
             task.check(op, slots[op.slot])
         return None
 
+    def _source(self, kind: str, number: int, leaf: int) -> Array:
+        """An array that the ids of a lookup are computed from."""
+        if kind == "argument":
+            return self.arguments[number]
+        batch = self.batches[number]
+        if batch.table is None or batch.rows is None:
+            return batch.leaves()[leaf]
+        return batch.table.columns[leaf][batch.rows]
+
     def _host_arrays(self, op: RunKernel) -> Arrays:
         arrays: list[Array] = []
         for kind, number in op.host:
             if kind == "batch":
                 arrays.extend(self.batches[number].leaves())
+            elif kind == "rows":
+                arrays.append(self.rows[number].positions)
             else:
                 arrays.append(self.keys[number] if kind == "key" else self.arguments[number])
         return tuple(arrays)

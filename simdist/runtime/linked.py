@@ -11,23 +11,29 @@ from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 from simdist.program.collective import Collective
-from simdist.program.kernels import Kernel
+from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Rebuild
-from simdist.program.values import Bundle, BundleType
+from simdist.program.row_numbers import HostIds
+from simdist.program.values import Aval, Bundle, BundleType
 
 __all__ = [
     "Apply",
     "ApplyAll",
     "CheckFinite",
     "Combination",
+    "GroupPart",
     "LinkedOperation",
     "LinkedProgram",
     "MakeKey",
     "LinkedCollective",
     "ReadGroups",
+    "ReadWithRows",
+    "RowOperand",
+    "RowShard",
     "RunKernel",
     "Runnable",
     "Slot",
+    "TableRows",
     "TakeBatch",
 ]
 
@@ -51,6 +57,82 @@ class ReadGroups:
     @cached_property
     def outputs(self) -> tuple[Slot, ...]:
         return tuple([slot for _, slot, _ in self.groups])
+
+
+@dataclass(frozen=True, eq=False)
+class RowShard:
+    """A shard of a table: the cell at a position of a group, which has the rows from `first` to `stop`; and the type of the group."""
+
+    group: int
+    position: int
+    first: int
+    stop: int
+    state: BundleType
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """A read of some rows of a table: which ones follows from the batch, when a step runs.
+
+    Attributes:
+        number: among the row reads of the step.
+        ids: gives the row numbers from the sources: ("batch", n, leaf) or ("argument", n, 0).
+        shards: of the table, in the order of their rows.
+        rows: what is read: [k, ...].
+        output: where it goes, as a bundle of one array.
+    """
+
+    number: int
+    ids: HostIds
+    sources: tuple[tuple[str, int, int], ...]
+    shards: tuple[RowShard, ...]
+    rows: Aval
+    output: Slot
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.rows.size_bytes // self.rows.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPart:
+    """A read of some cells of a group that also has tables: a step that holds what was read does not hold the tables.
+
+    Attributes:
+        positions: of the cells, in the order in which they are in the slot.
+        size_bytes: of the cells.
+    """
+
+    group: int
+    positions: tuple[int, ...]
+    size_bytes: int
+    state: BundleType
+    output: Slot
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Takes the group, and gives the cells."""
+        return kernel_of("part of a group", lambda *arrays: [arrays[position] for position in self.positions], self.state)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadWithRows:
+    """A read of groups, of parts of groups (there may be none of both), and of rows of tables, at the same time."""
+
+    dense: ReadGroups
+    parts: tuple[GroupPart, ...]
+    tables: tuple[TableRows, ...]
+
+    @cached_property
+    def outputs(self) -> tuple[Slot, ...]:
+        return (*self.dense.outputs, *(part.output for part in self.parts), *(table.output for table in self.tables))
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """All that are read."""
+        shards = [shard.group for table in self.tables for shard in table.shards]
+        return tuple(dict.fromkeys((*self.dense.numbers, *(part.group for part in self.parts), *shards)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +189,9 @@ class Apply:
     Attributes:
         number: among the kernels of the step.
         task: that owns the group.
-        size_bytes: of the operands.
+        size_bytes: of the operands; of gradients of rows, those of the rows are added when it is known which.
         combination: with updates of others that count together with it.
+        rows: the gradients of rows among the operands of the kernel, after the bundle.
     """
 
     number: int
@@ -120,6 +203,29 @@ class Apply:
     operands: Slot
     size_bytes: int
     combination: Combination = "mean"
+    rows: tuple[RowOperand, ...] = ()
+
+    @property
+    def reads(self) -> tuple[BundleType, ...]:
+        """The types of the bundles that the kernel takes."""
+        given = (self.given,) if self.given or not self.rows else ()
+        return (self.state, *given, *((operand.rows,) for operand in self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class RowOperand:
+    """A gradient of rows, as one group takes it: the slot that holds the rows [k, ...] of row read `number`, and which of them are its."""
+
+    number: int
+    slot: Slot
+    rows: Aval
+    first: int
+    stop: int
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.rows.size_bytes // self.rows.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +233,11 @@ class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
     parts: tuple[Apply, ...]
+
+    @cached_property
+    def moves_rows(self) -> bool:
+        """Whether gradients of rows are among the operands."""
+        return any(part.rows for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +248,7 @@ class CheckFinite:
     message: str
 
 
-LinkedOperation = ReadGroups | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
+LinkedOperation = ReadGroups | ReadWithRows | TakeBatch | MakeKey | RunKernel | LinkedCollective | ApplyAll | CheckFinite
 
 
 class Runnable(Protocol):

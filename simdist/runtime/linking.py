@@ -28,6 +28,7 @@ from simdist.program.operations import (
     Program,
     RandomKey,
     Read,
+    ReadRows,
     Return,
     TracedCollective,
     Update,
@@ -38,13 +39,18 @@ from simdist.runtime.linked import (
     ApplyAll,
     CheckFinite,
     Combination,
+    GroupPart,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
     MakeKey,
     ReadGroups,
+    ReadWithRows,
+    RowOperand,
+    RowShard,
     RunKernel,
     Slot,
+    TableRows,
     TakeBatch,
 )
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
@@ -104,6 +110,7 @@ class _Linker:
         self.batch_avals: list[tuple[Aval, ...]] = []
         self.constants: list[tuple[Slot, Bundle]] = []
         self.argument_avals: list[Aval] = []
+        self.position_avals: dict[int, Aval] = {}
         if program.constants:
             bundle = Bundle.of([jnp.asarray(array) for array in program.constants.values()])
             self.constants.append((self._slot(bundle.avals), bundle))
@@ -117,11 +124,11 @@ class _Linker:
         while at < len(operations):
             op = operations[at]
             match op:
-                case Read():
+                case Read() | ReadRows():
                     reads = [op]
-                    while at + 1 < len(operations) and isinstance(operations[at + 1], Read):
+                    while at + 1 < len(operations) and isinstance(following := operations[at + 1], (Read, ReadRows)):
                         at += 1
-                        reads.append(operations[at])  # pyright: ignore[reportArgumentType]
+                        reads.append(following)
                     self._read(reads)
                 case Next():
                     self._next(op)
@@ -167,9 +174,14 @@ class _Linker:
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 
-    def _read(self, reads: Sequence[Read]) -> None:
+    def _read(self, reads: Sequence[Read | ReadRows]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
+        tables = [self._rows(op) for op in reads if isinstance(op, ReadRows)]
+        with_tables = {shard.group for table in tables for shard in table.shards}
+        parts = self._parts([op for op in reads if isinstance(op, Read)], with_tables)
         for op in reads:
+            if isinstance(op, ReadRows):
+                continue
             placement = variable_of(op.variable).placement
             cells = placement.read_by(self.replica)
             if placement.axis:
@@ -177,13 +189,43 @@ class _Linker:
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
                 group = cell.group.number
+                if group in parts:
+                    pieces.append(("slot", parts[group].output, parts[group].positions.index(cell.position)))
+                    continue
                 if group not in wanted:
                     wanted[group] = (group, self._slot(cell.group.avals), 0)
                 _, slot, size = wanted[group]
                 wanted[group] = (group, slot, size + cell.aval.size_bytes)
                 pieces.append(("slot", slot, cell.position))
             self.source[op.output] = pieces
-        self.operations.append(ReadGroups(tuple(wanted.values())))
+        dense = ReadGroups(tuple(wanted.values()))
+        self.operations.append(ReadWithRows(dense, tuple(parts.values()), tuple(tables)) if tables else dense)
+
+    def _parts(self, reads: Sequence[Read], groups: set[int]) -> dict[int, GroupPart]:
+        """What reads need of groups that have tables, of which rows are read."""
+        cells: dict[int, dict[int, Cell]] = {}
+        for op in reads:
+            for cell in variable_of(op.variable).placement.read_by(self.replica):
+                if cell.group.number in groups:
+                    cells.setdefault(cell.group.number, {})[cell.position] = cell
+        found: dict[int, GroupPart] = {}
+        for group, wanted in cells.items():
+            avals, state = tuple([cell.aval for cell in wanted.values()]), next(iter(wanted.values())).group.avals
+            found[group] = GroupPart(group, tuple(wanted), num_bytes(avals), state, self._slot(avals))
+        return found
+
+    def _rows(self, op: ReadRows) -> TableRows:
+        rows, positions = op.outputs
+        aval, shards = self.program.avals[rows], list[RowShard]()
+        for cell in variable_of(op.variable).placement.read_by(self.replica):
+            first, stop = cell.rows or (0, cell.aval.shape[0])
+            shards.append(RowShard(cell.group.number, cell.position, first, stop, cell.group.avals))
+        slot = self._slot((aval,))
+        self.source[rows] = [("slot", slot, 0)]
+        self.source[positions] = [("rows", op.number, 0)]
+        self.position_avals[op.number] = self.program.avals[positions]
+        sources = tuple([self.source[register][0] for register in op.sources])
+        return TableRows(op.number, op.ids, sources, tuple(shards), aval, slot)
 
     def _next(self, op: Next) -> None:
         self.operations.append(TakeBatch(op.iterator, self.num_batches))
@@ -234,7 +276,8 @@ class _Linker:
             case TracedCollective():
                 return [[(register, None) for register in op.operands]]
             case Update():
-                return [self._operand_pieces(op, cells) for cells in cells_by_owner(op, self.replica).values()]
+                pieces = [self._operand_pieces(op, cells) for cells in cells_by_owner(op, self.replica).values()]
+                return pieces + [[(op.operands[number], None)] for number, rows in enumerate(op.row_reads) if rows is not None]
             case Check():
                 return [[(op.operand, None)]]
             case Return():
@@ -243,7 +286,11 @@ class _Linker:
                 return []
 
     def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[Piece]:
-        return [(op.operands[number], variable_of(op.variables[number]).placement.range_of(cell)) for number, cell in cells]
+        return [
+            (op.operands[number], variable_of(op.variables[number]).placement.range_of(cell))
+            for number, cell in cells
+            if not _is_by_rows(op, number)
+        ]
 
     def _aval(self, piece: Piece) -> Aval:
         aval, part = self.program.avals[piece[0]], piece[1]
@@ -310,6 +357,8 @@ class _Linker:
                 return self.batch_avals[number]
             case "argument":
                 return (self.argument_avals[number],)
+            case "rows":
+                return (self.position_avals[number],)
             case _:
                 return (Aval((2,), "uint32"),)
 
@@ -320,17 +369,40 @@ class _Linker:
         for cells in cells_by_owner(op, self.replica).values():
             group = cells[0][1].group
             slot = self._pack(self._operand_pieces(op, cells))
-            positions = [cell.position for _, cell in cells]
+            positions = [cell.position for number, cell in cells if not _is_by_rows(op, number)]
             operand_avals = self.slot_avals[slot]
+            rows = self._row_operands(op, cells)
             if isinstance(op.rule, str):
                 kernel = assigning(op.rule, tuple([cell.aval for cell in group.cells]), tuple(positions), tuple(operand_avals))
+            elif rows:
+                changed = [(cell.position, operand.rows) for (_, cell), operand in rows]
+                kernel = rule_of(op.rule).row_kernel(group, positions, operand_avals, changed)
             else:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
-            size_bytes = num_bytes(operand_avals)
+            size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
             parts.append(
-                Apply(self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, _combination(op))
+                Apply(
+                    self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, _combination(op), given
+                )
             )
         self.operations.append(ApplyAll(tuple(parts)))
+
+    def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:
+        """The gradients of rows that some cells are changed with."""
+        found: list[tuple[tuple[int, Cell], RowOperand]] = []
+        for number, cell in cells:
+            if _is_by_rows(op, number):
+                register, read = op.operands[number], op.row_reads[number]
+                assert read is not None
+                first, stop = cell.rows or (0, cell.aval.shape[0])
+                operand = RowOperand(read, self._pack([(register, None)]), self.program.avals[register], first, stop)
+                found.append(((number, cell), operand))
+        return found
+
+
+def _is_by_rows(op: Update, number: int) -> bool:
+    """Whether the operand for a variable is a gradient of rows."""
+    return bool(op.row_reads) and op.row_reads[number] is not None
 
 
 def _combination(op: Update) -> Combination:

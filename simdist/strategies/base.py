@@ -111,6 +111,8 @@ class Strategy(ReplicaOperations):
         FailedPreconditionError: none was given in the program of a session, which could not stop another cluster.
     """
 
+    moves_rows: bool = False
+
     def __init__(self, cluster: Cluster | None) -> None:
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):
             raise TypeError(f"cluster is {cluster!r}; expected an sd.Cluster, or None for one of this machine alone")

@@ -128,6 +128,7 @@ class ParameterServerStrategy(Strategy):
         self.serving = Serving(
             tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
+        self.moves_rows = not self.serving.in_rounds  # gradients of rows cannot be averaged before they meet
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
         self.programs = program_cache()

@@ -80,6 +80,10 @@ class AdoptedVariable(keras.Variable, Adopted):
             return super().value
         return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
 
+    def autocast(self, value: jax.Array) -> jax.Array:
+        """A value, or rows of it, with the dtype in which the layer that runs now computes."""
+        return self._maybe_autocast(value)
+
     def numpy(self) -> HostArray:
         """The present value, as a numpy array."""
         return np.asarray(self.value)

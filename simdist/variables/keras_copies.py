@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
@@ -36,6 +37,8 @@ __all__ = ["Role", "apart", "built_roles", "copy_for", "stand_in_for"]
 
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
+# What stands in for a variable of so many bytes takes no memory.
+LARGE_BYTES = 2 << 20
 
 
 Kept = TypeVar("Kept")
@@ -137,6 +140,9 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
 
     aval = variable.aval if cell is None else cell.aval
     stand_in: KerasVariable = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
+    if aval.size_bytes >= LARGE_BYTES:
+        # Its shape is all that counts: zeros that take no memory.
+        stand_in.__dict__["_value"] = np.broadcast_to(np.zeros((), jnp.dtype(aval.dtype)), aval.shape)
     rename(stand_in, variable.name)
     constraint = None if variable.keras_variable is None else variable.keras_variable.constraint
     if constraint is not None and cell is not None and cell.range is not None:

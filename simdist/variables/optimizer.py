@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
+from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import ArrayLike
@@ -39,9 +40,12 @@ class Optimizer:
 
     Args:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
+        lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), change only the rows that have a gradient; their slots
+            stand still meanwhile, as with Keras on TensorFlow. Default False: the numbers are those of a dense gradient. It makes a
+            difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
-        TypeError: neither of the two.
+        TypeError: neither of the two, or `lazy_rows` neither True nor False.
 
     Example:
         >>> import optax
@@ -54,10 +58,11 @@ class Optimizer:
         0.0
     """
 
-    def __init__(self, optimizer: KerasOptimizer | GradientTransformation) -> None:
+    def __init__(self, optimizer: KerasOptimizer | GradientTransformation, lazy_rows: bool = False) -> None:
         if not (is_keras_optimizer(optimizer) or isinstance(optimizer, GradientTransformation)):
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
         self.wrapped = optimizer
+        self.lazy_rows = flag(lazy_rows, "lazy_rows")
         self._compressed: dict[Compressor, CompressedSum] = {}
         # A Keras optimizer has one set of slots and one count of steps, for all callers.
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if is_keras_optimizer(optimizer) else []
@@ -122,7 +127,7 @@ class Optimizer:
                 return rule
         if is_keras_optimizer(self.wrapped) and self.wrapped.built:
             variables = _built_for(self.wrapped, variables)
-        self._rules.append(OptimizerRule(self.wrapped, variables))
+        self._rules.append(OptimizerRule(self.wrapped, variables, self.lazy_rows))
         return self._rules[-1]
 
     def _summed(self, tracer: Tracer, gradients: list[jax.Array], variables: list[Variable]) -> list[jax.Array]:

@@ -10,18 +10,17 @@ The count of steps of a group is the number of updates that were applied to it: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import jax
-from jax.extend.core import Jaxpr
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
-from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.row_rule import RowUpdate, changed_state, is_elementwise, leaves_rows_alone, warn_of_dense_updates
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, unplaced
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
@@ -30,8 +29,6 @@ from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerRule"]
 
-REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
-
 
 class OptimizerRule(UpdateRule):
     """The rule by which an `Update` of an optimizer changes a group; one object for each set of variables.
@@ -39,8 +36,9 @@ class OptimizerRule(UpdateRule):
     The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
     """
 
-    def __init__(self, optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> None:
+    def __init__(self, optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable], lazy_rows: bool = False) -> None:
         self.optimizer = optimizer
+        self.lazy_rows = lazy_rows
         self.variables = list(variables)
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
@@ -63,7 +61,7 @@ class OptimizerRule(UpdateRule):
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
         slot_optimizer = self._slot_optimizer(cells)
-        if any(cell.range is not None for cell in own) and not _is_elementwise(slot_optimizer, [cell.aval for cell in own]):
+        if any(cell.range is not None for cell in own) and not is_elementwise(slot_optimizer, [cell.aval for cell in own]):
             raise InvalidArgumentError(
                 f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
                 "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
@@ -124,30 +122,30 @@ class OptimizerRule(UpdateRule):
         owner, size = owner_of(group.cells[0]), len(group.cells)
         slot_optimizer = self.slot_optimizers[owner]
         own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
-        kept = [cell.position for cell in slot_optimizer.cells]
 
         def run(*arrays: jax.Array) -> list[jax.Array]:
-            changed = list(arrays[:size])
-            given = dict(zip(positions, arrays[size:], strict=True))
-            values, state = [changed[index] for index in own], [changed[index] for index in kept]
-            for indices, new in zip((own, kept), slot_optimizer.apply(values, state, [given.get(index) for index in own]), strict=True):
-                for index, array in zip(indices, new, strict=True):
-                    changed[index] = array
-            return changed
+            return changed_state(slot_optimizer, own, arrays[:size], dict(zip(positions, arrays[size:], strict=True)))
 
         return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
+    def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
+        owner = owner_of(group.cells[0])
+        own = [cell for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
+        update = RowUpdate(self.optimizer, group, own, self.slot_optimizers[owner], positions, operand_avals, rows)
+        return update.kernel(self._rows_only(owner, rows, group))
 
-def _is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
-    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
-    jaxpr = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
-    return not any(name.startswith(REDUCING) for name in _primitives(jaxpr.jaxpr))
-
-
-def _primitives(jaxpr: Jaxpr) -> Iterator[str]:
-    """The names of all operations of a jaxpr, those inside calls and loops included."""
-    for eqn in jaxpr.eqns:
-        yield eqn.primitive.name
-        for inner in inner_jaxprs(eqn):
-            yield from _primitives(inner)
+    def _rows_only(self, owner: Owner, rows: Sequence[tuple[int, Aval]], group: Group) -> SlotOptimizer | None:
+        """The slot optimizer of rows, in the place of tables, where the rule leaves all other rows alone; None where it changes them."""
+        counts = {id(group.cells[position]): aval for position, aval in rows}
+        of_rows = [
+            (self.variables[number], Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for number, cell in self.optimized[owner]
+        ]
+        build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
+        slot_optimizer = build(self.optimizer, of_rows)  # pyright: ignore[reportArgumentType]
+        tables = [number for number, (_, cell) in enumerate(self.optimized[owner]) if id(cell) in counts]
+        if not is_elementwise(slot_optimizer, [cell.aval for _, cell in of_rows]):
+            return None
+        if self.lazy_rows or leaves_rows_alone(slot_optimizer, [cell.aval for _, cell in of_rows], tables):
+            return slot_optimizer
+        warn_of_dense_updates(type(self.optimizer).__name__, [group.cells[position] for position, _ in rows])
+        return None

@@ -37,6 +37,17 @@ class UpdateRule(RuleHandle, ABC):
             operand_avals: shapes and dtypes of the operands.
         """
 
+    def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
+        """As `kernel`, of a kernel that also takes gradients of rows: after the operands the rows [k, ...] of each, then their ids [k].
+
+        Args:
+            group: of the variables' cells, and of what the rule keeps.
+            positions: in the group, of the cells that the operands belong to.
+            operand_avals: shapes and dtypes of the operands.
+            rows: for each gradient of rows the position of its cell, and what it looks like.
+        """
+        raise NotImplementedError
+
 
 def rule_of(handle: RuleHandle) -> UpdateRule:
     """The rule that a program knows as a handle."""

@@ -57,6 +57,8 @@ class OwningStrategy(Scope, Protocol):
 
     @property
     def num_replicas_in_sync(self) -> int: ...
+    @property
+    def moves_rows(self) -> bool: ...
     def require_own_run(self, variable: Variable, /) -> None:
         """Refuse what a replica of another strategy does to this variable."""
         ...
@@ -283,6 +285,11 @@ class Variable(Scatter, Overlapping, Arithmetic):
 
     def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
         return replica_write(tracer, self, rule, operand)
+
+    @property
+    def moves_rows(self) -> bool:
+        strategy = self.placement.store.strategy
+        return strategy is not None and strategy.moves_rows and bool(self.shape) and not self.placement.axis
 
     def separate(self) -> None:
         """Give each replica a copy of its own, which may differ from the others from now on."""

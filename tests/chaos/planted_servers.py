@@ -105,10 +105,10 @@ def changes_are_confirmed_before_the_copy_has_them(patch: pytest.MonkeyPatch) ->
 def what_was_taken_back_is_remembered(patch: pytest.MonkeyPatch) -> None:
     """An update that died with its server is taken for a repetition when it is sent again."""
 
-    def stubborn(known: Remembered, identity: Identity) -> None:
+    def stubborn(known: Remembered, identity: Identity, default: None = None) -> None:
         return None
 
-    patch.setattr(Remembered, "discard", stubborn)
+    patch.setattr(Remembered, "pop", stubborn)
 
 
 def one_shard_is_not_brought_back(patch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
+import numpy as np
+
 from simdist.errors import FailedPreconditionError
 from simdist.program.kernels import Kernel
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
-from simdist.runtime.in_process.computing import call_kernel, next_batch, no_collective_here, require_finite
+from simdist.runtime.in_process.computing import arrays_of, call_kernel, next_batch, no_collective_here, require_finite
+from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RowShard, RunKernel
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.state import GroupStates
 from simdist.trace import Trace
 
@@ -121,6 +126,13 @@ class OneTask:
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]
 
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle]:
+        def rows_of(shard: RowShard, rows: Any) -> Any:
+            return np.asarray(arrays_of(self.common.versions.present(shard.group))[shard.position])[rows]
+
+        parts = [part_of(part, self.common.versions.present(part.group)) for part in op.parts]
+        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+
     def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()
         return call_kernel(op.kernel, inputs, op.writes, [*leaves, *host], self._where())
@@ -131,8 +143,8 @@ class OneTask:
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise no_collective_here(self.task.name, op.collective)
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
-        for part, given in zip(op.parts, operands, strict=True):
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+        for part, given in zip(op.parts, map(flat, operands), strict=True):
             if part.task == self.common.chief:
                 self.kept.append((part, given))
             else:

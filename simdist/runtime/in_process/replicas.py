@@ -16,8 +16,10 @@ from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.computing import call_kernel
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
 from simdist.runtime.in_process.replica_view import ReplicaView
+from simdist.runtime.in_process.row_reading import flat
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadGroups
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 
@@ -144,8 +146,8 @@ class OneReplica(OneTask):
         self.came = op.collective, operands
         return PENDING
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
-        for part, given in zip(op.parts, operands, strict=True):
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+        for part, given in zip(op.parts, map(flat, operands), strict=True):
             self.view.change(part.group, part.kernel, given, self._where())
 
     def step_done(self) -> None:

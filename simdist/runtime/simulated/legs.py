@@ -42,6 +42,12 @@ class Leg:
     kind: str = ""
     travels: bool = field(init=False)
 
+    def like(self, size_bytes: float, content: Content) -> Leg:
+        """A leg of the same route, with so many bytes and this content."""
+        return Leg(
+            self.source, self.target, size_bytes, self.links, self.latency_s, self.counted, content, is_word=self.is_word, kind=self.kind
+        )
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "travels", bool(self.links) and self.size_bytes > 0)
 

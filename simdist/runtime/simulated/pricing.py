@@ -14,6 +14,7 @@ from simdist.cost.memory import temporaries_bytes
 from simdist.hardware import MemoryAccount
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
+from simdist.program.row_kernels import row_form
 from simdist.program.values import num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, RunKernel
 from simdist.runtime.simulated.overlap import Early, early_collectives
@@ -93,7 +94,7 @@ class Prices:
     def _site(self, op: RunKernel | Apply) -> Site:
         if isinstance(op, RunKernel):
             return self.ledger.site(op.kernel, op.reads, op.writes)
-        return self.ledger.site(op.kernel, [op.state, op.given], [op.state])
+        return self.ledger.site(op.kernel, op.reads, [op.state])
 
     def _read_bytes(self, linked: LinkedProgram) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -118,7 +119,8 @@ def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost
     declared_s, costs = linked.program.seconds, list[Cost]()
     for op in kernels:
         if isinstance(op, Apply):
-            costs.append(cost_of(op.kernel))
+            of_rows = row_form(op.kernel)
+            costs.append(cost_of(op.kernel if of_rows is None else of_rows.inner))
         elif declared_s is not None:
             costs.append(Cost(0, 0, declared_s))
             declared_s = 0.0

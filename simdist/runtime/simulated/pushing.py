@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simdist.program.values import Bundle
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.simulated.calls import Call, CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.pricing import PricedProgram
@@ -49,7 +50,7 @@ class Pushing(Call):
         client: Task,
         plan: CallPlan,
         replied: Replied,
-        operands: Sequence[Bundle],
+        operands: Sequence[Bundle | RowOperands],
         priced: PricedProgram,
         read_versions: dict[int, int],
         errand: Errand | None = None,

@@ -34,12 +34,13 @@ class Reading(Call):
         replied: Replied,
         groups: tuple[int, ...],
         errand: Errand | None = None,
+        count: int | None = None,
     ) -> None:
         super().__init__(transport, client, plan, replied)
         self.errand = errand if errand is not None and errand.rounds is not None else None
         self.groups = groups
-        self.found: list[Bundle | None] = [None] * plan.count
-        self.versions = [0] * plan.count
+        self.found: list[Bundle | None] = [None] * (plan.count if count is None else count)
+        self.versions = [0] * len(self.found)
         for legs in plan.legs:
             transport.send(legs, self, self._asked)
 
@@ -68,6 +69,7 @@ class Reading(Call):
                     self.fail_later(part, error, "read_reply")
                 back.append(part.back)
         if back:
+            self.answered_now(back)
             key, backs = tuple(back), self.plan.backs
             going = backs.get(key) or backs.setdefault(key, Legs(back))
             self.transport.send(going, self, self._arrived, self._all_arrived)
@@ -75,6 +77,9 @@ class Reading(Call):
     def _must_wait(self, errand: Errand, leg: Leg) -> bool:
         rounds = errand.served.rounds.get(leg.target.name)
         return rounds is not None and rounds.wait(errand.ticket.needs, self._asked_late, leg)
+
+    def answered_now(self, backs: Sequence[Leg]) -> None:
+        """Servers have answered at this moment; these legs are their replies."""
 
     def _asked_late(self, leg: Leg) -> None:
         if self.open:

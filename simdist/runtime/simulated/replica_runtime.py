@@ -17,6 +17,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.linked import Apply, ApplyAll, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.copies import Copy
@@ -249,10 +250,10 @@ class SimulatedReplica(SimulatedTask):
 
     # -- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         return self._update_from(op, operands, 0)
 
-    def _update_from(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later | None:
+    def _update_from(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands], number: int) -> Later | None:
         """Apply the parts of an update, one after the other."""
         if number == len(op.parts):
             return None
@@ -265,7 +266,7 @@ class SimulatedReplica(SimulatedTask):
             return PENDING
         return self._change(op, operands, number)
 
-    def _change(self, op: ApplyAll, operands: Sequence[Bundle], number: int) -> Later:
+    def _change(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands], number: int) -> Later:
         part, now = op.parts[number], self.clock.now
         before = self.updates.get(part.group, 0)
         device = self._where(part)
@@ -277,7 +278,7 @@ class SimulatedReplica(SimulatedTask):
         self.clock.after(end - now, self._changed, (op, operands, number, processor, before, start, end))
         return PENDING
 
-    def _changed(self, what: tuple[ApplyAll, Sequence[Bundle], int, Processor, int, float, float]) -> None:
+    def _changed(self, what: tuple[ApplyAll, Sequence[Bundle | RowOperands], int, Processor, int, float, float]) -> None:
         op, operands, number, processor, before, start, end = what
         if self._ends_late(self._changed, what, processor):
             return
@@ -285,11 +286,11 @@ class SimulatedReplica(SimulatedTask):
         try:
             if not self.versions.known(part.group, before + 1):
                 old, site = self.versions.after(part.group, before), self.priced.sites[part.number]
-                where = (self.device, self.number, end)
+                where, (given, ids) = (self.device, self.number, end), inputs_of(operands[number])
                 if self._changes_its_own(part.group):
-                    (new,) = self.lanes.call(self.lane, site, (old, operands[number]), None, (), where)
+                    (new,) = self.lanes.call(self.lane, site, (old, *given), None, ids, where)
                 else:
-                    (new,) = self.world.ledger.call(site, (old, operands[number]), None, (), where)
+                    (new,) = self.world.ledger.call(site, (old, *given), None, ids, where)
                 self.versions.add(part.group, new)
             self.updates[part.group] = before + 1
             if end > start:

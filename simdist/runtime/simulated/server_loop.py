@@ -13,6 +13,7 @@ from simdist.errors import AbortedError, UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
+from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.serving import Ticket
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
@@ -100,7 +101,9 @@ class ServerLoop:
             self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
-        kept = KeptUpdate(ticket.clock, update, push.priced, push.operands[part.position], read_version)
+        operands = push.operands[part.position]
+        assert not isinstance(operands, RowOperands)  # in rounds, gradients are dense
+        kept = KeptUpdate(ticket.clock, update, push.priced, operands, read_version)
         rounds.keep(ticket.number, kept)
         self._seen.add(identity)
 
@@ -108,7 +111,7 @@ class ServerLoop:
             rounds.take_back(ticket.number, kept)
             self._seen.pop(identity, None)
 
-        self.secure(update.size_bytes, 0.0, undo, lambda: push.confirm(part, self.clock.now))
+        self.secure(int(part.there.size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
 
     def give_up(self, given: tuple[str, int, int]) -> None:
         """The coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
@@ -208,7 +211,7 @@ class ServerLoop:
                 take_back()
                 self._seen.pop(identity, None)
 
-        size_bytes = 0 if take_back is None else update.size_bytes
+        size_bytes = 0 if take_back is None else int(part.there.size_bytes)
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
 
     def _put_off(self, received: Received) -> None:
@@ -227,7 +230,7 @@ class ServerLoop:
         self,
         update: Apply,
         priced: PricedProgram,
-        operands: Bundle,
+        operands: Bundle | RowOperands,
         start: float,
         end: float,
         where: tuple[str, int, float],
@@ -247,7 +250,8 @@ class ServerLoop:
         """
         states, group, site = self.states, update.group, priced.sites[update.number]
         before = states.bundles[group] or states.present(group)
-        (bundle,) = self.ledger.call(site, (before, operands), None, (), where)
+        given, ids = inputs_of(operands)
+        (bundle,) = self.ledger.call(site, (before, *given), None, ids, where)
         if group in states.joined:
             version = states.put(group, bundle)
         else:

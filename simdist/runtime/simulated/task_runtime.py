@@ -9,17 +9,21 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError, TimedOutError, UnavailableError
 from simdist.program.arrays import Array, Arrays
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RunKernel
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.simulated.calls import REPEAT_FOR_S, Call, CallPlan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.reading import Reading
 from simdist.runtime.simulated.remembered import PushIdentity
+from simdist.runtime.simulated.row_calls import RowPushes, RowReads
+from simdist.runtime.simulated.row_reading import RowReading, TableGathers
 from simdist.runtime.simulated.served import Errand
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
@@ -152,15 +156,33 @@ class SimulatedTask:
             parts.append(part)
         return self._shown("read", CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts)))
 
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
+        known = self.task.plans.get(op)
+        if known is None:
+            gathers = [TableGathers(self.world.ledger, self.states, table) for table in op.tables]
+            known = self.task.plans[op] = RowReads(self.world, self.task, op), gathers
+        reads, gathers = known
+        self._began_s = self.clock.now
+        self.waits_for = "rows of variables from parameter servers"
+        self._call = reading = RowReading(self.world.transport, self.task, reads.plan(numbers), self, reads, gathers, numbers)
+        if reading.left:
+            return PENDING
+        reading.close()
+        self._call, self._versions_read = None, reading.versions_read
+        return reading.result()
+
     def answered(self, call: Call) -> None:
         """A call has ended: the step goes on."""
         self._call = None  # it holds numbers, which would live until the collector comes by
-        now, result = self.clock.now, None
-        if isinstance(call, Reading):
+        now, result, rows = self.clock.now, None, 0
+        if isinstance(call, RowReading):
+            self._versions_read, rows = call.versions_read, call.num_rows
+            result = call.result()
+        elif isinstance(call, Reading):
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))
             result = call.found
         plan = call.plan
-        self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, 0.0, call.cause)
+        self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, rows, call.cause)
         self.step.go(result)
 
     def unanswered(self, call: Call, error: BaseException) -> None:
@@ -239,7 +261,7 @@ class SimulatedTask:
 
     # -- updating -------------------------------------------------------------------------------------------------
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         plan = self.task.plans.get(op)
         if plan is None:
             plan = self.task.plans[op] = self._plan_update(op)
@@ -247,7 +269,7 @@ class SimulatedTask:
             return self._update_here(op, operands, 0)
         return self._push(op, operands)
 
-    def _update_here(self, op: ApplyAll, operands: Sequence[Bundle], position: int) -> Later | None:
+    def _update_here(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands], position: int) -> Later | None:
         """Apply the part of an update on this task, keep what travels with the reply, and send the rest."""
         while position < len(op.parts):
             part = op.parts[position]
@@ -259,11 +281,13 @@ class SimulatedTask:
                 return PENDING
             if self._travels_with_reply(part):
                 assert self.errand is not None
-                self.errand.keep(part, self.priced, operands[position])
+                given = operands[position]
+                assert not isinstance(given, RowOperands)  # tables are on servers
+                self.errand.keep(part, self.priced, given)
             position += 1
         return self._push(op, operands)
 
-    def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle], int, float, float]) -> None:
+    def _updated_here(self, what: tuple[ApplyAll, Sequence[Bundle | RowOperands], int, float, float]) -> None:
         if self._ends_late(self._updated_here, what, self.task.processor):
             return
         op, operands, position, start, end = what
@@ -278,10 +302,12 @@ class SimulatedTask:
         if pending is None:
             self.step.go()
 
-    def _push(self, op: ApplyAll, operands: Sequence[Bundle]) -> Later | None:
+    def _push(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         plan = self.task.plans[op]
         if not plan.parts:
             return None
+        if op.moves_rows:
+            plan = self._plan_rows(op).plan(operands)
         self._began_s = self.clock.now
         self.waits_for = "parameter servers to confirm an update"
         errand = self.errand
@@ -305,6 +331,13 @@ class SimulatedTask:
                 part.back = routes.word(server, self.task, "update_reply", part)
                 parts.append(part)
         return self._shown("update", CallPlan(parts, len(op.parts), len(parts)))
+
+    def _plan_rows(self, op: ApplyAll) -> RowPushes:
+        known = self.task.plans.get(("rows", op))
+        if known is None:
+            known = RowPushes(self.world, self.task, op, lambda position: self._travels_with_reply(op.parts[position]))
+            self.task.plans["rows", op] = known
+        return known
 
     def _shown(self, category: str, plan: CallPlan) -> CallPlan:
         """Say how the trace shows the calls of a plan."""

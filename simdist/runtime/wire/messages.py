@@ -21,6 +21,7 @@ __all__ = [
     "EndStep",
     "Failed",
     "FetchGroups",
+    "FetchRows",
     "FetchedGroups",
     "ForgetGroup",
     "InCollective",
@@ -132,6 +133,20 @@ class FetchGroups(Message):
     """The present versions of groups: `FetchedGroups`."""
 
     groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FetchRows(Message):
+    """Rows of the present version of one array of a group: `FetchedGroups` with this one array.
+
+    Attributes:
+        position: of the array in the group.
+        rows: one array of row numbers.
+    """
+
+    group: int
+    position: int
+    rows: Arrays
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,18 +14,24 @@ from typing import Any
 from simdist.errors import InvalidArgumentError
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel
+from simdist.program.row_numbers import HostIds
 from simdist.program.values import Aval, Bundle, BundleType, num_bytes
 from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
+    GroupPart,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
     MakeKey,
     ReadGroups,
+    ReadWithRows,
+    RowOperand,
+    RowShard,
     RunKernel,
     Slot,
+    TableRows,
     TakeBatch,
 )
 from simdist.runtime.wire.codec import decode, encode
@@ -99,15 +105,33 @@ def _avals(plain: Any) -> BundleType:
     return tuple([Aval(tuple(shape), dtype) for dtype, shape in plain])
 
 
+def _plain_all(avals: BundleType) -> list[tuple[str, tuple[int, ...]]]:
+    return [_plain(aval) for aval in avals]
+
+
+def _table(table: TableRows, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
+    shards = [(shard.group, shard.position, shard.first, shard.stop, _plain_all(shard.state)) for shard in table.shards]
+    ids = table.ids
+    return table.number, ids.name, ids.num_rows, digest(ids.kernel), table.sources, shards, _plain(table.rows), table.output
+
+
+def _row_operands(part: Apply) -> list[tuple[Any, ...]]:
+    return [(operand.number, operand.slot, _plain(operand.rows), operand.first, operand.stop) for operand in part.rows]
+
+
 def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
     match op:
         case RunKernel():
             return "run", digest(op.kernel), op.slots, op.batch, op.host, op.outputs, op.moves_only
         case ReadGroups():
             return "read", op.groups
+        case ReadWithRows():
+            parts = [(part.group, part.positions, part.size_bytes, _plain_all(part.state), part.output) for part in op.parts]
+            return "read rows", op.dense.groups, parts, [_table(table, digest) for table in op.tables]
         case ApplyAll():
             parts = [
-                (part.group, part.task, digest(part.kernel), [_plain(aval) for aval in part.state], part.operands) for part in op.parts
+                (part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands, _row_operands(part))
+                for part in op.parts
             ]
             return "update", parts
         case TakeBatch():
@@ -140,6 +164,10 @@ class _Operations:
                 return RunKernel(self._number(), self.kernels[digest], reads, writes, slots, batch, host, outputs, moves_only)
             case "read":
                 return ReadGroups(*rest)
+            case "read rows":
+                groups, given, tables = rest
+                parts = [GroupPart(group, positions, size, _avals(state), output) for group, positions, size, state, output in given]
+                return ReadWithRows(ReadGroups(groups), tuple(parts), tuple([self._table(*table) for table in tables]))
             case "update":
                 return ApplyAll(tuple([self._part(*part) for part in rest[0]]))
             case "batch":
@@ -155,9 +183,15 @@ class _Operations:
             case _:
                 raise ValueError(f"an operation {kind!r}")
 
-    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot) -> Apply:
+    def _table(self, number: int, name: str, num_rows: int, digest: str, sources: Any, shards: Any, rows: Any, output: Slot) -> TableRows:
+        decoded = tuple([RowShard(group, position, first, stop, _avals(state)) for group, position, first, stop, state in shards])
+        (aval,) = _avals([rows])
+        return TableRows(number, HostIds(name, num_rows, self.kernels[digest]), sources, decoded, aval, output)
+
+    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any) -> Apply:
         given = self.slots[operands]
-        return Apply(self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given))
+        decoded = tuple([RowOperand(number, slot, _avals([aval])[0], first, stop) for number, slot, aval, first, stop in rows])
+        return Apply(self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given), rows=decoded)
 
     def _number(self) -> int:
         self.num_kernels += 1

@@ -40,7 +40,7 @@ class Push:
         self.confirmed: list[float] = []
         self.errors: list[BaseException] = []
         self.silent: list[Any] = []
-        self.errand = None
+        self.errand = self.rounds = None
         self.part = ServerCall(scene.server, (), scene.update)
         self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
         self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
@@ -25,6 +27,7 @@ from simdist.runtime.wire.messages import (
     Failed,
     FetchedGroups,
     FetchGroups,
+    FetchRows,
     ForgetGroup,
     JoinGroups,
     Message,
@@ -91,6 +94,9 @@ class Host:
                 return self._go_on(self._replicas[request.step, request.rank], bundle_of(request.arrays))
             case FetchGroups():
                 return FetchedGroups(tuple([arrays_of(self.groups.present(group)) for group in request.groups]))
+            case FetchRows():
+                (rows,), array = request.rows, arrays_of(self.groups.present(request.group))[request.position]
+                return FetchedGroups(((np.asarray(array)[rows],),))
             case _:
                 self._keep(request)
                 return Confirmed()

@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from simdist.errors import FailedPreconditionError
 from simdist.program.kernels import Kernel
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
@@ -17,10 +20,12 @@ from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
 from simdist.runtime.in_process.isolated.sent_batches import SentBatches
 from simdist.runtime.in_process.replica_view import ReplicaView
+from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RowShard, RunKernel
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.wire import RemoteProgram
-from simdist.runtime.wire.messages import BeginStep, ChangeGroup, FetchedGroups, FetchGroups, InCollective, Message, StepEnded
+from simdist.runtime.wire.messages import BeginStep, ChangeGroup, FetchedGroups, FetchGroups, FetchRows, InCollective, Message, StepEnded
 
 __all__ = ["HostStep", "ReplicaStep", "WorkerStep"]
 
@@ -101,6 +106,20 @@ class HostStep(ABC):
             found.update(zip(groups, map(bundle_of, reply.groups), strict=True))
         return [found[group] for group in op.numbers]
 
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle]:
+        """Rows that this task holds; others are asked for, shard by shard."""
+
+        def rows_of(shard: RowShard, rows: Any) -> Any:
+            if self.host.name in self.holders[shard.group]:
+                return np.asarray(arrays_of(self.present(shard.group))[shard.position])[rows]
+            reply = self.host.ask(self.holders[shard.group][0], FetchRows(shard.group, shard.position, (rows,)))
+            assert isinstance(reply, FetchedGroups)
+            return reply.groups[0][0]
+
+        whole = self.read(ReadGroups(tuple([(part.group, part.output, part.size_bytes) for part in op.parts])))
+        parts = [part_of(part, group) for part, group in zip(op.parts, whole, strict=True)]
+        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+
     def present(self, group: int) -> Bundle:
         """A group that this task holds, as this step sees it."""
         return self.host.groups.present(group)
@@ -113,7 +132,7 @@ class HostStep(ABC):
         raise no_collective_here(self.host.name, op.collective)
 
     @abstractmethod
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
         """Change groups, wherever they are held."""
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
@@ -134,8 +153,8 @@ class WorkerStep(HostStep):
     def kept(self) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
         return tuple(self._kept)
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
-        for number, (part, given) in enumerate(zip(op.parts, operands, strict=True)):
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+        for number, (part, given) in enumerate(zip(op.parts, map(flat, operands), strict=True)):
             if part.task == self.host.chief:
                 self._kept.append((self.program.operations.index(op), number, arrays_of(given)))
             else:
@@ -177,8 +196,8 @@ class ReplicaStep(HostStep):
         self._given = operands
         return PENDING
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle]) -> None:
-        for part, given in zip(op.parts, operands, strict=True):
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+        for part, given in zip(op.parts, map(flat, operands), strict=True):
             if self.host.name not in self.holders[part.group]:
                 raise FailedPreconditionError(
                     f"A replica on {self.device} was to change a variable of {', '.join(self.holders[part.group])} in a step of several "

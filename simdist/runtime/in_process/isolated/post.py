@@ -11,7 +11,7 @@ from simdist.program.function import BoundCall
 from simdist.program.kernels import Kernel
 from simdist.runtime.in_process.computing import next_batch
 from simdist.runtime.in_process.isolated.switchboard import Deliver
-from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, RunKernel, TakeBatch
+from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, ReadWithRows, RunKernel, TakeBatch
 from simdist.runtime.wire.failures import error_of
 from simdist.runtime.wire.kernels import digest_of, encode_kernel
 from simdist.runtime.wire.messages import Confirmed, Failed, InCollective, Message, StepEnded, TakeKernel, TakeProgram, read_message
@@ -74,6 +74,9 @@ class Post:
         for op in linked.operations:
             if isinstance(op, RunKernel):
                 self.kernel(task, op.kernel)
+            elif isinstance(op, ReadWithRows):
+                for table in op.tables:
+                    self.kernel(task, table.ids.kernel)
             elif isinstance(op, ApplyAll):
                 changed = dict(holders)
                 for part in op.parts:
@@ -95,6 +98,8 @@ def groups_of(linked: LinkedProgram) -> Sequence[int]:
     for op in linked.operations:
         if isinstance(op, ReadGroups):
             found.update(dict.fromkeys(op.numbers))
+        elif isinstance(op, ReadWithRows):
+            found.update(dict.fromkeys(op.groups))
         elif isinstance(op, ApplyAll):
             found.update(dict.fromkeys(part.group for part in op.parts))
     return list(found)

@@ -1,0 +1,122 @@
+"""The row numbers of a sparse read: computed on the host from what is known of a batch before anything runs.
+
+Which rows a step asks for decides which servers it asks and how many bytes travel. So the part of a step that makes ids of its batch runs
+when the step is scheduled, also where no other numbers are computed. Each row is asked for once; positions say which one each id means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex_core
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array, HostArray
+from simdist.program.jaxprs import aval_in
+from simdist.program.kernels import Kernel
+
+__all__ = ["HostIds", "RowNumbers"]
+
+MOVES = frozenset(("reshape", "squeeze", "copy", "convert_element_type"))
+
+
+class RowNumbers:
+    """The rows that one step asks of a table of n rows, by k ids.
+
+    Attributes:
+        unique: each row once [k], ascending; filled up with n.
+        positions: for each id [k], where in `unique` its row is.
+        count: rows before the filling.
+    """
+
+    __slots__ = ("_below", "count", "positions", "unique")
+
+    def __init__(self, unique: HostArray, positions: HostArray, count: int) -> None:
+        self.unique = unique
+        self.positions = positions
+        self.count = count
+        self._below: dict[int, int] = {}
+
+    def below(self, row: int) -> int:
+        """How many of the rows come before this one."""
+        found = self._below.get(row)
+        if found is None:
+            found = self._below[row] = int(self.unique[: self.count].searchsorted(row))
+        return found
+
+    def find(self, bounds: HostArray) -> None:
+        """Find out at once what `below` gives for these rows."""
+        self._below.update(zip(bounds.tolist(), self.unique[: self.count].searchsorted(bounds).tolist(), strict=True))
+
+    def count_in(self, first: int, stop: int) -> int:
+        """How many of the rows are those of one shard, from `first` to `stop`."""
+        return self.below(stop) - self.below(first)
+
+
+class HostIds:
+    """The ids of the lookups of one table, as a function of arrays of the batch or of the call.
+
+    Args:
+        name: of the table.
+        num_rows: of the table.
+        kernel: takes these arrays, gives the ids of each lookup.
+    """
+
+    def __init__(self, name: str, num_rows: int, kernel: Kernel) -> None:
+        self.name = name
+        self.num_rows = num_rows
+        self.kernel = kernel
+        self._function = _on_host(kernel)
+
+    def numbers(self, arrays: Sequence[Array]) -> RowNumbers:
+        """The row numbers of a step.
+
+        Args:
+            arrays: of the batch, and arguments of the call.
+
+        Raises:
+            InvalidArgumentError: an id is no row of the table.
+        """
+        flat = [np.asarray(ids).reshape(-1) for ids in self._function(arrays)]
+        ids = flat[0] if len(flat) == 1 else np.concatenate(flat)
+        unique, positions = np.unique(ids, return_inverse=True)
+        if int(unique[0]) < 0 or int(unique[-1]) >= self.num_rows:
+            wrong = int(unique[0]) if int(unique[0]) < 0 else int(unique[-1])
+            raise InvalidArgumentError(
+                f"An embedding lookup of {self.name!r} asks for row {wrong}; the table has {self.num_rows} rows, 0 to {self.num_rows - 1}. "
+                "Make the table larger (input_dim), or map unknown values to a row of their own (num_oov_indices of a lookup)."
+            )
+        padded = np.full(len(ids), self.num_rows, np.int32)
+        padded[: len(unique)] = unique
+        return RowNumbers(padded, positions.astype(np.int32).reshape(-1), len(unique))
+
+
+def _on_host(kernel: Kernel) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """A function of arrays; what only moves or converts numbers is done by numpy, for a call of JAX takes longer."""
+    if any(eqn.primitive.name not in MOVES for eqn in kernel.closed.jaxpr.eqns):
+        avals = kernel.in_avals
+        # The 64-bit ids of a host become 32-bit ones, as in the step itself.
+        return lambda arrays: _called(kernel, [jnp.asarray(a, aval.dtype) for a, aval in zip(arrays, avals, strict=True)])
+    return lambda arrays: _moved(kernel.closed, arrays)
+
+
+def _called(kernel: Callable[..., Sequence[jax.Array]], arrays: Sequence[jax.Array]) -> Sequence[Array]:
+    with jax.ensure_compile_time_eval():
+        return kernel(*arrays)
+
+
+def _moved(closed: jex_core.ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
+    jaxpr = closed.jaxpr
+    values: dict[jex_core.Var, Array] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arrays), strict=True))
+
+    def value(atom: jex_core.Var | jex_core.Literal) -> Array:
+        return np.asarray(atom.val) if isinstance(atom, jex_core.Literal) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        (made,) = eqn.outvars
+        given, aval = np.asarray(value(eqn.invars[0])), aval_in(made)
+        values[made] = given.reshape(aval.shape).astype(aval.dtype, copy=False)
+    return [value(var) for var in jaxpr.outvars]

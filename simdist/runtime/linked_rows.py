@@ -1,0 +1,102 @@
+"""Rows that travel: what a read gathers from the shards of a table, and what an update is changed with.
+
+What a linked program knows of a table are its shards; which rows it asks of each follows from the batch, when a step runs (`RowNumbers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from simdist.caches import of_each
+from simdist.program.arrays import HostArray
+from simdist.program.kernels import Kernel
+from simdist.program.row_kernels import Port, row_kernel_of
+from simdist.program.row_numbers import RowNumbers
+from simdist.program.values import Aval, Bundle
+from simdist.runtime.linked import Apply, TableRows
+
+__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of", "selected"]
+
+# The bytes of the number of a row, in a request for rows and beside their gradients.
+ID_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class RowOperands:
+    """What a group is changed with, where some of it are gradients of rows.
+
+    Attributes:
+        dense: the other operands.
+        rows: the gradients of rows, each a bundle of one array [k, ...].
+        numbers: the rows that they belong to.
+        size_bytes: of what travels.
+    """
+
+    dense: Bundle
+    rows: tuple[Bundle, ...]
+    numbers: tuple[RowNumbers, ...]
+    size_bytes: int
+
+    @property
+    def ids(self) -> tuple[HostArray, ...]:
+        """The row numbers of each gradient [k]."""
+        return tuple([numbers.unique for numbers in self.numbers])
+
+    def flat(self) -> Bundle:
+        """All that the kernel takes beside the group, as one bundle, where the numbers are known."""
+        arrays = [array for bundle in self.bundles for array in bundle.arrays or ()]
+        return Bundle.of([*arrays, *self.ids])
+
+    @property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """All numbers, in the order in which the kernel takes them, apart from the ids."""
+        return (self.dense, *self.rows) if self.dense.avals else self.rows
+
+
+def inputs_of(operands: Bundle | RowOperands) -> tuple[tuple[Bundle, ...], tuple[HostArray, ...]]:
+    """What a kernel takes beside a group: bundles, and row numbers after them."""
+    return (operands.bundles, operands.ids) if isinstance(operands, RowOperands) else ((operands,), ())
+
+
+def operands_of(part: Apply, slots: Sequence[Bundle], numbers: Mapping[int, RowNumbers]) -> RowOperands:
+    """What one group is changed with in a step.
+
+    Args:
+        part: the change of the group.
+        slots: of the step.
+        numbers: of the row reads of the step.
+    """
+    size_bytes = part.size_bytes
+    for operand in part.rows:
+        size_bytes += numbers[operand.number].count_in(operand.first, operand.stop) * (operand.row_bytes + ID_BYTES)
+    rows = tuple([slots[operand.slot] for operand in part.rows])
+    return RowOperands(slots[part.operands], rows, tuple([numbers[operand.number] for operand in part.rows]), size_bytes)
+
+
+@of_each("kernels that gather rows")
+def gather_kernel(table: TableRows) -> Kernel:
+    """The kernel that takes the groups of the shards of a table, and row numbers [k], and gives the rows [k, ...]."""
+    avals: list[Aval] = []
+    starts: list[int] = []
+    for shard in table.shards:
+        starts.append(len(avals))
+        avals += shard.state
+    ports = [Port(start + shard.position, len(avals), shard.first, shard.stop) for start, shard in zip(starts, table.shards, strict=True)]
+
+    def gathered(*arrays: jax.Array) -> list[jax.Array]:
+        ids, found = arrays[-1], arrays[ports[0].input]
+        for port in ports[1:]:
+            found = selected(ids, port.first, port.stop, arrays[port.input], found)
+        return [found]
+
+    return row_kernel_of(f"rows of {table.ids.name}", gathered, [*avals, Aval((table.rows.shape[0],), "int32")], ports)
+
+
+def selected(ids: jax.Array, first: int, stop: int, rows: jax.Array, others: jax.Array) -> jax.Array:
+    """Rows [k, ...] where their numbers [k] are of one shard, and others elsewhere."""
+    inside = (ids >= first) & (ids < stop)
+    return jnp.where(jnp.reshape(inside, (-1, *[1] * (rows.ndim - 1))), rows, others)

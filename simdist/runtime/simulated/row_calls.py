@@ -1,0 +1,160 @@
+"""Calls whose bytes are those of rows: which servers a read asks, and how much each of them sends, is known when the step runs.
+
+Row numbers count eight bytes each; those of a read are counted with the rows that come back, so that a request stays a message without
+bytes. A server that has none of the rows is not asked. An update goes to every server that has a part of its variables, also without rows:
+its count of steps must not differ from that of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from simdist.caches import BoundedCache
+from simdist.program.row_numbers import RowNumbers
+from simdist.program.values import Bundle
+from simdist.runtime.linked import ApplyAll, ReadWithRows
+from simdist.runtime.linked_rows import ID_BYTES, RowOperands
+from simdist.runtime.simulated.calls import CallPlan, ServerCall
+from simdist.runtime.simulated.legs import Leg
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.simulated.world import World
+
+__all__ = ["RowPushes", "RowReads"]
+
+# With few servers the same sizes happen again and again: so many calls of one operation are kept then.
+KEPT_SIZES = 32
+FEW_SERVERS = 4
+
+
+class _Asked:
+    """What a read asks of one server.
+
+    Attributes:
+        groups: that are read as a whole, with their positions; and their bytes.
+        shards: for each shard of a table the number of the table, that of the shard in it, its group, its position, and the bytes of a row.
+    """
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[int, int]] = []
+        self.size_bytes = 0
+        self.shards: list[tuple[int, int, int, int, int]] = []
+
+
+class RowReads:
+    """The reads of one operation by one task.
+
+    Args:
+        world, task: where.
+        op: the read.
+
+    Attributes:
+        first: for each table, the position of its first shard among all that is read: groups and parts of groups come first.
+        count: how many groups and shards are read at most.
+        here: groups and shards of the task itself, with their positions.
+    """
+
+    def __init__(self, world: World, task: Task, op: ReadWithRows) -> None:
+        self.world = world
+        self.task = task
+        self.op = op
+        self.first: list[int] = []
+        self.count = len(op.dense.groups) + len(op.parts)
+        self.bounds = [np.array([shard.first for shard in table.shards] + [table.shards[-1].stop]) for table in op.tables]
+        self._asked = self._by_server()
+        mine = self._asked.pop(task.name, _Asked())
+        self.here = [*mine.groups, *((group, position) for _, _, group, position, _ in mine.shards)]
+        self._legs: dict[str, tuple[Leg, Leg]] = {}
+        self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
+        self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
+
+    def _by_server(self) -> dict[str, _Asked]:
+        states, asked = self.world.states, dict[str, _Asked]()
+        parts = [(part.group, part.output, part.size_bytes) for part in self.op.parts]
+        for position, (group, _, size_bytes) in enumerate([*self.op.dense.groups, *parts]):
+            server = asked.setdefault(states.groups[group].task, _Asked())
+            server.groups.append((group, position))
+            server.size_bytes += size_bytes
+        for number, table in enumerate(self.op.tables):
+            self.first.append(self.count)
+            for shard_number, shard in enumerate(table.shards):
+                server = asked.setdefault(states.groups[shard.group].task, _Asked())
+                server.shards.append((number, shard_number, shard.group, self.count, table.row_bytes + ID_BYTES))
+                self.count += 1
+        return asked
+
+    def plan(self, numbers: Sequence[RowNumbers]) -> CallPlan:
+        """The call that asks for these rows."""
+        for own, bounds in zip(numbers, self.bounds, strict=True):
+            own.find(bounds)
+        counts = [
+            [own.count_in(shard.first, shard.stop) for shard in table.shards] for own, table in zip(numbers, self.op.tables, strict=True)
+        ]
+        flat = tuple([count for own in counts for count in own])
+        return self._planned(counts) if len(self._asked) > FEW_SERVERS else self._plans.get(flat, lambda: self._planned(counts))
+
+    def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
+        parts: list[ServerCall] = []
+        for name, asked in self._asked.items():
+            rows = [(group, position, counts[table][shard], size) for table, shard, group, position, size in asked.shards]
+            groups = [*asked.groups, *((group, position) for group, position, count, _ in rows if count)]
+            if groups:
+                size_bytes = asked.size_bytes + sum(count * size for _, _, count, size in rows)
+                parts.append(self._part(name, tuple(groups), size_bytes))
+        plan = CallPlan(parts, self.count, self.count)
+        plan.kind = self._kind
+        return plan
+
+    def _part(self, name: str, groups: tuple[tuple[int, int], ...], size_bytes: int) -> ServerCall:
+        known = self._legs.get(name)
+        if known is None:
+            server, routes = self.world.tasks[name], self.world.routes
+            known = routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", 1)
+            self._legs[name] = known
+        word, leg = known
+        part = ServerCall(self.world.servers[name], groups, None)
+        part.there, part.back = word.like(0, part), leg.like(size_bytes, part)
+        return part
+
+
+class RowPushes:
+    """The pushes of one operation, some of whose operands are gradients of rows, by one task.
+
+    Args:
+        world, task: where.
+        op: the update.
+        kept: whether a part travels with the reply of the closure.
+    """
+
+    def __init__(self, world: World, task: Task, op: ApplyAll, kept: Callable[[int], bool]) -> None:
+        self.world = world
+        self.task = task
+        self.op = op
+        self.sent = [position for position, part in enumerate(op.parts) if part.task != task.name and not kept(position)]
+        self._kind = world.trace.kind(task.name, "update", "update", {"bytes": int})
+        self._legs = [self._legs_of(op.parts[position].task) for position in self.sent]
+        self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
+
+    def _legs_of(self, name: str) -> tuple[Leg, Leg]:
+        server, routes = self.world.tasks[name], self.world.routes
+        return routes.leg(self.task, server, "update", 1), routes.word(server, self.task, "update_reply")
+
+    def plan(self, operands: Sequence[Bundle | RowOperands]) -> CallPlan:
+        """The call that sends these operands."""
+        sizes = tuple([self._size(position, operands[position]) for position in self.sent])
+        return self._planned(sizes) if len(self.sent) > FEW_SERVERS else self._plans.get(sizes, lambda: self._planned(sizes))
+
+    def _size(self, position: int, operands: Bundle | RowOperands) -> int:
+        return operands.size_bytes if isinstance(operands, RowOperands) else self.op.parts[position].size_bytes
+
+    def _planned(self, sizes: Sequence[int]) -> CallPlan:
+        parts: list[ServerCall] = []
+        for position, size_bytes, (leg, word) in zip(self.sent, sizes, self._legs, strict=True):
+            update = self.op.parts[position]
+            part = ServerCall(self.world.servers[update.task], (), update, position)
+            part.there, part.back = leg.like(size_bytes, part), word.like(0, part)
+            parts.append(part)
+        plan = CallPlan(parts, len(self.op.parts), len(parts))
+        plan.kind = self._kind
+        return plan

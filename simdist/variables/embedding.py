@@ -1,0 +1,79 @@
+"""`embedding_lookup`: rows of a variable, by ids.
+
+In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. A lookup by Keras
+(`keras.layers.Embedding`, ``keras.ops.take`` of a variable along its first axis) is the same.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array, ArrayLike
+from simdist.program.lookups import lookup, plain_lookup
+from simdist.program.tracing import Tracer, active_tracer
+from simdist.variables.handles import AnyVariable
+from simdist.variables.optimizer import as_variable
+from simdist.variables.variable import Variable
+
+__all__ = ["embedding_lookup", "traced_lookup"]
+
+
+def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
+    """The rows of a table with these ids, in the order of the ids.
+
+    In a step the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the gradient,
+    where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of the call
+    alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+
+    Args:
+        table: a variable [n, ...], also one in shards.
+        ids: whole numbers from 0 to n - 1, of any shape.
+
+    Returns:
+        An array [*ids.shape, ...].
+
+    Raises:
+        InvalidArgumentError: the table has no rows, the ids are no whole numbers, or one of them is no row: outside of a step at once, in a
+            step that reads rows when it runs. (A step that reads the whole table gives NaN for such a row, as ``jax.numpy.take`` does.)
+
+    Warns:
+        DenseReadWarning: the ids depend on a variable, so each step reads the whole table.
+
+    Example:
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+        >>> with strategy.scope():
+        ...     table = sd.Variable(np.arange(14.0).reshape(7, 2), name="table")
+        >>> sd.embedding_lookup(table, [6, 0, 4]).tolist()
+        [[12.0, 13.0], [0.0, 1.0], [8.0, 9.0]]
+    """
+    own = as_variable(table)
+    tracer = active_tracer()
+    numbers = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+    if not own.shape:
+        raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
+    if not jnp.issubdtype(numbers.dtype, jnp.integer):
+        raise InvalidArgumentError(
+            f"An embedding lookup of {own.name!r} was given ids of dtype {numbers.dtype}; expected integers. Write ids.astype('int32')."
+        )
+    if tracer is not None:
+        return traced_lookup(tracer, own, jnp.asarray(numbers))
+    present = np.asarray(numbers)
+    if present.size and (present.min() < 0 or present.max() >= own.shape[0]):
+        wrong = present.min() if present.min() < 0 else present.max()
+        raise InvalidArgumentError(
+            f"An embedding lookup of {own.name!r} asks for row {wrong}; the table has {own.shape[0]} rows, 0 to {own.shape[0] - 1}."
+        )
+    return np.asarray(own.placement.store.observe(own))[present]
+
+
+def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array) -> jax.Array:
+    """The rows of a table at this point of a step."""
+    value = table.traced_value(tracer)
+    if not table.moves_rows or tracer.num_replicas > 1:
+        return plain_lookup(value, ids)
+    return lookup(value, ids, tracer.tables.setdefault(table.ref(), len(tracer.tables)))

@@ -1,0 +1,180 @@
+"""Updates by gradients of rows: of these rows alone where the rule leaves all others as they are, else of whole tables.
+
+SGD without momentum and Adagrad change nothing where the gradient is zero: they change the rows that have one. Slots that decay (momentum,
+RMSprop, Adam) change in every row with every update; a table that such a rule changes is changed as a whole, by the gradient with zeros
+elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is tried out, not known by name.
+With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, as those of Keras on TensorFlow do.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import DenseUpdateWarning
+from simdist.program.jaxprs import primitives_in
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.row_kernels import Port, local_rows, row_kernel_of
+from simdist.program.values import Aval
+from simdist.variables.slot_optimizer import SlotOptimizer
+from simdist.variables.state import Cell, Group
+
+__all__ = ["RowUpdate", "changed_state", "is_elementwise", "leaves_rows_alone", "warn_of_dense_updates"]
+
+REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
+# From so many bytes of a table on its server, an update of all of it is worth a warning.
+LARGE_TABLE_BYTES = 16 << 20
+
+
+def changed_state(
+    slot_optimizer: SlotOptimizer, trained: Sequence[int], arrays: Sequence[jax.Array], given: Mapping[int, jax.Array]
+) -> list[jax.Array]:
+    """The arrays of a group after an update.
+
+    Args:
+        slot_optimizer: of the group.
+        trained: positions of the cells that it changes, in its order.
+        arrays: of the group.
+        given: gradients, by position.
+    """
+    changed, kept = list(arrays), [cell.position for cell in slot_optimizer.cells]
+    return _changed(slot_optimizer, trained, kept, changed, given)
+
+
+def _changed(
+    slot_optimizer: SlotOptimizer, trained: Sequence[int], kept: Sequence[int], changed: list[jax.Array], given: Mapping[int, jax.Array]
+) -> list[jax.Array]:
+    values, state = [changed[index] for index in trained], [changed[index] for index in kept]
+    for indices, new in zip((trained, kept), slot_optimizer.apply(values, state, [given.get(index) for index in trained]), strict=True):
+        for index, array in zip(indices, new, strict=True):
+            changed[index] = array
+    return changed
+
+
+class RowUpdate:
+    """An update of one group, some of whose operands are gradients of rows.
+
+    Args:
+        optimizer: the user's.
+        group: that is changed.
+        cells: of the variables that the optimizer changes, in its order.
+        slot_optimizer: of these.
+        positions, operand_avals, rows: as of `UpdateRule.row_kernel`.
+    """
+
+    def __init__(
+        self,
+        optimizer: object,
+        group: Group,
+        cells: Sequence[Cell],
+        slot_optimizer: SlotOptimizer,
+        positions: Sequence[int],
+        operand_avals: Sequence[Aval],
+        rows: Sequence[tuple[int, Aval]],
+    ) -> None:
+        self.name = f"apply {type(optimizer).__name__}"
+        self.group = group
+        self.trained = [cell.position for cell in cells]
+        self.slot_optimizer = slot_optimizer
+        self.positions = positions
+        self.rows = rows
+        self.first_rows = len(group.cells) + len(operand_avals)
+        ids = [Aval((aval.shape[0],), "int32") for _, aval in rows]
+        self.avals = [*(cell.aval for cell in group.cells), *operand_avals, *(aval for _, aval in rows), *ids]
+
+    def kernel(self, rows_only: SlotOptimizer | None) -> Kernel:
+        """The kernel of the update.
+
+        Args:
+            rows_only: the slot optimizer of rows in the place of tables; None where all rows of the tables change.
+        """
+        return self._of_tables() if rows_only is None else self._of_rows(rows_only)
+
+    def _of_tables(self) -> Kernel:
+        size = len(self.group.cells)
+
+        def run(*arrays: jax.Array) -> list[jax.Array]:
+            given = self._given(arrays)
+            for number, (position, _) in enumerate(self.rows):
+                ids = local_rows(arrays[self._ids(number)], *self._range(position))
+                given[position] = jnp.zeros_like(arrays[position]).at[ids].add(given[position], mode="drop")
+            return changed_state(self.slot_optimizer, self.trained, arrays[:size], given)
+
+        return kernel_of(self.name, run, self.avals)
+
+    def _of_rows(self, rows_only: SlotOptimizer) -> Kernel:
+        size, kept = len(self.group.cells), [cell.position for cell in self.slot_optimizer.cells]
+
+        def run(*arrays: jax.Array) -> list[jax.Array]:
+            return _changed(rows_only, self.trained, kept, list(arrays[:size]), self._given(arrays))
+
+        return row_kernel_of(self.name, run, self.avals, self._ports(rows_only))
+
+    def _ports(self, rows_only: SlotOptimizer) -> list[Port]:
+        """The tables: cells of which rows change, and slots of these with as many rows."""
+        ports: list[Port] = []
+        for number, (position, _) in enumerate(self.rows):
+            tables, owner = [position], self.trained.index(position)
+            for cell, of_rows, role in zip(self.slot_optimizer.cells, rows_only.cells, self.slot_optimizer.roles, strict=True):
+                if cell.aval != of_rows.aval and (role.kind != "slot" or role.owner == owner):
+                    tables.append(cell.position)
+            ports += [Port(table, self._ids(number), *self._range(position), table) for table in tables]
+        return ports
+
+    def _given(self, arrays: Sequence[jax.Array]) -> dict[int, jax.Array]:
+        given = dict(zip(self.positions, arrays[len(self.group.cells) : self.first_rows], strict=True))
+        given.update({position: arrays[self.first_rows + number] for number, (position, _) in enumerate(self.rows)})
+        return given
+
+    def _ids(self, number: int) -> int:
+        return self.first_rows + len(self.rows) + number
+
+    def _range(self, position: int) -> tuple[int, int]:
+        cell = self.group.cells[position]
+        return cell.rows or (0, cell.aval.shape[0])
+
+
+def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
+    """Whether a gradient of zeros changes no bit of a table, nor of its slots: tried out on numbers of all kinds.
+
+    Args:
+        slot_optimizer: for cells of these shapes.
+        avals: of the cells.
+        tables: which of them are tables.
+    """
+    rng, shapes = np.random.default_rng(0), {avals[number].shape for number in tables}
+    values = [jnp.asarray(rng.normal(size=aval.shape), aval.dtype) for aval in avals]
+    state = [
+        jnp.asarray(rng.random(cell.aval.shape) + 0.5, cell.aval.dtype) if cell.aval.shape in shapes else first
+        for cell, first in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True)
+    ]
+    with jax.ensure_compile_time_eval():
+        new, after = slot_optimizer.apply(values, state, [jnp.zeros_like(value) for value in values])
+    pairs = [(values[number], new[number]) for number in tables]
+    pairs += [(old, changed) for old, changed in zip(state, after, strict=True) if old.shape in shapes]
+    return all(np.array_equal(np.asarray(old), np.asarray(changed)) for old, changed in pairs)
+
+
+def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:
+    """Say which optimizer changes all rows of a large table."""
+    for cell in cells:
+        if cell.aval.size_bytes >= LARGE_TABLE_BYTES:
+            warnings.warn(
+                f"{name} also changes rows of {cell.name!r} without a gradient (its slots decay, or it decays weights), so an update goes "
+                f"over all {cell.aval.shape[0]:,} rows on {cell.task}, as on one machine. Use SGD without momentum or Adagrad; or let it "
+                "change only rows that have a gradient, which gives other numbers: sd.Optimizer(..., lazy_rows=True).",
+                DenseUpdateWarning,
+                stacklevel=2,
+            )
+
+
+def is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
+    """Whether the rule changes each number by its own gradient and state alone, as its jaxpr says."""
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
+    jaxpr = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
+    return not any(name.startswith(REDUCING) for name in primitives_in(jaxpr.jaxpr))

@@ -1,0 +1,180 @@
+"""Tables in the ledger: one buffer, changed in place; a version that is still needed is kept; a scan copies no table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from simdist.ledger import ledger as ledger_module
+from simdist.ledger import plans
+from simdist.ledger.in_place import donating
+from simdist.ledger.ledger import Ledger
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.row_kernels import Port, row_kernel_of
+from simdist.program.values import Aval, Bundle
+
+ROWS, WIDTH, IDS = 5_000, 3, 4
+TABLE, COUNT = Aval((ROWS, WIDTH), "float32"), Aval((), "int32")
+GROUP = (TABLE, COUNT)
+SOME_ROWS, NUMBERS = Aval((IDS, WIDTH), "float32"), Aval((IDS,), "int32")
+
+
+def gather() -> Kernel:
+    """Takes a group and row numbers; gives the rows."""
+    return row_kernel_of("gather", lambda rows, count, ids: [rows], [*GROUP, NUMBERS], [Port(0, 2, 0, ROWS)])
+
+
+def update() -> Kernel:
+    """Takes a group, rows and row numbers; subtracts the rows, and counts."""
+    ports = [Port(0, 3, 0, ROWS, 0)]
+    return row_kernel_of("update", lambda rows, count, given, ids: [rows - given, count + 1], [*GROUP, SOME_ROWS, NUMBERS], ports)
+
+
+def halves() -> Kernel:
+    return kernel_of("halves", lambda rows: [rows / 2], [SOME_ROWS])
+
+
+class Table:
+    """A group with a table, whose rows are read and changed."""
+
+    def __init__(self, numerics: str) -> None:
+        self.ledger = Ledger(numerics)
+        self.start = np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
+        self.bundle = Bundle.of([jax.numpy.asarray(self.start), np.array(0, np.int32)])
+        self.expected = self.start.copy()
+        self.gather = self.ledger.site(gather(), [GROUP], [(SOME_ROWS,)])
+        self.halves = self.ledger.site(halves(), [(SOME_ROWS,)], [(SOME_ROWS,)])
+        self.update = self.ledger.site(update(), [GROUP, (SOME_ROWS,)], [GROUP])
+        self.rng = np.random.default_rng(0)
+
+    def ids(self) -> Any:
+        unique = np.sort(self.rng.choice(ROWS, IDS, replace=False)).astype(np.int32)
+        unique[-1] = ROWS  # three rows, and one that is none
+        return unique
+
+    def step(self) -> Bundle:
+        """Read rows, and subtract half of them; what was read."""
+        ids = self.ids()
+        (rows,) = self.ledger.call(self.gather, [self.bundle], None, (ids,))
+        (half,) = self.ledger.call(self.halves, [rows])
+        (self.bundle,) = self.ledger.call(self.update, [self.bundle, half], None, (ids,))
+        self.expected[ids[:-1]] /= 2
+        return rows
+
+    @property
+    def present(self) -> Any:
+        return self.ledger.arrays(self.bundle)[0]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, value in [(ledger_module, "TABLE_BYTES", 1), (plans, "TRIAL", 4), (plans, "REPLAY_FROM", 10)]:
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize("numerics", ["eager", "loop", "replay", "deferred", "vmap"])
+def test_rows_that_are_changed_are_those_of_numpy(numerics: str) -> None:
+    table = Table(numerics)
+    for _ in range(30):
+        table.step()
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    table.step()
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    assert table.ledger.arrays(table.bundle)[1] == 31
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_what_was_given_at_first_is_left_alone(numerics: str) -> None:
+    table = Table(numerics)
+    given = table.bundle.arrays
+    assert given is not None
+    for _ in range(20):
+        table.step()
+    table.ledger.flush()
+    assert np.asarray(given[0]).tobytes() == table.start.tobytes()
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_a_version_that_a_bundle_holds_keeps_its_numbers(numerics: str) -> None:
+    table = Table(numerics)
+    for _ in range(10):
+        table.step()
+    held, expected = table.bundle, table.expected.copy()
+    for _ in range(10):
+        table.step()
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    assert np.asarray(table.ledger.arrays(held)[0]).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_a_table_that_was_looked_at_does_not_change_afterwards(numerics: str) -> None:
+    table = Table(numerics)
+    table.step()
+    seen, expected = table.present, table.expected.copy()
+    for _ in range(20):
+        table.step()
+    table.ledger.flush()
+    assert np.asarray(seen).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_one_buffer_is_left_when_all_is_computed(numerics: str) -> None:
+    table = Table(numerics)
+    for _ in range(40):
+        table.step()
+    table.bundle.arrays = None
+    table.ledger.flush()
+    table.step()
+    table.ledger.flush()
+    files = [file for file in table.ledger.files.values() if file.tables]
+    assert [len({*file.loose, *file.in_buffers}) for file in files] == [1]
+
+
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_rows_that_were_read_earlier_are_those_of_then(numerics: str) -> None:
+    table = Table(numerics)
+    reads = [table.step() for _ in range(25)]
+    again = Table("eager")
+    expected = [again.step() for _ in range(25)]
+    # The last first: what the others need must be computed before the table changes.
+    for found, wanted in zip(reads[::-1], expected[::-1], strict=True):
+        assert np.asarray(table.ledger.arrays(found)[0]).tobytes() == np.asarray(again.ledger.arrays(wanted)[0]).tobytes()
+
+
+def copies_of_tables(program: str) -> list[str]:
+    """The lines of a compiled program that copy something of the shape of the table."""
+    return [line.strip() for line in program.splitlines() if re.search(rf"= f32\[{ROWS},{WIDTH}\]\S* (copy|select)\(", line)]
+
+
+def test_a_scan_copies_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs: list[str] = []
+    table = Table("replay")
+    machine = table.ledger.plans.machine
+    find = machine._program  # pyright: ignore[reportPrivateUsage]
+
+    def found(*args: Any) -> Any:
+        scan, layout = find(*args)
+
+        def run(*given: Any) -> Any:
+            programs.append(scan.lower(*given).compile().as_text())  # type: ignore[attr-defined]
+            return scan(*given)
+
+        return run, layout
+
+    monkeypatch.setattr(machine, "_program", found)
+    for _ in range(20):
+        table.step()
+    table.ledger.flush()
+    assert f"f32[{ROWS},{WIDTH}]" in programs[-1]
+    assert not copies_of_tables(programs[-1])
+
+
+def test_an_update_in_place_copies_no_table() -> None:
+    kernel = update()
+    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in kernel.in_avals]
+    assert not copies_of_tables(donating(kernel).jitted.lower(*given).compile().as_text() or "")
+    assert copies_of_tables(kernel.jitted.lower(*given).compile().as_text() or "")
