@@ -41,9 +41,9 @@ bounded. On a quadratic it would grow for ever.)
 """
 
 WHY_ROUND = """
-A round takes 1 second only if *none* of eight is slow: $0.9^8$ = 0.43. Otherwise it takes 5. On average that is $0.43 + 5 (1 - 0.43)$ = 3.28
-seconds, more than twice the mean step. A straggler that is rare for one worker is common for eight, and for a hundred it is in every
-round.
+A round takes 1 second only if *none* of eight is slow: $0.9^8$ = 0.43. Otherwise it takes 5. On average that is
+$0.43 + 5 (1 - 0.43)$ = 3.28 seconds, more than twice the mean step. (This run is a little shorter than its average.) A straggler that is
+rare for one worker is common for eight, and for a hundred there is one in every round.
 """
 
 WHY_BOUND = """

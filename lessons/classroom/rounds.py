@@ -63,9 +63,7 @@ def count_steps(cluster, steps, **options):
 def mean_loss(weights):
     """Compute the mean loss of all images."""
     scores = keras.ops.matmul(images, weights)
-    return keras.ops.mean(
-        keras.losses.sparse_categorical_crossentropy(labels, scores, True)
-    )
+    return keras.ops.mean(keras.losses.sparse_categorical_crossentropy(labels, scores, True))
 
 
 def loss_of(weights):
