@@ -199,3 +199,10 @@ def function_in(source: str, name: str) -> str:
 def test_later_lessons_use_the_functions_of_lesson_00(name: str) -> None:
     module = (FOLDER / "classroom" / "digits.py").read_text(encoding="utf-8")
     assert function_in(module, name) == function_in(text_of_code(LESSONS[0]), name)
+
+
+@pytest.mark.parametrize("name", ["make_cluster", "count_steps", "train", "by_the_rule"])
+def test_exercises_of_lesson_05_run_its_functions(name: str) -> None:
+    module = (FOLDER / "classroom" / "rounds.py").read_text(encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.name.startswith("05_"))
+    assert function_in(module, name) == function_in(text_of_code(lesson), name)
