@@ -152,6 +152,15 @@ class Engine(Protocol):
         """The number of steps that a task has taken, in all its incarnations."""
         ...
 
+    def add_task(self, job: str) -> str:
+        """Start one more task of a job, with a device as the others of it have; its name. It registers at the chief by a message.
+
+        Raises:
+            FailedPreconditionError: the tasks of this engine are fixed.
+            InvalidArgumentError: there is no task of this job, or the network has no place for another.
+        """
+        ...
+
     def add_device(self, device: str) -> None:
         """Add a device to a task (``worker:0/gpu:1``), a copy of the task's own, unless it exists already."""
         ...
@@ -249,6 +258,18 @@ class Engine(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Block the caller for some seconds of the engine's time."""
+        ...
+
+    def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
+        """Call a function in so many seconds of the engine's time; one that is not awaited keeps no wait alive.
+
+        Raises:
+            FailedPreconditionError: this engine has no time.
+        """
+        ...
+
+    def waiting(self) -> list[str]:
+        """Who waits for what now, in words; for messages."""
         ...
 
     def close(self) -> None:

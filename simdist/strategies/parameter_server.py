@@ -20,6 +20,8 @@ import numpy as np
 from simdist.arguments import flag
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
+from simdist.input import InputContext
+from simdist.process_state import TaskLocal
 from simdist.program.function import KEPT_SIGNATURES, program_cache
 from simdist.program.operations import Program
 from simdist.program.values import aval_of
@@ -34,7 +36,10 @@ from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["ParameterServerStrategy"]
+__all__ = ["ParameterServerStrategy", "making_dataset"]
+
+making_dataset: TaskLocal[str] = TaskLocal(str)
+"""The worker that makes its dataset now; empty where none does."""
 
 
 class ParameterServerStrategy(Strategy):
@@ -104,7 +109,6 @@ class ParameterServerStrategy(Strategy):
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
-        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
         self.mode = mode
         self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
         self.serving = Serving(
@@ -118,6 +122,20 @@ class ParameterServerStrategy(Strategy):
     @property
     def default_device(self) -> str:
         return self.engine.chief
+
+    def input_context(self, worker: str) -> InputContext:
+        """Which pipeline a worker builds, of those of the workers that there are now."""
+        number = self.workers.index(worker) if worker in self.workers else 0
+        return InputContext(len(self.workers), number, self.num_replicas_in_sync)
+
+    def create(self, variable: Variable, value: Any) -> None:
+        worker = making_dataset.get()
+        if worker:
+            raise InvalidArgumentError(
+                f"{variable.name!r} was made while {worker} made its dataset, and each worker would make one more. Make variables in "
+                "strategy.scope(), before the dataset, and use them in its functions."
+            )
+        super().create(variable, value)
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""

@@ -15,6 +15,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
@@ -49,7 +50,6 @@ class SimulatedEngine:
         self.trace = world.trace
         self.numerics = numerics
         self.versions = world.states
-        self.task_names = list(world.tasks)
         self.chief = world.chief.name
 
     @property
@@ -57,6 +57,13 @@ class SimulatedEngine:
         return self.world.clock.now
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
+
+    @property
+    def task_names(self) -> list[str]:
+        return [name for name in self.world.tasks if name not in self.world.left]
+
+    def add_task(self, job: str) -> str:
+        return join(self.world, job).name
 
     def process(self, task: str) -> Incarnation:
         return self.world.task(task).process
@@ -144,6 +151,15 @@ class SimulatedEngine:
 
     def sleep(self, seconds: float) -> None:
         self.world.clock.sleep(seconds)
+
+    def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
+        if is_awaited:
+            self.world.clock.after(seconds, lambda _: function())
+        else:
+            self.world.clock.after_daemon(seconds, function)
+
+    def waiting(self) -> list[str]:
+        return self.world.clock.waiting()
 
     def close(self) -> None:
         self.world.close()
