@@ -161,12 +161,14 @@ def new_closure(
         InvalidArgumentError: there is a `RemoteValue` in the arguments.
     """
     leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
-    are_per_worker = True
+    numbers: list[int] = []
     for leaf in leaves:
         if isinstance(leaf, RemoteValue):
             raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
-        are_per_worker = are_per_worker and isinstance(leaf, PerWorker)
+        if isinstance(leaf, PerWorker):
+            numbers.append(leaf.number)
     args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
-    key = (fn, structure, *leaves) if are_per_worker else None
+    # The numbers, so that what is known of a call keeps no per-worker value alive.
+    key = (fn, structure, *numbers) if len(numbers) == len(leaves) else None
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
     return Closure(strategy, fn, tuple(args), dict(kwargs), result, repeat, key, tolerated_time_outs, resuming=resuming)

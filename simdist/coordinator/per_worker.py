@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
@@ -19,6 +20,8 @@ __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResou
 
 T = TypeVar("T")
 _numbers = itertools.count()
+
+OWNERS = "per-worker values that live"  # in the memory of a worker: what it has made of each, by number
 
 
 class PerWorker(Generic[T]):
@@ -41,13 +44,26 @@ class PerWorker(Generic[T]):
             UnavailableError, AbortedError: it needs a task that is gone.
         """
         if self.number not in worker.local:
+            _release_unused(worker)
             try:
                 worker.local[self.number] = self.make(worker, context_of(worker))
+                worker.local[OWNERS][self.number] = weakref.ref(self)
             except (ClosureInputError, UnavailableError, AbortedError):
                 raise
             except Exception as error:
                 raise ClosureInputError(f"{worker.name} could not make its {self.name}: {type(error).__name__}: {error}") from error
         return worker.local[self.number]
+
+
+def _release_unused(worker: Worker) -> None:
+    """Forget what this worker has made for per-worker values that are gone, and the steps that it knows with them."""
+    owners: dict[int, weakref.ref[Any]] = worker.local.setdefault(OWNERS, {})
+    gone = {number for number, owner in owners.items() if owner() is None}
+    if gone:
+        for key in [key for key in worker.local if key in gone or (isinstance(key, tuple) and gone.intersection(key[2:]))]:
+            del worker.local[key]
+        for number in gone:
+            del owners[number]
 
 
 class PerWorkerDataset(PerWorker[Dataset]):

@@ -99,7 +99,7 @@ class Workforce:
 
         Raises:
             InvalidArgumentError: there is no such worker.
-            FailedPreconditionError: it is the last one, or a round would not wait for any.
+            FailedPreconditionError: it is the last one, or a round would not wait for any; or the tasks of this engine are fixed.
         """
         workers, backups = self.strategy.workers, self.strategy.backup_workers
         if name not in workers:
@@ -110,9 +110,9 @@ class Workforce:
                 f"{name} is the last worker{' but those' if backups else ''}{others}. Closures need one: add another with "
                 "coordinator.add_worker() first."
             )
+        self.pool.remove(name)
         workers.remove(name)
         self._note(name, f"{name} leaves")
-        self.pool.remove(name)
         self.decided(self.queue.worker_down(name), -1)
 
     def _note(self, name: str, text: str) -> None:
