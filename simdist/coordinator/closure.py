@@ -12,7 +12,7 @@ from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.data.iterator import DatasetIterator
-from simdist.errors import InvalidArgumentError, OutOfRangeError
+from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
@@ -34,7 +34,7 @@ class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
     `key` is equal for calls of the same step with the same arguments; None where that is not known. `resuming` are the arguments whose
-    positions count, and `taken` the iterators of each worker that has run the closure.
+    positions count, and `taken` the iterators of each worker that has run the closure; `begun` is the worker that was sent it last.
     """
 
     strategy: ParameterServerStrategy
@@ -46,6 +46,7 @@ class Closure:
     key: Hashable = None
     tolerated_time_outs: int = MAX_TIME_OUTS
     time_outs: int = 0
+    begun: str = ""
     resuming: tuple[PerWorkerIterator, ...] = ()
     taken: dict[str, list[DatasetIterator]] = field(default_factory=dict[str, list[DatasetIterator]])
 
@@ -58,6 +59,13 @@ class Closure:
         """The closure counts, as this worker has run it: what it has taken of datasets is used up."""
         for per_worker, iterator in zip(self.resuming, self.taken.get(worker, ()), strict=False):
             per_worker.accepted[worker] = iterator.state_dict()
+
+    def cancelled(self, cause: BaseException | None) -> CancelledError:
+        """The error of a closure that is dropped because another one failed; it says whether anything of it may count."""
+        counts = "It has changed nothing."
+        if self.begun and not self.strategy.serving.in_rounds:
+            counts = f"It had begun on {self.begun}: what it had changed by then counts."
+        return CancelledError(f"Closure {self.result.number} was cancelled, because another closure failed: {cause!r}. {counts}")
 
     def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""

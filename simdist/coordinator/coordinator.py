@@ -27,7 +27,7 @@ from simdist.coordinator.waits import Waits
 from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
-from simdist.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 from simdist.runtime.work import Handle, running_closure
@@ -288,6 +288,7 @@ class ClusterCoordinator:
     def _dispatch(self, attempt: Attempt) -> None:
         number, worker = attempt.closure, attempt.worker
         closure, ticket = self.closures[number], NOT_IN_ROUNDS
+        closure.begun = worker
         if self.strategy.serving.remembers:
             ticket = self._ticket(worker)
         call = (
@@ -354,8 +355,8 @@ class ClusterCoordinator:
                     self.closures.pop(number).result.end(decision.error)
                 case ClosureAction.CANCEL:
                     trace.instant(chief, "cancel", f"closure {number}", now, closure=number)
-                    error = f"Closure {number} was cancelled, because another closure failed: {self.queue.error!r}"
-                    self.closures.pop(number).result.end(CancelledError(error))
+                    closure = self.closures.pop(number)
+                    closure.result.end(closure.cancelled(self.queue.error))
                 case _:
                     assert_never(decision.kind)
         trace.counter(chief, "queue", now, len(self.queue.queue))
