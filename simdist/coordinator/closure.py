@@ -92,22 +92,31 @@ class Closure:
 
     def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
-        assert isinstance(self.fn, StepFunction)
         try:
             with self._running_on(worker):
-                program = self.fn.program(call, self.strategy.programs)
+                linked = self.linked(call)
         except StopIteration:
             raise OutOfRangeError(
                 f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
                 "Schedule fewer steps, or end the dataset with .repeat()."
             ) from None
+        if self.key is not None and not call.arrays:
+            worker.local[self.key] = call, linked
+        return linked
+
+    def linked(self, call: BoundCall) -> LinkedProgram:
+        """As `link`, on whatever task.
+
+        Raises:
+            StopIteration: an iterator has not enough elements left.
+        """
+        assert isinstance(self.fn, StepFunction)
+        program = self.fn.program(call, self.strategy.programs)
         layout, known = self.strategy.store.layout, self.strategy.linked
         linked = known.get(program, lambda: self._linked(program))
         if linked.version != layout.version:
             known.drop(program)
             linked = known.get(program, lambda: self._linked(program))
-        if self.key is not None and not call.arrays:
-            worker.local[self.key] = call, linked
         return linked
 
     def _linked(self, program: Program) -> LinkedProgram:

@@ -20,7 +20,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, LinkedProgram, ReadGroups, RunKernel
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
@@ -212,6 +212,10 @@ class Engine(Protocol):
         ...
 
     # -- work
+
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        """A forecast for a worker: seconds of one step of a program, and seconds that the messages of its closure take."""
+        ...
 
     def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkerPool:
         """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy.

@@ -231,6 +231,18 @@ def test_c18_workers_join_and_leave() -> None:
     assert cluster.tasks == ["chief:0", "ps:0", added] and coordinator.strategy.workers == [added]
 
 
+def test_c19_steps_are_bundled_by_themselves() -> None:
+    lasted_s: dict[Any, float] = {}
+    for steps_per_execution in (1, "auto"):
+        cluster = sd.Cluster({"worker": 2, "ps": 1}, network=sd.hardware.Network(bandwidth=1e9, latency=1e-2))
+        with sd.ParameterServerStrategy(cluster).scope():
+            model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+        model.fit(sd.Dataset.from_tensor_slices((np.ones((8, 1), np.float32),) * 2).batch(1), steps_per_epoch=80, verbose=0)
+        lasted_s[steps_per_execution] = cluster.now
+    assert lasted_s["auto"] < 0.75 * lasted_s[1]
+
+
 def test_c49_an_error_leaves_a_clean_queue() -> None:
     _, coordinator, count = coordinated()
     step = counting(count)

@@ -16,6 +16,7 @@ from simdist.runtime.in_process.computing import arrays_of, call_kernel
 from simdist.runtime.in_process.programs import InProcessDriver, TaskHere
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
+from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
@@ -141,6 +142,9 @@ class WithoutTime(InProcessDriver):
         """Nobody dies here."""
 
     # -- work -----------------------------------------------------------------------------------------------------
+
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        return 0.0, 0.0
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> NoReturn:
         _refuse("Mains that meet each other need an engine with tasks that run side by side:")

@@ -12,9 +12,11 @@ from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.values import Bundle
+from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.simulated.forecast import closure_figures
 from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
@@ -125,6 +127,9 @@ class SimulatedEngine:
         return [self.world.ledger.arrays(bundle) for bundle in bundles]
 
     # -- work -----------------------------------------------------------------------------------------------------
+
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        return closure_figures(self.world, linked, task)
 
     def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> SimulatedWorkers:
         return SimulatedWorkers(self.world, tasks, strategy, serving)
