@@ -71,8 +71,8 @@ class PerWorkerDataset(PerWorker[Dataset]):
 
     Args:
         source: the dataset, or a function that makes it; or one that was distributed from a function.
-        pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, whoever joins or
-            leaves; a worker that joins gets one when it makes its pipeline.
+        pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when workers
+            join or leave; a worker that joins gets one when it makes its pipeline.
         resume: whether the iterator of a worker that comes back goes on where closures that count have left it.
     """
 

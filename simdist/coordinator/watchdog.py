@@ -31,19 +31,19 @@ class Watchdog:
         self._since_s = 0.0
         self._is_awake = seconds is not None
         if seconds is not None:
-            engine.after(seconds, self._look, is_awaited=False)
+            engine.after(seconds, self._wake, is_awaited=False)
 
     def scheduled(self) -> None:
         """A closure is pending now."""
         if self.seconds is not None and not self._is_awake:
             self._is_awake, self._since_s = True, self.engine.now
-            self.engine.after(self.seconds, self._look, is_awaited=False)
+            self.engine.after(self.seconds, self._wake, is_awaited=False)
 
     def ended(self) -> None:
         """A closure has ended: it counts from now on."""
         self._since_s = self.engine.now
 
-    def _look(self) -> None:
+    def _wake(self) -> None:
         assert self.seconds is not None
         if not self.pending():
             self._is_awake = False
@@ -52,7 +52,7 @@ class Watchdog:
         if left_s <= 0:
             self._warn()
             self._since_s, left_s = self.engine.now, self.seconds
-        self.engine.after(left_s, self._look, is_awaited=False)
+        self.engine.after(left_s, self._wake, is_awaited=False)
 
     def _warn(self) -> None:
         waits = "; ".join(self.engine.waiting()) or "no task waits for anything"

@@ -33,7 +33,7 @@ from simdist.errors import FailedPreconditionError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
 from simdist.randomness import generator
-from simdist.simulation.endless import no_time_to_wait, waits_of
+from simdist.simulation.endless import no_time_to_wait
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
 from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events
 
@@ -334,10 +334,6 @@ class Clock:
             yield
         finally:
             running.fiber, self._driving = fiber, driving
-
-    def waiting(self) -> list[str]:
-        """Which tasks wait for what, in words."""
-        return waits_of([*self.fibers, *self.steps])
 
     def close(self) -> None:
         """End all fibers, in the order in which they started; no event happens on this clock any more."""

@@ -25,6 +25,7 @@ from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
+from simdist.simulation.endless import waits_of
 from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]
@@ -164,7 +165,7 @@ class SimulatedEngine:
             self.world.clock.after_daemon(seconds, function)
 
     def waiting(self) -> list[str]:
-        return self.world.clock.waiting()
+        return waits_of([*self.world.clock.fibers, *self.world.clock.steps])
 
     def close(self) -> None:
         self.world.close()
