@@ -11,6 +11,7 @@ from simdist.coordinator.remote_value import RemoteValue
 from simdist.data import AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
 from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
+from simdist.lookup import IntegerLookup, KeyValueTensorInitializer, StaticHashTable, StringLookup, TextVectorization
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.cluster import Cluster
@@ -29,11 +30,13 @@ from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.tpu import TPUStrategy
+from simdist.strategies.worker_copies import get_current_worker_index
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
+from simdist.variables.per_worker import PerWorkerVariable
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.variable import Variable
 
@@ -55,6 +58,8 @@ __all__ = [
     "InputContext",
     "InputOptions",
     "InputReplicationMode",
+    "IntegerLookup",
+    "KeyValueTensorInitializer",
     "MaxSizePartitioner",
     "MinSizePartitioner",
     "MirroredStrategy",
@@ -65,6 +70,7 @@ __all__ = [
     "Options",
     "ParameterServerStrategy",
     "PerReplica",
+    "PerWorkerVariable",
     "ReduceOp",
     "ReductionToOneDevice",
     "RemoteValue",
@@ -72,9 +78,12 @@ __all__ = [
     "Session",
     "ShardedVariable",
     "SimpleClusterResolver",
+    "StaticHashTable",
+    "StringLookup",
     "TFConfigClusterResolver",
     "TPUClusterResolver",
     "TPUStrategy",
+    "TextVectorization",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
@@ -86,6 +95,7 @@ __all__ = [
     "errors",
     "experimental_set_strategy",
     "function",
+    "get_current_worker_index",
     "get_replica_context",
     "get_strategy",
     "hardware",

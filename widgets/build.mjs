@@ -5,7 +5,8 @@
 //   node build.mjs --fixtures=FOLDER   bundles the views with made-up runs, for browser tests
 //   node build.mjs --test              bundles src/*.test.ts and runs them with node's own test runner
 //
-// anywidget loads a module from a blob, where relative imports do not work: hence one file per widget.
+// anywidget loads a module from a blob, where relative imports do not work: hence one file per widget. The Lab gets its parts, which
+// are bundles as well, as texts (src/parts.ts).
 
 import { build } from "esbuild";
 import { spawnSync } from "node:child_process";
@@ -14,7 +15,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const WIDGETS = ["timeline", "shard_map", "collective_stepper", "lab", "topology", "fault_console"];
-const LARGE = ["lab"]; // holds uPlot
+const FOREIGN = ["uplot"]; // a part of the Lab that others wrote
 const NOTICE = "/* contains uPlot 1.6.32, (c) 2022 Leon Sorokin, under the MIT licence: see simdist_widgets/licenses/uplot.txt */";
 const here = dirname(fileURLToPath(import.meta.url));
 const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "warning", target: "es2022" };
@@ -22,13 +23,12 @@ const common = { absWorkingDir: here, bundle: true, charset: "utf8", logLevel: "
 async function buildWidgets(outdir) {
   const release = { ...common, minify: true, outdir, legalComments: "none" };
   const sources = (prefix, ending, names = WIDGETS) => names.map((name) => `src/${prefix}${name}${ending}`);
-  const small = WIDGETS.filter((name) => !LARGE.includes(name));
   const noted = { ...release, banner: { js: NOTICE } };
-  await build({ ...release, format: "esm", entryPoints: sources("", ".ts", small) });
-  await build({ ...noted, format: "esm", entryPoints: sources("", ".ts", LARGE) });
+  await build({ ...release, format: "esm", entryPoints: sources("", ".ts") });
+  await build({ ...noted, format: "esm", entryPoints: sources("", ".ts", FOREIGN) });
   await build({ ...release, entryPoints: [...sources("", ".css"), "src/page.css"] });
-  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts", small) }); // for exported pages
-  await build({ ...noted, format: "iife", entryPoints: sources("page_", ".ts", LARGE) });
+  await build({ ...release, format: "iife", entryPoints: sources("page_", ".ts") }); // for exported pages
+  await build({ ...noted, format: "iife", entryPoints: sources("page_", ".ts", FOREIGN) });
 }
 
 async function buildFixtures(outdir) {

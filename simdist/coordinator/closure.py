@@ -16,11 +16,8 @@ from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
-from simdist.program.operations import Program
 from simdist.program.values import snapshot
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
-from simdist.runtime.rounds import require_one_step
 from simdist.runtime.work import RunningClosure, Worker, running_closure
 from simdist.strategies.parameter_server import ParameterServerStrategy, making_dataset
 
@@ -94,7 +91,7 @@ class Closure:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
         try:
             with self._running_on(worker):
-                linked = self.linked(call)
+                linked = self.linked(call, worker.name)
         except StopIteration:
             raise OutOfRangeError(
                 f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
@@ -104,27 +101,14 @@ class Closure:
             worker.local[self.key] = call, linked
         return linked
 
-    def linked(self, call: BoundCall) -> LinkedProgram:
-        """As `link`, on whatever task.
+    def linked(self, call: BoundCall, worker: str) -> LinkedProgram:
+        """As `link`, without code of a worker.
 
         Raises:
             StopIteration: an iterator has not enough elements left.
         """
         assert isinstance(self.fn, StepFunction)
-        program = self.fn.program(call, self.strategy.programs)
-        layout, known = self.strategy.store.layout, self.strategy.linked
-        linked = known.get(program, lambda: self._linked(program))
-        if linked.version != layout.version:
-            known.drop(program)
-            linked = known.get(program, lambda: self._linked(program))
-        return linked
-
-    def _linked(self, program: Program) -> LinkedProgram:
-        layout = self.strategy.store.layout
-        prepare(program, layout)
-        linked = link(program, layout)
-        if self.strategy.serving.in_rounds:
-            require_one_step(linked, layout)
+        linked = self.strategy.link(self.fn.program(call, self.strategy.programs), worker)
         return linked
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:

@@ -119,6 +119,7 @@ class ClusterCoordinator:
         self._in_round: dict[int, Closure] = {}  # that are done and do not count yet
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
+        self._broken: BaseException | None = None  # why no further round can be applied
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
         self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
@@ -156,6 +157,11 @@ class ClusterCoordinator:
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each; the last's result."""
         self._require_usable("schedule was called")
+        if self._broken is not None:
+            raise UnavailableError(
+                f"schedule was called, but the servers have lost a round of updates ({self._broken}). Make the strategy and the model "
+                "again, or use recovery='replica'."
+            )
         for _ in range(repeat - 1 if self._rounds is not None else 0):
             self.schedule_steps(fn, args, kwargs, 1)
         if self._rounds is not None:
@@ -379,12 +385,17 @@ class ClusterCoordinator:
             self._carry_out(self.queue.round_complete())
 
     def _round_applied(self, complete: Round, call: Handle) -> None:
-        """All servers have applied a round, or have lost it: its closures are done."""
-        if call.error is not None and self.queue.error is None:
-            self.queue.error = call.error
-        for number in complete.closures:
-            self._in_round.pop(number).result.end(call.error)
-            self._watchdog.ended()
+        """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
+        if call.error is not None:
+            self._broken = self._broken or call.error
+            for worker in self.queue.running:
+                self._workers.abandon(worker)
+            self._carry_out(self.queue.failed(call.error))
+        for number in complete.closures if call.error is None else list(self._in_round):
+            closure = self._in_round.pop(number, None)
+            if closure is not None:
+                closure.result.end(call.error)
+        self._watchdog.ended()
         self._open_waits()
 
     def _open_waits(self) -> None:

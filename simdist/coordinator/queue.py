@@ -136,6 +136,20 @@ class ClosureQueue:
             decisions += self._move(other, ClosureFact.OTHER_FAILED) or []
         return [*decisions, *self._free(attempt.worker, False)]
 
+    def failed(self, error: BaseException) -> list[ClosureDecision]:
+        """What all closures stand on is lost: all of them are cancelled, also those that run."""
+        if self.error is None:
+            self.error = error
+        queued = [Attempt(closure, "", ClosureState.QUEUED) for closure in self.queue]
+        self.queue.clear()
+        decisions: list[ClosureDecision] = []
+        for attempt in [*queued, *list(self.running.values())]:
+            decisions += self._move(attempt, ClosureFact.OTHER_FAILED) or []
+            if attempt.worker:
+                decisions += self._move(attempt, ClosureFact.DROPPED) or []
+                self._free(attempt.worker, False)
+        return decisions
+
     def take_error(self) -> BaseException | None:
         """The first error since the last call, or None."""
         error, self.error = self.error, None

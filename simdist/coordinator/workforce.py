@@ -86,9 +86,14 @@ class Workforce:
     # -- who joins and leaves -------------------------------------------------------------------------------------
 
     def add(self) -> str:
-        """Start one more worker; it takes closures as soon as the chief has heard of it."""
+        """Start one more worker; it takes closures as soon as the chief has heard of it.
+
+        Raises:
+            FailedPreconditionError: variables have a copy on each worker, or the tasks of this engine are fixed.
+        """
+        self.strategy.require_changeable_workers()
         name = self.engine.add_task("worker")
-        self.strategy.workers.append(name)
+        self.strategy.change_workers([*self.strategy.workers, name])
         self.pool.add(name)
         self.engine.subscribe([name], self._changed)
         self._note(name, f"{name} joins")
@@ -99,7 +104,8 @@ class Workforce:
 
         Raises:
             InvalidArgumentError: there is no such worker.
-            FailedPreconditionError: it is the last one, or a round would not wait for any; or the tasks of this engine are fixed.
+            FailedPreconditionError: it is the last one, or a round would not wait for any; or variables have a copy on each worker, or the
+                tasks of this engine are fixed.
         """
         workers, backups = self.strategy.workers, self.strategy.backup_workers
         if name not in workers:
@@ -110,8 +116,9 @@ class Workforce:
                 f"{name} is the last worker{' but those' if backups else ''}{others}. Closures need one: add another with "
                 "coordinator.add_worker() first."
             )
+        self.strategy.require_changeable_workers()
         self.pool.remove(name)
-        workers.remove(name)
+        self.strategy.change_workers([other for other in workers if other != name])
         self._note(name, f"{name} leaves")
         self.decided(self.queue.worker_down(name), -1)
 

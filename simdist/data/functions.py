@@ -12,8 +12,9 @@ from __future__ import annotations
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, flatten, spec_of
-from simdist.data.mapped import Predicate, mapped_table, predicate
+from simdist.data.mapped import mapped_table
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
+from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
 from simdist.data.sources import probed_element, table_spec
 from simdist.data.streams import Pull

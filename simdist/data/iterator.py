@@ -80,7 +80,7 @@ class DatasetIterator(StepIterator):
         if not queue:
             self._fill()
         batch = queue[0]
-        if batch.table is not None and batch.table.pending and batch.rows is not None:
+        if batch.table is not None and batch.table.unvisited and batch.rows is not None:
             batch.table.compute(batch.rows)
         self._consumed += 1
         return queue.popleft()

@@ -4,8 +4,11 @@ A pipeline with a map is thus still a stream of row numbers, and only the values
 as elements visit them (a notebook that looks at five elements calls the function on those five and the probed ones);
 asking for `columns` computes the rest.
 
-Invariants: each row is computed once; a row whose computation raises does so when an element visits it, and leaves
-zeros in `columns`, where no element can see them.
+A function that calls lookup tables is first tried on whole columns (row_blocks.py), all rows at once; rows for which that does not
+work are computed one by one.
+
+Invariants: each row is computed once; a row whose computation raises does so whenever an element visits it, and leaves
+zeros in `columns`, where no element can see them; all rows are computed with the same lookup tables.
 
 Taught in lesson 01.
 """
@@ -16,11 +19,13 @@ import numpy as np
 
 from simdist.data.batch import stack_leaf
 from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure
-from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of, truth
+from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of
+from simdist.data.row_blocks import agreed_columns
+from simdist.data.row_wise import Record, recorded
 from simdist.data.table import LeafSpec, Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["MappedTable", "Predicate", "mapped_table", "predicate"]
+__all__ = ["MappedTable", "mapped_table"]
 
 REMEMBERED = 8  # functions whose results one table keeps
 
@@ -32,11 +37,13 @@ class MappedTable(Table):
         source: the table that is mapped.
         fn: a pure function of one row.
         known: answers that are known already, by row.
+        used: the lookup tables that gave them.
     """
 
     pending = True
+    unvisited = True
 
-    def __init__(self, source: Table, fn: ElementFunction, known: dict[int, Answer]) -> None:
+    def __init__(self, source: Table, fn: ElementFunction, known: dict[int, Answer], used: Record | None = None) -> None:
         self._source = source
         self._fn = fn
         self._rows: list[Leaves | None] = [None] * source.num_rows
@@ -47,6 +54,9 @@ class MappedTable(Table):
         self._key = None
         self._signatures = {}
         self.derived = {}
+        self._used: Record = {} if used is None else used
+        self._tried = False
+        self._failing: set[int] = set()  # rows that have zeros in the columns
         for row, answer in known.items():
             if not isinstance(answer, Exception):
                 self.keep(row, answer)
@@ -69,6 +79,7 @@ class MappedTable(Table):
 
     def take(self, rows: Array) -> Leaves:
         if not self.pending:
+            self.require(rows)
             return super().take(rows)
         if rows.ndim == 0:
             return self.leaves_of(int(rows))
@@ -80,11 +91,13 @@ class MappedTable(Table):
         return tuple(stack_leaf(column) for column in zip(*map(self.leaves_of, rows.tolist()), strict=True))
 
     def compute(self, rows: Array) -> None:
-        if self.pending:
-            for row in rows.reshape(-1).tolist():
-                self.leaves_of(row)
-            if not self._left:
-                self.settle()
+        if not self.pending:
+            self.require(rows)
+            return
+        for row in rows.reshape(-1).tolist():
+            self.leaves_of(row)
+        if not self._left:
+            self.settle()
 
     def leaf_specs(self, rows: Array | None = None) -> tuple[LeafSpec, ...]:
         if not self.pending:
@@ -94,15 +107,67 @@ class MappedTable(Table):
 
     def leaves_of(self, index: int) -> Leaves:
         """The leaves of one row, computed if need be; raises what the function raises."""
+        if self.pending and self._rows[index] is None and self._used and not self._tried:
+            self.try_columns()
         if not self.pending:
+            if index in self._failing:
+                raise self.failure(index)
             return tuple(np.asarray(column[index]) for column in self._columns)
         leaves = self._rows[index]
         if leaves is not None:
             return leaves
-        answer = ask(self._fn, self._source, index)
+        answer = self.answer(index)
         if isinstance(answer, Exception):
             raise answer
         return self.keep(index, answer)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the lookup tables that its rows were computed with have not changed since."""
+        return all(lookup.state == state for lookup, state in self._used.items())
+
+    def answer(self, index: int) -> Answer:
+        """What the function answers on one row, with the lookup tables as they were."""
+        return recorded(self._used, lambda: ask(self._fn, self._source, index))
+
+    def require(self, rows: Array) -> None:
+        """Raise what computing one of these rows raises."""
+        if self._failing:
+            for index in rows.reshape(-1).tolist():
+                if index in self._failing:
+                    raise self.failure(index)
+
+    def failure(self, index: int) -> Exception:
+        """What the function raises on a row that it cannot compute."""
+        answer = self.answer(index)
+        if isinstance(answer, Exception):
+            return answer
+        return InvalidArgumentError(
+            f"{name_of(self._fn)} raised for row {index}, and not when it was called again; expected a function that gives the same "
+            "answer twice; pass pure=False to map"
+        )
+
+    def try_columns(self) -> None:
+        """Compute all rows in one call of the function, where that gives what single calls give."""
+        self._tried = True
+        if self._source.unvisited:
+            return  # a column of the source would compute rows that no element visits
+        found = recorded(self._used, lambda: agreed_columns(self._fn, self._source, self.known_answer))
+        if found is None:
+            return
+        self.settle_columns(found.columns, found.structure)
+        self._failing = set(np.flatnonzero(found.failed).tolist())
+        self.unvisited = bool(self._failing)
+
+    def known_answer(self, row: int) -> Answer:
+        """What the function answers on a row, which is remembered."""
+        leaves = self._rows[row]
+        if leaves is not None:
+            return leaves, self.structure
+        answer = self.answer(row)
+        if not isinstance(answer, Exception):
+            self.keep(row, answer)
+        return answer
 
     def keep(self, index: int, answer: tuple[Leaves, Structure]) -> Leaves:
         """Remember a row, which must look like the others."""
@@ -133,9 +198,10 @@ class MappedTable(Table):
         blank = tuple(np.zeros_like(leaf) for leaf in self.any_row())
         for index, leaves in enumerate(self._rows):
             if leaves is None:
-                answer = ask(self._fn, self._source, index)
+                answer = self.answer(index)
                 if isinstance(answer, Exception):
                     self._rows[index] = blank
+                    self._failing.add(index)
                 else:
                     self.keep(index, answer)
         self.settle()
@@ -153,55 +219,31 @@ class MappedTable(Table):
         except InvalidArgumentError:
             self._left = -1  # ragged: never try again on the way
             return
-        self._shared = Table.from_leaves(columns, self.structure)
+        self.settle_columns(columns, self.structure)
+
+    def settle_columns(self, columns: Leaves, structure: Structure) -> None:
+        """Have these columns from now on."""
+        self._structure = structure
+        self._shared = Table.from_leaves(columns, structure)
         self._columns, self._key = self._shared.columns, self._shared.key
         self.pending = False
+        self.unvisited = bool(self._failing)
         self._rows = []
-
-
-class Predicate:
-    """A pure filter's answers, by row, found when a row is first met."""
-
-    def __init__(self, table: Table, fn: ElementFunction, known: dict[int, Answer]) -> None:
-        self.table = table
-        self.fn = fn
-        self.unknown = np.ones(table.num_rows, bool)
-        self.keeps = np.zeros(table.num_rows, bool)
-        for row, answer in known.items():
-            if not isinstance(answer, Exception):
-                self.note(row, answer)
-
-    def note(self, row: int, answer: Answer) -> None:
-        self.keeps[row] = truth(answer, self.fn)
-        self.unknown[row] = False
-
-    def decide(self, rows: Array) -> tuple[Array, Exception | None]:
-        """Which of `rows` are kept (bool, shape [b]), up to the first row that raises, and what it raised."""
-        for position in np.flatnonzero(self.unknown[rows]).tolist():
-            try:
-                self.note(int(rows[position]), ask(self.fn, self.table, int(rows[position])))
-            except Exception as error:
-                return self.keeps[rows[:position]], error
-        return self.keeps[rows], None
-
-    @property
-    def drops_all(self) -> bool:
-        """True once it is certain that no row passes."""
-        return not self.unknown.any() and not self.keeps.any()
 
 
 def mapped_table(source: Table, fn: ElementFunction, pure: bool | None) -> MappedTable | None:
     """The table of `fn` over `source`, shared by equal functions; None if `fn` is not pure."""
     if pure is False:
         return None
-    known = {} if pure else answers(fn, source)
+    used: Record = {}
+    known = {} if pure else recorded(used, lambda: answers(fn, source))
     if known is None:
         return None
     name, alive = fingerprint(fn)
     found, _ = source.derived.get(name, (None, ()))
-    if isinstance(found, MappedTable) and is_pure(known, lambda row: ask_row(found, row)):
+    if isinstance(found, MappedTable) and found.is_current and is_pure(known, lambda row: ask_row(found, row)):
         return found
-    table = MappedTable(source, fn, known)
+    table = MappedTable(source, fn, known, used)
     source.derived[name] = (table, alive)
     while len(source.derived) > REMEMBERED:
         del source.derived[next(iter(source.derived))]
@@ -213,11 +255,3 @@ def ask_row(table: MappedTable, row: int) -> Answer:
         return table.leaves_of(row), table.structure
     except Exception as error:
         return error
-
-
-def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicate | None:
-    """The pure filter of `fn` over `source`; None if `fn` is not pure."""
-    if pure is False:
-        return None
-    known = {} if pure else answers(fn, source)
-    return None if known is None else Predicate(source, fn, known)

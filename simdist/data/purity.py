@@ -16,12 +16,15 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Sequence
 
+import numpy as np
+
 from simdist.arguments import name_of_function
-from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, unflatten
+from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, is_text, unflatten
+from simdist.data.row_wise import RowWise
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Answer", "answers", "ask", "call_on", "fingerprint", "is_pure"]
+__all__ = ["Answer", "answers", "ask", "call_on", "fingerprint", "is_equal_row", "is_pure", "name_of", "probed_rows", "truth"]
 
 PROBES = 8
 
@@ -58,6 +61,17 @@ def is_same(first: Answer, second: Answer) -> bool:
     return first[1] == second[1] and all(
         a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(first[0], second[0], strict=True)
     )
+
+
+def is_equal_row(first: tuple[Leaves, Structure], second: tuple[Leaves, Structure]) -> bool:
+    """True if two rows agree to the last bit; the texts of one may have room for more letters."""
+    return first[1] == second[1] and all(is_equal_leaf(a, b) for a, b in zip(first[0], second[0], strict=True))
+
+
+def is_equal_leaf(a: Array, b: Array) -> bool:
+    if is_text(a.dtype.name) and a.dtype.kind == b.dtype.kind:
+        return bool(np.array_equal(a, b))
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def probed_rows(table: Table) -> list[int]:
@@ -109,10 +123,10 @@ def cells_of(fn: types.FunctionType) -> list[object]:
 
 
 def token(part: object) -> Hashable:
-    """Plain values are compared by value, all other objects by identity."""
+    """Plain values and lookup tables are compared by value, all other objects by identity."""
     if part is None or isinstance(part, (bool, int, float, str, bytes)):
         return type(part), repr(part)
-    return id(part)
+    return part.state if isinstance(part, RowWise) else id(part)
 
 
 def truth(answer: Answer, fn: ElementFunction) -> bool:

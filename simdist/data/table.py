@@ -56,6 +56,7 @@ class Table:
     shared: ClassVar[WeakValueDictionary[tuple[str, Structure], Table]] = WeakValueDictionary()
 
     pending = False  # True while rows are still to be computed (see mapped.py)
+    unvisited = False  # True while a visit of a row may compute it, or raise
     derived: dict[Hashable, tuple[Table, tuple[object, ...]]]  # what pure maps made of this one, by function (see mapped.py)
 
     def __init__(self, columns: Leaves, structure: Structure, key: str | None = None) -> None:

@@ -106,7 +106,7 @@ class _Cutter:
             elif isinstance(marker, (UpdateMarker, CheckMarker)):
                 stage = last_update = max(stage, last_update)
                 for variable in marker.variables if isinstance(marker, UpdateMarker) else ():
-                    updated[id(variable)] = stage
+                    updated.update((id(handle), stage) for handle in (variable, *variable.overlapping()))
             self.marker_stage[id(eqn)] = stage
             for var in eqn.outvars:
                 self.stage[var] = stage

@@ -7,7 +7,7 @@ as handles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -110,6 +110,20 @@ class VariableHandle:
     def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
         """The value of an assignment or an increment that several replicas make at the same time."""
         return operand
+
+    # A variable and its shards are handles of the same stored values: a change of one is seen through the other.
+
+    def overlapping(self) -> Sequence[VariableHandle]:
+        """The other handles of values that are stored here."""
+        return ()
+
+    def found_in(self, values: Mapping[Reference, jax.Array], read: Callable[[VariableHandle], jax.Array]) -> jax.Array | None:
+        """The value among some that replace those of variables; `read` gives that of another handle. None: it is not replaced."""
+        return values.get(self.ref())
+
+    def put_into(self, values: dict[Reference, jax.Array], value: jax.Array) -> None:
+        """Replace the value among some that replace those of variables."""
+        values[self.ref()] = value
 
 
 class RuleHandle:

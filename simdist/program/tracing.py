@@ -143,8 +143,9 @@ class Tracer:
     def read(self, variable: VariableHandle) -> jax.Array:
         """The value of a variable at this point of the step."""
         for overlay in reversed(self.overlays):
-            if variable.ref() in overlay.values:
-                return overlay.values[variable.ref()]
+            replaced = variable.found_in(overlay.values, self.read)
+            if replaced is not None:
+                return replaced
         value = self.mark(ReadMarker(variable), [], [variable.aval])[0]
         if self.overlays:
             self.overlays[0].reads.append(variable)
@@ -275,9 +276,9 @@ class Overlay:
         self.writes.append((rule, tuple(variables), list(operands)))
         for variable, operand in zip(variables, operands, strict=True):
             if rule == "assign":
-                self.values[variable.ref()] = operand
+                variable.put_into(self.values, operand)
             elif rule == "add":
-                self.values[variable.ref()] = tracer.read(variable) + operand
+                variable.put_into(self.values, tracer.read(variable) + operand)
 
 
 def active_tracer() -> Tracer | None:

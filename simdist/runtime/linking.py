@@ -50,6 +50,7 @@ from simdist.runtime.linked import (
 from simdist.runtime.updating import assigning, cells_by_owner, join_groups
 from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.handles import variable_of
+from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout
 from simdist.variables.update_rule import rule_of
 
@@ -76,8 +77,8 @@ def prepare(program: Program, layout: Layout, replica: int = 0) -> None:
             join_groups(op, replica, layout)
 
 
-Piece: TypeAlias = "tuple[Register, tuple[int, int] | None]"
-"""A register, or some rows of it."""
+Piece: TypeAlias = "tuple[Register, ShardRange | None]"
+"""A register, or the part of it that belongs to a shard."""
 
 
 @dataclass
@@ -98,6 +99,7 @@ class _Linker:
         self.operations: list[LinkedOperation] = []
         self.slot_avals: list[tuple[Aval, ...]] = []
         self.source: dict[Register, list[tuple[str, int, int]]] = {}
+        self.axes: dict[Register, int] = {}  # along which the pieces of a source are joined; where it is not 0
         self.num_batches = self.num_keys = 0
         self.batch_avals: list[tuple[Aval, ...]] = []
         self.constants: list[tuple[Slot, Bundle]] = []
@@ -168,7 +170,10 @@ class _Linker:
     def _read(self, reads: Sequence[Read]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
         for op in reads:
-            cells = variable_of(op.variable).placement.read_by(self.replica)
+            placement = variable_of(op.variable).placement
+            cells = placement.read_by(self.replica)
+            if placement.axis:
+                self.axes[op.output] = placement.axis
             pieces: list[tuple[str, int, int]] = []
             for cell in cells:
                 group = cell.group.number
@@ -218,8 +223,8 @@ class _Linker:
         self._run(function, inputs, outputs, bundles)
         for bundle in bundles:
             self.packed[tuple(bundle.pieces)] = bundle.slot
-            for position, (register, rows) in enumerate(bundle.pieces):
-                if rows is None:
+            for position, (register, part) in enumerate(bundle.pieces):
+                if part is None:
                     self.source.setdefault(register, [("slot", bundle.slot, position)])
 
     def _consumed(self, op: Operation) -> list[list[Piece]]:
@@ -238,11 +243,11 @@ class _Linker:
                 return []
 
     def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[Piece]:
-        return [(op.operands[number], cell.rows) for number, cell in cells]
+        return [(op.operands[number], variable_of(op.variables[number]).placement.range_of(cell)) for number, cell in cells]
 
     def _aval(self, piece: Piece) -> Aval:
-        aval, rows = self.program.avals[piece[0]], piece[1]
-        return aval if rows is None else Aval((rows[1] - rows[0], *aval.shape[1:]), aval.dtype)
+        aval, part = self.program.avals[piece[0]], piece[1]
+        return aval if part is None else Aval(part.shape_of(aval.shape), aval.dtype)
 
     def _pack(self, pieces: list[Piece]) -> Slot:
         """The slot that holds exactly these pieces; made by a kernel of its own if no other made it."""
@@ -252,7 +257,7 @@ class _Linker:
         slot = self._slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
         if pieces and all(register in self.program.constants for register in registers):
-            arrays = [_piece(jnp.asarray(self.program.constants[register]), rows) for register, rows in pieces]
+            arrays = [_piece(jnp.asarray(self.program.constants[register]), part) for register, part in pieces]
             self.constants.append((slot, Bundle.of(arrays)))
         elif pieces:
             self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
@@ -270,6 +275,7 @@ class _Linker:
         moves_only: bool = False,
     ) -> None:
         sources = [self.source[register] for register in inputs]
+        axes = [self.axes.get(register, 0) for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
         slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))
         others = list(dict.fromkeys((kind, number) for kind, number, _ in flat if kind != "slot"))
@@ -282,12 +288,12 @@ class _Linker:
             avals.extend(self._source_avals(*source))
 
         def run(*arrays: jax.Array) -> list[jax.Array]:
-            def gathered(pieces: list[tuple[str, int, int]]) -> jax.Array:
+            def gathered(pieces: list[tuple[str, int, int]], axis: int) -> jax.Array:
                 parts = [arrays[offsets[kind, number] + position] for kind, number, position in pieces]
-                return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=0)
+                return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)
 
-            values = dict(zip(results, function(*map(gathered, sources)), strict=True))
-            return [_piece(values[register], rows) for bundle in bundles for register, rows in bundle.pieces]
+            values = dict(zip(results, function(*map(gathered, sources, axes)), strict=True))
+            return [_piece(values[register], part) for bundle in bundles for register, part in bundle.pieces]
 
         kernel = kernel_of(self.program.name, run, avals)
         first = others[0][1] if others and others[0][0] == "batch" else None
@@ -335,5 +341,5 @@ def _combination(op: Update) -> Combination:
     return "last" if op.rule == "assign" and not averaged else "mean"
 
 
-def _piece(array: jax.Array, rows: tuple[int, int] | None) -> jax.Array:
-    return array if rows is None else array[rows[0] : rows[1]]
+def _piece(array: jax.Array, part: ShardRange | None) -> jax.Array:
+    return array if part is None else part.of(array)

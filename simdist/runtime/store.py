@@ -11,11 +11,14 @@ from typing import cast
 
 import numpy as np
 
+from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.values import Aval, BundleType, snapshot
 from simdist.runtime.base import Engine
 from simdist.runtime.updating import assigning
+from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import increment_of_sum, no_combination
+from simdist.variables.read_cache import cached_read
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import OwningStrategy, Placement, Variable
 
@@ -43,16 +46,21 @@ class Store:
         Raises:
             UnavailableError: a task that held a part of it has died.
         """
+        return cached_read(variable, self, None, lambda: self._observe(variable))
+
+    def _observe(self, variable: Variable) -> Array:
         placement: Placement = variable.placement
         self._require_own(variable)
         self.observed(variable.name)
         if placement.across is not None:
             return placement.across(variable)
+        if placement.combine == "worker":
+            return self._array(self._cell_here(variable))
         if placement.spread == "copies" or len(placement.cells) == 1:
             return self._array(placement.cells[0])
         arrays = [parts[cell.position] for cell, parts in zip(placement.cells, self._read(placement.cells), strict=True)]
         if placement.spread == "shards":
-            return np.concatenate([np.asarray(array) for array in arrays], axis=0)
+            return np.concatenate([np.asarray(array) for array in arrays], axis=placement.axis)
         if placement.combine == "first":
             return arrays[0]
         if placement.combine == "none":
@@ -81,6 +89,9 @@ class Store:
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
             self._require_own(variable)
+            if placement.combine == "worker" and running_closure.get() is not None:
+                self._change(rule, [self._cell_here(variable)], operand)
+                continue
             summed = placement.combine == "sum"
             if summed and rule == "add":
                 raise increment_of_sum(variable)
@@ -93,10 +104,25 @@ class Store:
                     self._change(rule, [cell for cell in placement.cells if not cell.replica], first)
                     self._change(rule, [cell for cell in placement.cells if cell.replica], others)
             else:
-                self._change(rule, [cell for cell in placement.cells if cell.rows is None], operand)
-                for cell in placement.cells:
-                    if cell.rows is not None:
-                        self._change(rule, [cell], operand[cell.rows[0] : cell.rows[1]])
+                pieces = list(zip(placement.cells, placement.ranges, strict=True))
+                self._change(rule, [cell for cell, part in pieces if part is None], operand)
+                for cell, part in pieces:
+                    if part is not None:
+                        self._change(rule, [cell], operand[part.index])
+
+    def _cell_here(self, variable: Variable) -> Cell:
+        """The copy of the worker whose closure runs.
+
+        Raises:
+            FailedPreconditionError: no closure of this strategy runs.
+        """
+        closure = running_closure.get()
+        if closure is None or closure.strategy is not self.strategy:
+            raise FailedPreconditionError(
+                f"{variable.name} has a value on each worker, and is read where no closure runs. Write {variable.name}.read_all() for the "
+                "values of all workers, or read it in a function that coordinator.schedule runs."
+            )
+        return next(cell for cell in variable.placement.cells if cell.task == closure.worker)
 
     def _require_own(self, variable: Variable) -> None:
         """Refuse a read or an assignment by a replica of another strategy."""

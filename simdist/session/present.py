@@ -5,7 +5,7 @@ Looking changes nothing. A trace has what is over; what goes on is here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from simdist.runtime.cluster import Cluster
@@ -15,7 +15,7 @@ from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
-__all__ = ["TASK_STATES", "Flight", "closures_in_flight", "flights", "task_states"]
+__all__ = ["TASK_STATES", "Flight", "closures_in_flight", "flights", "task_states", "tasks_since"]
 
 TASK_STATES = ("idle", "reading", "computing", "updating", "waiting", "down", "restarting", "slow", "paused", "cut off")
 """All states of a task, in the words that pictures use."""
@@ -49,6 +49,19 @@ def task_states(cluster: Cluster) -> dict[str, str]:
         >>> task_states(cluster)
         {'chief:0': 'idle', 'worker:0': 'idle', 'worker:1': 'paused'}
     """
+    return {name: state for name, (state, _) in tasks_since(cluster).items()}
+
+
+def tasks_since(cluster: Cluster) -> dict[str, tuple[str, float | None]]:
+    """The state of each task, and since which virtual second; None where the machines do not keep it.
+
+    Example:
+        >>> import simdist as sd
+        >>> cluster = sd.Cluster({"worker": 1})
+        >>> cluster.faults.pause("worker:0", at=1.0, until=2.0) and sd.sleep(1.5, cluster)
+        >>> tasks_since(cluster)
+        {'chief:0': ('idle', None), 'worker:0': ('paused', 1.0)}
+    """
     world = cluster.world
     waiting, cut_off = _in_collectives(world), {name for pair in world.transport.blocked for name in pair}
     return {name: _state(world, task, waiting, cut_off) for name, task in world.tasks.items()}
@@ -75,30 +88,30 @@ def closures_in_flight(cluster: Cluster) -> list[tuple[str, int]]:
     return [(loop.task.name, loop.running.number) for loop in loops if loop.running is not None]
 
 
-def _state(world: World, task: Task, waiting: set[str], cut_off: set[str]) -> str:
+def _state(world: World, task: Task, waiting: Mapping[str, float], cut_off: set[str]) -> tuple[str, float | None]:
     if not task.alive:
-        return "down" if task.restart_plan is None else "restarting"
+        return "down" if task.restart_plan is None else "restarting", task.down_since_s
     if task.held is not None:
-        return "paused"
+        return "paused", task.held_since_s
     if task.name in cut_off:
-        return "cut off"
-    return "slow" if task.slowness > 1.0 else _activity(world, task, waiting)
+        return "cut off", None
+    return ("slow", None) if task.slowness > 1.0 else _activity(world, task, waiting)
 
 
-def _activity(world: World, task: Task, waiting: set[str]) -> str:
+def _activity(world: World, task: Task, waiting: Mapping[str, float]) -> tuple[str, float | None]:
     if any(processor.free_s > world.now for processor in task.processors.values()):
-        return "computing"
+        return "computing", None
     for sender in task.calls:
         if isinstance(sender, Call) and sender.client is task:
-            return "reading" if sender.plan.parts[0].update is None else "updating"
-    return "waiting" if task.name in waiting else "idle"
+            return "reading" if sender.plan.parts[0].update is None else "updating", sender.began_s
+    return ("waiting", waiting[task.name]) if task.name in waiting else ("idle", None)
 
 
-def _in_collectives(world: World) -> set[str]:
-    """The tasks of replicas that have come to a collective and have no result yet."""
+def _in_collectives(world: World) -> dict[str, float]:
+    """The tasks of replicas that have come to a collective and have no result yet, with when they came."""
     groups = [listener for listener in world.listeners if isinstance(listener, CollectiveGroup)]
     return {
-        group.members[rank].task
+        group.members[rank].task: arrival.began_s
         for group in groups
         for pending in group.pending.values()
         for rank, arrival in pending.arrivals.items()

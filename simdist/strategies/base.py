@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError, ResourceExhaustedError, UnavailableError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
+from simdist.lookup.worker_copies import TableCopies, holding_tables
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
@@ -50,11 +51,24 @@ def cluster_behind(given: object) -> object:
 
 
 class DistributedFromFunction:
-    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`."""
+    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`.
 
-    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> None:
+    Args:
+        dataset_fn: the function.
+        options: kept as they are.
+        dataset: what was distributed, where it was one dataset for all pipelines.
+    """
+
+    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None, dataset: Dataset | None = None) -> None:
         self.dataset_fn = dataset_fn
         self.options = options
+        self.dataset = dataset
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidArgumentError(
+            "A distributed dataset of a ParameterServerStrategy lives on the workers and cannot be iterated here. Pass it to "
+            "coordinator.create_per_worker_dataset, and an iterator of that to the step."
+        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,7 @@ class Strategy(ReplicaOperations):
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)
         self.variables: list[Variable] = []
+        self.tables: list[TableCopies] = []
         self._seeds_drawn = 0
         self._program = self.engine.process(self.engine.chief)  # whose program this is
         main = launched_main.get()
@@ -159,7 +174,7 @@ class Strategy(ReplicaOperations):
         Raises:
             FailedPreconditionError: another strategy's scope is open.
         """
-        with opened(self):
+        with opened(self), holding_tables(self):
             yield self
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
@@ -182,6 +197,11 @@ class Strategy(ReplicaOperations):
         if twin is not None:
             variable.placement = variable_of(twin).placement
             return
+        if variable.per_worker and not self.has_worker_copies:
+            raise InvalidArgumentError(
+                f"The variable {variable.name!r} has per_worker_variable=True, which {type(self).__name__} does not know. Make it in the "
+                "scope of a ParameterServerStrategy, or leave the argument out."
+            )
         layout = self.store.layout
         before = len(layout.groups)
         try:
@@ -201,6 +221,7 @@ class Strategy(ReplicaOperations):
         return self.whole(variable, value, self.default_device)
 
     colocated_with: Variable | None = None
+    has_worker_copies = False
 
     @property
     def launched(self) -> bool:
@@ -249,10 +270,26 @@ class Strategy(ReplicaOperations):
         return Placement([cell], self.store)
 
     def placements(self) -> list[PlacementRecord]:
-        """Where every piece of every variable lies: the shard map."""
+        """Where every piece of every variable lies, and every copy of a lookup table: the shard map."""
         records = [record for variable in self.variables for record in variable.placements()]
         known = {id(cell) for variable in self.variables for cell in variable.placement.cells}
-        return records + [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
+        records += [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
+        return records + [record for table in self.tables for record in table.placements()]
+
+    # -- lookup tables --------------------------------------------------------------------------------------------
+
+    def hold_table(self, table: TableCopies) -> None:
+        """Note that a lookup table was made in the scope, or has other entries than before."""
+        if table not in self.tables:
+            equal_names = sum(known.base_name == table.base_name for known in self.tables)
+            table.name = f"{table.base_name}_{equal_names}" if equal_names else table.base_name
+            self.tables.append(table)
+        for record in table.placements():
+            self.engine.trace.instant(record.task, "place", table.name, self.engine.now, kind="table", bytes=record.size_bytes)
+
+    def tasks_with_tables(self) -> list[str]:
+        """The tasks that have a copy of each lookup table now."""
+        return [self.default_device]
 
     # -- input ----------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """`ParameterServerStrategy`: variables on parameter servers and steps on workers, asynchronously or in rounds.
 
-Variables are placed on the parameter servers round-robin. A partitioner splits large ones into shards, which are placed in the
-same way. A worker reads variables, computes, and sends updates; the server applies them in the order of their arrival. Workers do
-not wait for each other, so a gradient may be stale; with ``mode="bounded"`` or ``"sync"`` they do. Metrics are on the chief: the
-additions of a closure travel with its reply, so a closure that dies before its end does not count.
+Variables are placed on the parameter servers round-robin, or by bytes. A partitioner splits large ones into shards, along any one axis,
+which are placed in the same way. A worker reads variables, computes, and sends updates; the server applies them in the
+order of their arrival. Workers do not wait for each other, so a gradient may be stale; with ``mode="bounded"`` or ``"sync"`` they do.
+Metrics are on the chief: the additions of a closure travel with its reply, so a closure that dies before its end does not count.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
 
@@ -12,26 +12,39 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.arguments import flag
 from simdist.caches import BoundedCache
-from simdist.errors import InvalidArgumentError
+from simdist.data import Dataset
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.input import InputContext
 from simdist.process_state import TaskLocal
-from simdist.program.function import KEPT_SIGNATURES, program_cache
-from simdist.program.operations import Program
+from simdist.program.arrays import Tree
+from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
+from simdist.program.operations import Program, VariableHandle
+from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.linking import link, prepare
+from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
-from simdist.strategies.base import Strategy, cluster_behind
+from simdist.runtime.work import running_closure
+from simdist.strategies.base import DistributedFromFunction, Strategy, cluster_behind
+from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
+from simdist.strategies.server_placement import server_placement
+from simdist.strategies.worker_copies import WorkerCopies
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
-from simdist.variables.partitioners import checked_partitions, row_ranges
+from simdist.variables.partitioners import checked_cut
+from simdist.variables.read_cache import reading_once
+from simdist.variables.shard_range import ShardRange, equal_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
@@ -47,13 +60,15 @@ class ParameterServerStrategy(Strategy):
 
     Args:
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
-        variable_partitioner: splits large variables along their first axis; default: none is split.
+        variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round are averaged at the servers and applied as one update. "bounded": as "sync", but a worker may
             be up to `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.
+        placement: which server gets the next variable or shard: "round_robin" (default), or "bytes" for the one with the fewest bytes so
+            far.
         recovery: what becomes of the variables of a parameter server that dies. "raise" (default): they are lost, as in TensorFlow.
             "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
             restored from the last snapshot on the server's disk. In the last two cases a server that nobody else starts again is started
@@ -61,10 +76,12 @@ class ParameterServerStrategy(Strategy):
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
             least once, as in TensorFlow. In rounds that is always so.
 
+    A worker computes one replica: `num_replicas_in_sync` is 1. Several devices of one worker are not used by this strategy.
+
     Raises:
-        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster`, an unknown mode or recovery, a staleness without
-            mode="bounded" or below 0, backup workers without mode="sync" or as many as there are workers, or recovery="replica" with a
-            single ps.
+        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster`, an unknown mode, placement or recovery, a
+            staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are workers, or
+            recovery="replica" with a single ps.
 
     Example:
         >>> import numpy as np
@@ -87,9 +104,10 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: Any = None,
         mode: Mode = "async",
         staleness: int | None = None,
-        backup_workers: int = 0,
+        placement: str = "round_robin",
         recovery: Recovery = "raise",
         exactly_once: bool = False,
+        backup_workers: int = 0,
     ) -> None:
         cluster = cluster_behind(cluster_or_resolver)
         if not isinstance(cluster, Cluster):
@@ -109,24 +127,49 @@ class ParameterServerStrategy(Strategy):
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
+        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
         self.mode = mode
         self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
         self.serving = Serving(
             tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
-        self._next_server = 0
+        self._placement = server_placement(placement, self.servers, self.store.layout)
+        self.worker_copies = WorkerCopies(self)
         self.programs = program_cache()
-        self.linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
+        self.linked: BoundedCache[tuple[Program, int], LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
+        self.on_coordinator = CoordinatorSteps(self)
         self.coordinator: Any = None  # the coordinator of this strategy, once there is one
+
+    has_worker_copies = True
 
     @property
     def default_device(self) -> str:
         return self.engine.chief
 
+    def tasks_with_tables(self) -> list[str]:
+        """Every worker has a copy of its own; one that is down has none until it returns."""
+        return [worker for worker in self.workers if self.engine.process(worker).alive]
+
     def input_context(self, worker: str) -> InputContext:
         """Which pipeline a worker builds, of those of the workers that there are now."""
-        number = self.workers.index(worker) if worker in self.workers else 0
-        return InputContext(len(self.workers), number, self.num_replicas_in_sync)
+        return InputContext(len(self.workers), self.worker_numbers.get(worker, 0), self.num_replicas_in_sync)
+
+    def require_changeable_workers(self) -> None:
+        """Refuse that a worker joins or leaves where variables have a copy on each.
+
+        Raises:
+            FailedPreconditionError: some have.
+        """
+        if self.worker_copies.is_used:
+            raise FailedPreconditionError(
+                "Workers cannot join or leave: there are variables of which each worker has a copy (made with per_worker_variable=True, or "
+                "for get_current_worker_index in a step). Let workers come and go before these are made, or use create_per_worker_resource."
+            )
+
+    def change_workers(self, workers: Sequence[str]) -> None:
+        """These are the workers from now on, numbered anew."""
+        self.workers[:] = workers
+        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
 
     def create(self, variable: Variable, value: Any) -> None:
         worker = making_dataset.get()
@@ -139,30 +182,110 @@ class ParameterServerStrategy(Strategy):
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""
+        if variable.per_worker:
+            return self.worker_copies.place(variable, value)
         if variable.synchronization is VariableSynchronization.ON_READ:
             return self.whole(variable, value, self.default_device, kind="metric")
         if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
             return self.whole(variable, value, self.default_device, kind="slot")
-        shards = self._num_shards(variable)
-        if shards == 1:
+        ranges = self.ranges_of(variable)
+        if not ranges:
             return self.whole(variable, value, self._server())
         cells: list[Cell] = []
-        for first, stop in row_ranges(variable.shape[0], shards):
-            piece = jnp.asarray(np.asarray(value)[first:stop])
-            cell = Cell(variable.name, aval_of(piece), self._server(), (first, stop))
+        for part in ranges:
+            piece = jnp.asarray(part.of(np.asarray(value)))
+            cell = Cell(variable.name, aval_of(piece), self._server(), part)
             self.store.layout.add(cell, piece)
             cells.append(cell)
         ShardedVariable.of(variable)
         return Placement(cells, self.store)
 
-    def _num_shards(self, variable: Variable) -> int:
-        if self.partitioner is None or not variable.shape:
-            return 1
-        return checked_partitions(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
+    def ranges_of(self, variable: VariableHandle) -> list[ShardRange]:
+        """The shards into which the partitioner splits a variable; none where it stays whole: beside another one, or as a scalar."""
+        if self.partitioner is None or not variable.shape or self.colocated_with is not None:
+            return []
+        axis, count = checked_cut(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
+        return equal_ranges(axis, variable.shape[axis], count) if count > 1 else []
 
     def _server(self) -> str:
-        if self.colocated_with is not None:
-            return self.colocated_with.placement.cells[0].task
-        server = self.servers[self._next_server % len(self.servers)]
-        self._next_server += 1
-        return server
+        return self._placement.choose() if self.colocated_with is None else self.colocated_with.placement.cells[0].task
+
+    def link(self, program: Program, worker: str) -> LinkedProgram:
+        """The linked program for a task: once for all workers, again when the layout of the variables has changed.
+
+        Args:
+            program: what was traced.
+            worker: the task; of variables of which every worker has a copy, it gets its own.
+        """
+        number = self.worker_copies.number(program, worker)
+        key, layout = (program, number), self.store.layout
+        linked = self.linked.get(key, lambda: self._linked(program, number))
+        if linked.version != layout.version:
+            self.linked.drop(key)
+            linked = self.linked.get(key, lambda: self._linked(program, number))
+        return linked
+
+    def _linked(self, program: Program, worker: int) -> LinkedProgram:
+        move_to_chief(self, program)
+        prepare(program, self.store.layout, worker)
+        linked = link(program, self.store.layout, worker)
+        if self.serving.in_rounds:
+            require_one_step(linked, self.store.layout)
+        return linked
+
+    # -- on the coordinator ---------------------------------------------------------------------------------------
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, options: Any = None) -> Any:
+        """Run a function for the one replica; on the coordinator, outside of a scheduled function, with a warning.
+
+        Args, Returns, Raises:
+            As of every strategy.
+        """
+        if active_tracer() is None and running_closure.get() is None:
+            self.on_coordinator.warn("strategy.run")
+        return super().run(fn, args, kwargs, options)
+
+    def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run a step that was called directly: on the chief, with a warning, as it uses no worker.
+
+        Raises:
+            TypeError: called in a closure, where the step belongs to what was scheduled.
+        """
+        if running_closure.get() is not None:
+            return super().run_step(fn, args, kwargs)
+        return self.on_coordinator.run(fn, args, kwargs)
+
+    def distribute_dataset(self, dataset: Dataset, options: Any = None) -> DistributedFromFunction:
+        """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it.
+
+        Given to `model.fit`, it is the plain dataset.
+
+        Raises:
+            TypeError: not an `sd.Dataset`.
+        """
+        if not isinstance(cast(object, dataset), Dataset):
+            raise TypeError(f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}.")
+        return DistributedFromFunction(lambda _: dataset, options, dataset)
+
+    experimental_distribute_dataset = distribute_dataset
+
+    def cache_variable_reads(self) -> AbstractContextManager[None]:
+        """Inside, each variable of this strategy is read once; later reads give the same value, whatever is assigned meanwhile.
+
+        Raises:
+            InvalidArgumentError: opened inside another one.
+
+        Example:
+            >>> import simdist as sd
+            >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+            >>> with strategy.scope():
+            ...     v = sd.Variable(1.0)
+            >>> with strategy.cache_variable_reads():
+            ...     before = float(v)
+            ...     v.assign(2.0)
+            ...     print(before, float(v))
+            1.0 1.0
+            >>> float(v)
+            2.0
+        """
+        return reading_once(self.store)

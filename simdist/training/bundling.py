@@ -34,7 +34,8 @@ def bundled(step: StepFunction, strategy: ParameterServerStrategy, sample: Datas
     if strategy.serving.in_rounds:
         return 1  # there each step is a closure
     with opened(strategy):
-        linked = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0).linked(step.bind((sample,), {}))
+        closure = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0)
+        linked = closure.linked(step.bind((sample,), {}), strategy.workers[0])
     figures = [strategy.engine.closure_figures(linked, worker) for worker in strategy.workers]
     step_s, overhead_s = min(step_s for step_s, _ in figures), max(overhead_s for _, overhead_s in figures)
     count = steps_for(step_s, overhead_s, steps // len(strategy.workers))

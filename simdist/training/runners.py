@@ -91,6 +91,7 @@ class CoordinatedSteps:
         self.coordinator = ClusterCoordinator(strategy)
         self.per_closure = fixed_steps_per_execution(model)
         assert not isinstance(source, DistributedDataset)
+        source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
         workers = len(strategy.workers)
         make = _maker(source)
         self.dataset = self.coordinator.create_per_worker_dataset(DistributedFromFunction(make))

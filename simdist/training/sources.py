@@ -221,6 +221,7 @@ def _plain(caller: str, x: Source, steps: int | None) -> Dataset:
     if isinstance(x, DistributedDataset):
         shared = x.input
         x = shared.dataset if isinstance(shared, DistributedInput) else cast(FunctionInput, shared).creator
+    x = x.dataset if isinstance(x, DistributedFromFunction) and x.dataset is not None else x
     if isinstance(x, Dataset):
         return x
     if steps is None:

@@ -139,7 +139,7 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     stand_in: KerasVariable = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
     rename(stand_in, variable.name)
     constraint = None if variable.keras_variable is None else variable.keras_variable.constraint
-    if constraint is not None and cell is not None and cell.rows is not None:
+    if constraint is not None and cell is not None and cell.range is not None:
         raise InvalidArgumentError(f"{variable.name} has a constraint and is sharded; constraints need the whole variable.")
     stand_in.constraint = constraint
     return stand_in
@@ -173,7 +173,7 @@ def _require_whole_to_clip(config: Config, cells: Sequence[tuple[Variable, Cell]
     Raises:
         InvalidArgumentError: variables are sharded.
     """
-    if (config.get("clipnorm") or config.get("global_clipnorm")) and any(cell.rows is not None for _, cell in cells):
+    if (config.get("clipnorm") or config.get("global_clipnorm")) and any(cell.range is not None for _, cell in cells):
         raise InvalidArgumentError(
             "Clipping by norm together with gradient_accumulation_steps needs whole variables, and these are sharded. Use clipvalue, or no "
             "variable_partitioner."

@@ -63,7 +63,7 @@ class OptimizerRule(UpdateRule):
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
         slot_optimizer = self._slot_optimizer(cells)
-        if any(cell.rows is not None for cell in own) and not _is_elementwise(slot_optimizer, [cell.aval for cell in own]):
+        if any(cell.range is not None for cell in own) and not _is_elementwise(slot_optimizer, [cell.aval for cell in own]):
             raise InvalidArgumentError(
                 f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
                 "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."

@@ -2,7 +2,7 @@
 
 A partitioner is any callable ``(shape, dtype, axis=0) -> list[int]`` that says for every axis into how many parts it
 is cut. Three come with the package: a fixed number of shards, as many as a least size of a shard allows, and as many
-as a greatest size demands. A variable is cut along its first axis only, so that a row is always whole and lives on
+as a greatest size demands. A variable is cut along one axis, by default its first, so that a row is always whole and lives on
 one server.
 
 Invariants: there is at least one shard and never more than there are rows, an empty axis is not cut, and a partitioner
@@ -31,6 +31,7 @@ __all__ = [
     "MaxSizePartitioner",
     "MinSizePartitioner",
     "Partitioner",
+    "checked_cut",
     "checked_partitions",
     "row_ranges",
 ]
@@ -188,25 +189,35 @@ def row_ranges(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
     return list(pairwise(starts))
 
 
-def checked_partitions(partitions: object, shape: Sequence[int], axis: int = 0) -> int:
+def checked_partitions(partitions: object, shape: Sequence[int], axis: int | None = None) -> int:
     """The number of shards that a partitioner asked for, if its answer can be followed.
 
     Args:
         partitions: what the partitioner returned: one number for each axis.
         shape: shape of the whole variable.
-        axis: the only axis that may be cut.
+        axis: the only axis that may be cut; None: any one.
 
     Returns:
-        Shards along `axis`, at least 1 and at most as many as there are rows; 1 means an ordinary variable.
+        Shards along the axis that is cut, at least 1 and at most as many as its length; 1 means an ordinary variable.
 
     Raises:
-        InvalidArgumentError: if this is not one number for each axis, one is below 1, or another axis is cut.
+        InvalidArgumentError: if this is not one number for each axis, one is below 1, or several axes or another one are cut.
 
     Example:
-        >>> checked_partitions([5, 1, 1], (2, 3, 4))
-        2
+        >>> checked_partitions([5, 1, 1], (2, 3, 4)), checked_partitions([1, 3], (2, 6))
+        (2, 3)
     """
-    shape, axis = _checked_shape(shape, axis)
+    cut, count = checked_cut(partitions, shape)
+    if axis is not None and count > 1 and cut != _checked_shape(shape, axis)[1]:
+        raise InvalidArgumentError(
+            f"a variable can be cut along axis {axis} only here; the variable_partitioner returned {partitions!r} for shape {tuple(shape)}."
+        )
+    return count
+
+
+def checked_cut(partitions: object, shape: Sequence[int]) -> tuple[int, int]:
+    """The axis that a partitioner cuts, and the number of shards; as `checked_partitions`."""
+    shape, _ = _checked_shape(shape, 0)
     expected = f"a list of {len(shape)} whole numbers, one for each axis of shape {shape}"
     if not isinstance(partitions, list | tuple | np.ndarray) or len(partitions) != len(shape):
         raise InvalidArgumentError(f"a variable_partitioner must return {expected}; got {partitions!r}.")
@@ -216,12 +227,14 @@ def checked_partitions(partitions: object, shape: Sequence[int], axis: int = 0) 
         raise InvalidArgumentError(f"a variable_partitioner must return {expected}; got {partitions!r}.") from None
     if min(counts) < 1:
         raise InvalidArgumentError(f"the numbers of a variable_partitioner must be 1 or more; got {counts}.")
-    if any(count != 1 for i, count in enumerate(counts) if i != axis):
+    cut = [axis for axis, count in enumerate(counts) if count != 1]
+    if len(cut) > 1:
         raise InvalidArgumentError(
-            f"a variable can be cut along axis {axis} only, so every other number must be 1; "
+            f"a variable can be cut along one axis only, so every other number must be 1; "
             f"the variable_partitioner returned {counts} for shape {shape}."
         )
-    return max(1, min(counts[axis], shape[axis]))
+    axis = cut[0] if cut else 0
+    return axis, max(1, min(counts[axis], shape[axis]))
 
 
 def _cut(shape: tuple[int, ...], axis: int, num_shards: int) -> list[int]:

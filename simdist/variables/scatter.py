@@ -12,15 +12,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike
 from simdist.program.narrowing import canonical
-from simdist.program.tracing import active_tracer
+from simdist.program.operations import VariableHandle
+from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.gather import Gather, known_array
+from simdist.variables.masked_rule import update_masked
 
 __all__ = ["Scatter"]
 
@@ -35,7 +37,17 @@ class Rows(Protocol):
     def divide(self, values: ArrayLike, /) -> jax.Array: ...
 
 
-class Scatter:
+# How rows change: what an array does with the given ones.
+CHANGES: dict[str, Callable[[Rows, ArrayLike], jax.Array]] = {
+    "set": lambda rows, values: rows.set(values),
+    "max": lambda rows, values: rows.max(values),
+    "min": lambda rows, values: rows.min(values),
+    "multiply": lambda rows, values: rows.multiply(values),
+    "divide": lambda rows, values: rows.divide(values),
+}
+
+
+class Scatter(Gather, VariableHandle):
     """The scatter methods of `Variable`.
 
     Each takes `indices` [b] (rows along the first axis, from 0; any shape will do) and `values` [b, ...], one for each index: of shape
@@ -50,16 +62,8 @@ class Scatter:
         [2.0, 17.0, 3.0]
     """
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
     aggregation: VariableAggregation
     synchronization: VariableSynchronization
-
-    @property
-    def value(self) -> Array:
-        """The present value."""
-        raise NotImplementedError
 
     def assign(self, value: ArrayLike) -> None:
         """Replace the value."""
@@ -73,35 +77,54 @@ class Scatter:
         """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
-        self.assign_add(zeros.at[self._rows(indices)].add(self._operand(values)))
+        self.assign_add(zeros.at[self.checked_rows(indices)].add(self._operand(values)))
 
     def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Subtract from rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
-        self.assign_add(zeros.at[self._rows(indices)].add(-self._operand(values)))
+        self.assign_add(zeros.at[self.checked_rows(indices)].add(-self._operand(values)))
 
     def scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Assign to rows."""
-        self._replace("scatter_update", indices, lambda rows: rows.set(self._operand(values)))
+        self._replace("scatter_update", "set", self.checked_rows(indices), values)
 
     def scatter_max(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Replace rows by the larger of the row and the value."""
-        self._replace("scatter_max", indices, lambda rows: rows.max(self._operand(values)))
+        self._replace("scatter_max", "max", self.checked_rows(indices), values)
 
     def scatter_min(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Replace rows by the smaller of the row and the value."""
-        self._replace("scatter_min", indices, lambda rows: rows.min(self._operand(values)))
+        self._replace("scatter_min", "min", self.checked_rows(indices), values)
 
     def scatter_mul(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Multiply rows."""
-        self._replace("scatter_mul", indices, lambda rows: rows.multiply(self._operand(values)))
+        self._replace("scatter_mul", "multiply", self.checked_rows(indices), values)
 
     def scatter_div(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Divide rows."""
-        self._replace("scatter_div", indices, lambda rows: rows.divide(self._operand(values)))
+        self._replace("scatter_div", "divide", self.checked_rows(indices), values)
 
-    def _replace(self, what: str, indices: ArrayLike, change: Callable[[Rows], jax.Array]) -> None:
+    def batch_scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
+        """Assign to elements of a batch: ``v[b, indices[b, j]] = values[b, j]``, for any number of axes b in front (also none).
+
+        Raises:
+            InvalidArgumentError: the axes in front are not those of the variable, or an index is out of range.
+        """
+        places, is_known = known_array(indices)
+        front = places.shape[:-1]
+        if places.ndim == 0 or front != self.shape[: len(front)] or len(front) >= len(self.shape):
+            raise InvalidArgumentError(
+                f"indices of {self.name}.batch_scatter_update have shape {places.shape}; expected {self.shape[: len(front)]} in front, as "
+                f"the variable has shape {self.shape}, and then one number for each value."
+            )
+        size = self.shape[len(front)]
+        if is_known and places.size and not (np.min(np.asarray(places)) >= 0 and np.max(np.asarray(places)) < size):
+            raise InvalidArgumentError(f"indices of {self.name}.batch_scatter_update must be from 0 to {size - 1}.")
+        grid = np.indices(places.shape, sparse=True)[:-1]
+        self._replace("batch_scatter_update", "set", (*grid, places), values)
+
+    def _replace(self, what: str, how: str, rows: Array | tuple[ArrayLike, ...], values: ArrayLike) -> None:
         self._refuse_own_values(what)
         tracer = active_tracer()
         combined = self.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
@@ -110,7 +133,19 @@ class Scatter:
                 f"{what} on {self.name} was called in a replica, but its aggregation {self.aggregation.name} cannot combine what the "
                 "replicas do. Use scatter_add, aggregation NONE or ONLY_FIRST_REPLICA, or call it outside strategy.run."
             )
-        self.assign(change(jnp.asarray(self.value).at[self._rows(indices)]))
+        given = self._operand(values)
+        if tracer is not None and tracer.num_replicas == 1 and not tracer.overlays:
+            self._change_where_it_lies(tracer, how, rows, given)
+        else:
+            self.assign(CHANGES[how](jnp.asarray(self.value).at[rows], given))
+
+    def _change_where_it_lies(self, tracer: Tracer, how: str, rows: Array | tuple[ArrayLike, ...], given: jax.Array) -> None:
+        """Let the tasks that hold the variable change these rows, so that no change of other workers is undone."""
+        # Of a row that stands there several times, the divisors are multiplied.
+        values = CHANGES["multiply" if how == "divide" else how](
+            jnp.full(self.shape, _neutral(how, self.dtype), self.dtype).at[rows], given
+        )
+        update_masked(tracer, how, [self], [values], [jnp.zeros(self.shape, bool).at[rows].set(True)])
 
     def _refuse_own_values(self, what: str) -> None:
         if self.synchronization is VariableSynchronization.ON_READ:
@@ -121,14 +156,15 @@ class Scatter:
     def _operand(self, values: ArrayLike) -> jax.Array:
         return canonical(values, self.name, self.dtype)
 
-    def _rows(self, indices: ArrayLike) -> Array:
-        if not self.shape:
-            raise InvalidArgumentError(f"{self.name} is a scalar and has no rows to scatter to; use assign.")
-        known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(indices))
-        rows = np.asarray(indices) if known else jnp.asarray(indices)
-        if not jnp.issubdtype(rows.dtype, jnp.integer):
-            raise InvalidArgumentError(f"indices of {self.name} must be whole numbers of rows; got {rows.dtype}.")
-        # JAX would drop rows that are not there without a word.
-        if known and rows.size and not (rows.min() >= 0 and rows.max() < self.shape[0]):
-            raise InvalidArgumentError(f"indices of {self.name} must be from 0 to {self.shape[0] - 1}; got {rows.min()} to {rows.max()}.")
-        return rows
+
+def _neutral(how: str, dtype: str) -> float:
+    """The value that changes nothing by a way of changing."""
+    if how in ("multiply", "divide"):
+        return 1
+    if how == "set":
+        return 0
+    if dtype == "bool":
+        return how == "min"
+    if jnp.issubdtype(dtype, jnp.integer):
+        return jnp.iinfo(dtype).min if how == "max" else jnp.iinfo(dtype).max
+    return -np.inf if how == "max" else np.inf

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,18 +73,27 @@ def keras_slot_optimizer(
 
 
 def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = None) -> Cell:
-    """A cell of an optimizer's state, colocated with the cell of a variable; of the same rows, where it has its shape."""
+    """A cell of an optimizer's state, colocated with the cell of a variable; of the same range, where it has its shape."""
     aval = aval_of(value)
-    rows = of.rows if of is not None and of.aval.shape == aval.shape else None
-    return Cell(name, aval, colocated_with.task, rows, kind="slot", devices=colocated_with.devices, replica=colocated_with.replica)
+    part = of.range if of is not None and of.aval.shape == aval.shape else None
+    devices, replica = colocated_with.devices, colocated_with.replica
+    return Cell(name, aval, colocated_with.task, part, kind="slot", devices=devices, replica=replica, slot_of="" if of is None else of.name)
+
+
+def _owner(path: Sequence[Any], shape: tuple[int, ...], cells: Sequence[tuple[Variable, Cell]]) -> Cell | None:
+    """The cell that a leaf of an Optax state belongs to: its state has one such leaf for each cell, in a list; None of a count."""
+    last: Any = path[-1] if path else None
+    number: int = last.idx if isinstance(last, jax.tree_util.SequenceKey) else len(cells)
+    return cells[number][1] if number < len(cells) and cells[number][1].aval.shape == shape else None
 
 
 def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
     """The slot optimizer of an Optax transformation, for some cells; a count of the updates is added to its state."""
     zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
-    leaves, structure = jax.tree_util.tree_flatten(transformation.init(zeros))
-    leaves = [jnp.asarray(leaf) for leaf in leaves]
-    state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1]) for i, leaf in enumerate(leaves)]
+    found, structure = jax.tree_util.tree_flatten_with_path(transformation.init(zeros))
+    leaves = [jnp.asarray(leaf) for _, leaf in found]
+    owners = [_owner(path, leaf.shape, cells) for (path, _), leaf in zip(found, leaves, strict=True)]
+    state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1], of) for i, (leaf, of) in enumerate(zip(leaves, owners, strict=True))]
     count = jnp.zeros((), jnp.int32)
     state_cells.append(_slot("optimizer/iterations", count, cells[0][1]))
 

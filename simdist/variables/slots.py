@@ -80,7 +80,7 @@ class OptimizerSlots:
             return self.first_values.get(role)
         number, cell = cells[role.owner]
         whole = self.first_values.get(Role(role.kind, number, role.number))
-        return whole if whole is None or cell.rows is None else whole[cell.rows[0] : cell.rows[1]]
+        return whole if whole is None else self.variables[number].placement.part_of(cell, np.asarray(whole))
 
     def bind(self, slot_optimizers: Mapping[Owner, tuple[SlotOptimizer, Sequence[tuple[int, Cell]]]], layout: Layout) -> None:
         """Let the user's optimizer show the cells of its slot optimizers, as far as they exist."""
@@ -106,7 +106,7 @@ class OptimizerSlots:
 
 def _spread(trained: Placement, cells: Sequence[Cell]) -> str:
     """The spread of a slot's cells: how they make up its value."""
-    return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].rows is None else trained.spread
+    return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].range is None else trained.spread
 
 
 def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:

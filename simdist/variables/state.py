@@ -18,6 +18,7 @@ from typing import Protocol
 from simdist.errors import UnavailableError
 from simdist.program.arrays import Array
 from simdist.program.values import Aval
+from simdist.variables.shard_range import ShardRange
 
 __all__ = ["Cell", "Group", "GroupVersions", "Layout", "Owner", "PlacementRecord", "owner_of", "task_of"]
 
@@ -29,7 +30,14 @@ def task_of(device: str) -> str:
 
 @dataclass(frozen=True)
 class PlacementRecord:
-    """One line of a shard map: rows of a variable, and the task that holds them."""
+    """One line of a shard map: rows of a variable, and the task that holds them.
+
+    Attributes:
+        shape: of the whole variable.
+        row_start, row_stop: the rows; of a variable that is partitioned along another axis, the indices along that one.
+        axis: along which it is partitioned.
+        slot_of: of an optimizer's slot, the variable that it belongs to.
+    """
 
     variable: str
     shape: tuple[int, ...]
@@ -41,6 +49,8 @@ class PlacementRecord:
     row_stop: int
     size_bytes: int
     kind: str
+    axis: int = 0
+    slot_of: str = ""
 
 
 class Group:
@@ -122,36 +132,46 @@ class Cell:
         devices: the devices that hold it, or held it last: a task, or one of its devices (``worker:0/gpu:1``); more than one for
             equal copies.
         replica: the local rank of the replica whose value it is; None where it is not replica-local.
-        rows: first and one-past-last row of the whole variable; None for a piece that is no shard.
+        range: of a shard, which part of the whole variable it is; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
+        slot_of: of an optimizer's slot, the name of the variable that it belongs to.
     """
 
-    __slots__ = ("aval", "devices", "group", "kind", "name", "position", "replica", "rows", "task")
+    __slots__ = ("aval", "devices", "group", "kind", "name", "position", "range", "replica", "slot_of", "task")
 
     def __init__(
         self,
         name: str,
         aval: Aval,
         task: str,
-        rows: tuple[int, int] | None = None,
+        range: ShardRange | None = None,
         kind: str = "parameter",
         devices: Sequence[str] = (),
         replica: int | None = None,
+        slot_of: str = "",
     ) -> None:
         self.name = name
         self.aval = aval
         self.task = task
         self.devices = tuple(devices) or (task,)
         self.replica = replica
-        self.rows = rows
+        self.range = range
         self.kind = kind
+        self.slot_of = slot_of
         self.group: Group
         self.position = 0
 
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """First and one-past-last row of the whole variable, of a shard along axis 0; otherwise None."""
+        return None if self.range is None or self.range.axis else (self.range.start, self.range.stop)
+
     def record(self) -> PlacementRecord:
         """The line of a shard map for a cell that belongs to no variable of its own: an optimizer's slot."""
-        shape, dtype, rows = self.aval.shape, self.aval.dtype, self.aval.shape[0] if self.aval.shape else 1
-        return PlacementRecord(self.name, shape, dtype, 0, 1, self.task, 0, rows, self.aval.size_bytes, self.kind)
+        whole = ShardRange(0, 0, self.aval.shape[0] if self.aval.shape else 1, self.aval.shape[0] if self.aval.shape else 1)
+        part, shape = self.range or whole, self.aval.shape if self.range is None else self.range.whole_shape(self.aval.shape)
+        numbers = (part.number, part.count, self.task, part.start, part.stop, self.aval.size_bytes)
+        return PlacementRecord(self.name, shape, self.aval.dtype, *numbers, self.kind, part.axis, self.slot_of)
 
 
 # Who changes a cell: a task, and where replicas have values of their own, which of them.
@@ -244,6 +264,17 @@ class Layout:
             self.groups.remove(cell.group)
             self.versions.forget(cell.group.number)
         self.version += 1
+
+    def renew(self, cell: Cell, array: Array) -> None:
+        """Store a cell again whose task has restarted without it, in a group of its own.
+
+        Raises:
+            As `add`.
+        """
+        lost = cell.group
+        self.add(cell, array)
+        if lost in self.groups:
+            self.groups.remove(lost)
 
     def take_back(self, first: int) -> None:
         """Delete the groups from number `first` on: their owner could not be created."""

@@ -10,7 +10,8 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,12 @@ from simdist.variables.aggregation import (
 )
 from simdist.variables.arithmetic import Arithmetic
 from simdist.variables.first_value import first_value
+from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.overlapping import Overlapping
+from simdist.variables.read_cache import cached_read
 from simdist.variables.scatter import Scatter
+from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, PlacementRecord
 
 __all__ = [
@@ -85,9 +90,10 @@ class Placement:
     """The cells of one variable.
 
     Attributes:
-        cells: its shards in order of rows; or its copies.
+        cells: its shards in their order; or its copies.
         spread: "shards" (s cells, the value is their concatenation), "copies" (all equal), or "replicas" (r cells, replica-local values).
-        combine: for replicas, what a read from outside gives: "sum", "mean", "first" or "none" (an error).
+        combine: for replicas, what a read from outside gives: "sum", "mean", "first", "none" (an error) or "worker" (that
+            of the worker whose closure reads).
         store: the store of the strategy, which reads and assigns.
         separate: gives each replica a copy of its own, which may differ from the others.
         across: gives the combined value where other drivers have replica-local values, too.
@@ -101,13 +107,36 @@ class Placement:
         combine: str = "first",
         separate: Callable[[Variable], None] = lambda variable: None,
         across: Callable[[Variable], Array] | None = None,
+        ranges: Sequence[ShardRange] | None = None,
     ) -> None:
         self.cells = list(cells)
+        self._ranges = ranges
         self.store = store
         self.spread = spread
         self.combine = combine
         self.separate = separate
         self.across = across
+
+    @property
+    def ranges(self) -> Sequence[ShardRange | None]:
+        """For each cell, which part of the whole variable it is; None for a cell that holds all of it."""
+        # The only cell of a placement holds all of its value, also where it is a shard of another variable.
+        return [cell.range if len(self.cells) > 1 else None for cell in self.cells] if self._ranges is None else self._ranges
+
+    @property
+    def axis(self) -> int:
+        """The axis along which the shards are joined."""
+        part = self.ranges[0]
+        return 0 if part is None else part.axis
+
+    def range_of(self, cell: Cell) -> ShardRange | None:
+        """Which part of the whole variable a cell of it is; None: all."""
+        return self.ranges[self.cells.index(cell)]
+
+    def part_of(self, cell: Cell, whole: HostArray) -> HostArray:
+        """The part of a whole value that belongs into a cell."""
+        part = self.range_of(cell)
+        return whole if part is None else part.of(whole)
 
     def read_by(self, replica: int) -> list[Cell]:
         """The cells that one replica reads, by its local rank."""
@@ -120,7 +149,7 @@ class Placement:
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
-class Variable(Scatter, Arithmetic):
+class Variable(Scatter, Overlapping, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:
@@ -130,10 +159,13 @@ class Variable(Scatter, Arithmetic):
         synchronization: when copies are aggregated; AUTO is ON_WRITE.
         aggregation: how replicas' values become one; default NONE.
         dtype: default: that of the value, floats as float32 and integers as int32.
+        shape: default: that of the value. An initial value that is a function of `partition_shape` and `partition_offset` is then
+            called for each shard alone.
+        per_worker_variable: True gives every worker of a `ParameterServerStrategy` a copy of its own (`PerWorkerVariable`).
 
     Raises:
-        InvalidArgumentError: no initial value or one that only a step knows, numbers that the dtype cannot hold, MEAN for integers,
-            a trainable variable with ON_READ, or an unknown synchronization or aggregation.
+        InvalidArgumentError: no initial value or one that only a step knows, numbers that the dtype cannot hold, another shape, MEAN for
+            integers, a trainable variable with ON_READ or one of each worker, or an unknown synchronization or aggregation.
         TypeError: the name is no text, or `trainable` neither True nor False.
 
     Example:
@@ -146,6 +178,7 @@ class Variable(Scatter, Arithmetic):
 
     placement: Placement
     keras_variable: KerasVariable | None = None  # the variable of Keras that has its value here
+    per_worker = False
 
     def __init__(
         self,
@@ -155,20 +188,31 @@ class Variable(Scatter, Arithmetic):
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
         dtype: DTypeLike | None = None,
+        shape: Sequence[int] | None = None,
+        per_worker_variable: bool = False,
     ) -> None:
         if initial_value is None:
             raise InvalidArgumentError(f"The variable {name!r} has no initial_value. Pass an array, or a function that returns one.")
         self.name = _name_of(name)
         self.synchronization = synchronization_of(synchronization)
         self.aggregation = aggregation_of(aggregation)
-        own = self.synchronization is VariableSynchronization.ON_READ
+        self.per_worker = flag(per_worker_variable, "per_worker_variable")
+        own = self.synchronization is VariableSynchronization.ON_READ or self.per_worker
         self.trainable = not own if trainable is None else flag(trainable, "trainable")
         if own and self.trainable:
+            what = "per_worker_variable=True" if self.per_worker else "synchronization ON_READ"
             raise InvalidArgumentError(
-                f"The variable {self.name!r} is trainable, and synchronization ON_READ gives each replica a value of its own, which no "
+                f"The variable {self.name!r} is trainable, and {what} gives each replica a value of its own, which no "
                 "optimizer could keep equal. Use trainable=False, or another synchronization."
             )
+        if shape is not None and takes_partitions(initial_value):
+            self.shape, self.dtype = tuple(shape), str(canonical(0, self.name, dtype or "float32").dtype)
+            scope, make = current_scope(), cast("Initializer", initial_value)
+            ranges = scope.ranges_of(self) if isinstance(scope, Partitioning) else []
+            initial_value = partial(initial_shards, self.name, make, self.shape, ranges)
         value = first_value(self.name, initial_value, dtype)
+        if shape is not None and tuple(shape) != tuple(value.shape):
+            raise InvalidArgumentError(f"The variable {self.name!r} was given shape={tuple(shape)} and a value of shape {value.shape}.")
         if self.aggregation is VariableAggregation.MEAN and not jnp.issubdtype(value.dtype, jnp.inexact):
             raise InvalidArgumentError(f"The variable {self.name!r} has the dtype {value.dtype}; MEAN needs a floating one.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
@@ -184,7 +228,7 @@ class Variable(Scatter, Arithmetic):
 
     def traced_value(self, tracer: Tracer) -> jax.Array:
         """The value at this point of a step that is being traced."""
-        value = tracer.read(self)
+        value = cached_read(self, self.placement.store, tracer, lambda: tracer.read(self))
         across = tracer.num_replicas > 1 and not tracer.in_replica
         return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
 
@@ -258,9 +302,10 @@ class Variable(Scatter, Arithmetic):
         return [self._record(cell, shard, len(cells) if sharded else 1, device) for shard, cell in numbered for device in cell.devices]
 
     def _record(self, cell: Cell, shard: int, num_shards: int, device: str) -> PlacementRecord:
-        rows = cell.rows or (0, self.shape[0] if self.shape else 1)
-        size = cell.aval.size_bytes
-        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, device, *rows, size, cell.kind)
+        part = self.placement.range_of(cell)
+        rows = (0, self.shape[0] if self.shape else 1) if part is None else (part.start, part.stop)
+        size, axis = cell.aval.size_bytes, self.placement.axis
+        return PlacementRecord(self.name, self.shape, self.dtype, shard, num_shards, device, *rows, size, cell.kind, axis, cell.slot_of)
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.value)

@@ -17,7 +17,8 @@ pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (Debian: apt install chromium)"),
 ]
 STATE = "application/vnd.jupyter.widget-state+json"
-MOST_BYTES_A_WIDGET = 50_000  # of a small one: what all of them bring along is their script and style sheet
+MOST_BYTES_A_WIDGET = 60_000  # of a small one: what all of them bring along is their script and style sheet
+MOST_BYTES_A_LAB = 400_000  # with the scripts of all its parts, and a small run
 
 CELLS = [
     """
@@ -40,6 +41,18 @@ from simdist.collectives import ring
 
 sw.CollectiveStepper(ring.schedule(4))
 """,
+    """
+import simdist as sd
+
+def program(cluster):
+    for number in range(20):
+        cluster.trace.span("worker:0", "compute", "step", number, number + 0.5)
+        sd.sleep(1.0, cluster)
+
+session = sd.Session(program, sd.Cluster({"worker": 2}))
+session.advance(until=5.0)
+sw.Lab(session)
+""",
 ]
 
 
@@ -55,17 +68,20 @@ def test_saved_notebook_shows_its_widgets_without_a_kernel(tmp_path: Path, page:
     with lab_server(tmp_path) as address:
         today = Notebook(page, address, path.name)
         today.run_all()
-        assert today.widgets_drawn() == [True, True, True]
+        assert today.widgets_drawn() == [True] * 4
+        page.wait_for_timeout(1500)  # the Lab's rows are stored a little later
         today.save_and_shut_down()
         tomorrow = Notebook(page, address, path.name, with_kernel=False)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        assert tomorrow.widgets_drawn() == [True, True, True]
+        assert tomorrow.widgets_drawn() == [True] * 4
         assert not tomorrow.has_kernel()
         assert zoomed(page)
+        assert "6 spans" in (page.locator(".sdw-lab .sdw-plot").get_attribute("aria-label") or "")
     assert errors == []
     sizes = state_bytes(path)
-    assert len(sizes) == 3
-    assert max(sizes) < MOST_BYTES_A_WIDGET
+    assert len(sizes) == 4
+    assert sorted(sizes)[-2] < MOST_BYTES_A_WIDGET
+    assert max(sizes) < MOST_BYTES_A_LAB
 
 
 def write(path: Path) -> Path:
@@ -77,9 +93,9 @@ def write(path: Path) -> Path:
 
 def zoomed(page: Page) -> bool:
     """Whether a key still changes the view of the timeline."""
-    root = page.locator(".sdw-timeline")
+    root = page.locator(".sdw-timeline").first
     before = root.get_attribute("data-view")
-    page.locator(".sdw-plot").press("+")
+    page.locator(".sdw-plot").first.press("+")
     page.wait_for_function("before => document.querySelector('.sdw-timeline')?.dataset.view !== before", arg=before, timeout=10_000)
     return root.get_attribute("data-view") != before
 

@@ -201,7 +201,32 @@ def fit_in_packs_of_steps(make: Make) -> list[Any]:
     return [*fitted(model, model.fit(creator, epochs=2, steps_per_epoch=9, verbose=0)), *model.evaluate(batches(8), verbose=0)]
 
 
-@pytest.mark.parametrize("program", [closures_of_all_kinds, fit_in_packs_of_steps])
+def shards_of_columns_and_copies_of_workers(make: Make) -> list[Any]:
+    """Shards along axis 1, some items, rows, one shard; a copy and the number of each worker; a step on the chief."""
+    strategy = sd.ParameterServerStrategy(make({"worker": 1, "ps": 2}), lambda shape, dtype: [*[1] * (len(shape) - 1), 3], "bytes")
+    with strategy.scope():
+        table = sd.Variable(np.arange(15, dtype=np.float32).reshape(3, 5))
+        steps = sd.Variable(0.0, per_worker_variable=True)
+        optimizer = sd.Optimizer(keras.optimizers.Adam(0.05))
+    assert isinstance(table, sd.ShardedVariable) and isinstance(steps, sd.PerWorkerVariable)
+
+    @sd.function
+    def step() -> Any:
+        table[1:, 2:4] = 0.5
+        table.scatter_mul([0, 2, 0], np.full((3, 5), 1.5))
+        table.variables[0].assign_add(np.ones((3, 2)))
+        steps.assign_add(2.0)
+        loss, gradients = sd.value_and_grad(lambda: (table.value**2).mean(), [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+        return loss, table.value, steps.value, sd.get_current_worker_index()
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    fetched = coordinator.fetch([coordinator.schedule(step) for _ in range(3)])
+    on_chief = strategy.run(sd.function(lambda: table.value * 2.0))
+    return [*jax.tree_util.tree_leaves(fetched), on_chief, table.numpy(), *steps.read_all()]
+
+
+@pytest.mark.parametrize("program", [closures_of_all_kinds, fit_in_packs_of_steps, shards_of_columns_and_copies_of_workers])
 def test_parameter_servers_with_one_worker_have_the_bits_of_the_simulated_engine(program: Program) -> None:
     assert_same_bits(program)
 
@@ -212,8 +237,9 @@ def test_parameter_servers_with_one_worker_have_the_bits_of_the_simulated_engine
         lambda make: closures_of_all_kinds(make, plain_functions=False),
         lambda make: closures_of_all_kinds(make, {"worker": 3, "ps": 2}, plain_functions=False),
         pytest.param(fit_in_packs_of_steps, marks=pytest.mark.slow),
+        shards_of_columns_and_copies_of_workers,
     ],
-    ids=["one worker", "three workers", "fit"],
+    ids=["one worker", "three workers", "fit", "columns and copies"],
 )
 def test_parameter_servers_have_the_same_bits_where_tasks_share_no_memory(program: Program) -> None:
     pytest.importorskip("flatbuffers")

@@ -194,3 +194,70 @@ def custom_loop(strategy: Any) -> None:
     assert len(losses) == 84
     # One weight and one bias, both 0 at first: each step takes 4 % of the error away.
     np.testing.assert_allclose(losses, [0.96 ** (2 * step) for step in range(84)], rtol=2e-5)
+
+
+@pytest.mark.parametrize("kills", [False, True], ids=["undisturbed", "a worker dies in every epoch"])
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # of `keras.Input`, where JAX has 32 bits
+def test_lookup_tables_and_a_sharded_embedding_in_a_custom_loop(kills: bool) -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.MinSizePartitioner(min_shard_bytes=256 << 10, max_shards=2))
+    vocabulary = ["avenger", "ironman", "batman", "hulk", "spiderman", "kingkong", "wonder_woman"]
+    with strategy.scope():
+        feature_lookup = sd.StringLookup(vocabulary=vocabulary, mask_token=None)
+        label_lookup = sd.StringLookup(vocabulary=["yes", "no"], num_oov_indices=0, mask_token=None)
+
+    def dataset_fn(_: sd.InputContext) -> sd.Dataset:
+        rng = np.random.default_rng(0)
+        words = np.array([rng.choice(vocabulary, 3, replace=False) for _ in range(200)])
+        labels = np.where((words == "avenger").any(axis=1), "yes", "no")[:, None]
+        return (
+            sd.Dataset.from_tensor_slices({"features": words, "label": labels})
+            .map(lambda e: ({"features": feature_lookup(e["features"])}, label_lookup(e["label"])))
+            .shuffle(200, seed=0)
+            .batch(32)
+            .repeat()
+        )
+
+    with strategy.scope():
+        ids = keras.Input(shape=(3,), dtype="int64", name="features")
+        table = keras.layers.Embedding(input_dim=len(feature_lookup.get_vocabulary()), output_dim=16384)
+        pooled = keras.ops.mean(table(ids), axis=1)
+        model = keras.Model({"features": ids}, keras.layers.Dense(1)(pooled))
+        optimizer = sd.Optimizer(keras.optimizers.RMSprop(learning_rate=0.1))
+        accuracy = keras.metrics.BinaryAccuracy(threshold=0.0)
+
+    @sd.function
+    def step_fn(iterator: Any) -> Any:
+        def replica_fn(features: Any, labels: Any) -> Any:
+            def compute_loss() -> Any:
+                pred = model(features, training=True)
+                return sd.compute_average_loss(keras.losses.binary_crossentropy(labels, pred, from_logits=True)), pred
+
+            (loss, pred), grads = sd.value_and_grad(compute_loss, model.trainable_variables, has_aux=True)()
+            optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+            accuracy.update_state(labels, pred)
+            return loss
+
+        features, labels = next(iterator)
+        losses = strategy.run(replica_fn, args=(features, labels))
+        return strategy.reduce(sd.ReduceOp.SUM, losses, axis=None)
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    per_worker_dataset = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn))
+    per_worker_iterator = iter(per_worker_dataset)
+    reached: list[float] = []
+    for epoch in range(4):
+        accuracy.reset_state()
+        if kills:
+            cluster.faults.crash(f"worker:{epoch % 3}", at=cluster.now + 0.002, restart_after=0.001)
+        for _ in range(5):
+            coordinator.schedule(step_fn, args=(per_worker_iterator,))
+        coordinator.join()
+        reached.append(float(accuracy.result()))
+    loss = coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()
+
+    assert max(reached) == 1.0
+    assert loss < 0.1
+    assert len(list(cluster.trace.instants.where(category="crash"))) == (4 if kills else 0)
+    shards = [(r.shape, r.task) for r in strategy.placements() if r.kind == "parameter" and r.num_shards == 2]
+    assert shards == [((8, 16384), "ps:0"), ((8, 16384), "ps:1")]

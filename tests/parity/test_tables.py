@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,57 @@ def test_a_round_of_reads_and_pushes_takes_as_long_as_the_busiest_port(workers: 
         coordinator.join()
         expected = max(2 * size / bandwidth, 2 * workers * size / (servers * bandwidth))
         assert cluster.now == pytest.approx(expected, rel=1e-9)
+
+
+def lockstep_round_s(
+    workers: int, servers: int, size: int, bandwidth: float = 2e9, network: Network | None = None, shards: bool = True
+) -> float:
+    """Virtual seconds of one round of pulls and pushes, of S bytes each, by all workers at once."""
+    free = Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=0.0)
+    network = Network(bandwidth=bandwidth, latency=0.0) if network is None else network
+    with sd.Cluster({"worker": workers, "ps": servers}, hardware=free, network=network, numerics="off") as cluster:
+        partitioner = sd.FixedShardsPartitioner(servers) if shards else None
+        strategy = sd.ParameterServerStrategy(cluster, partitioner, mode="sync")
+        with strategy.scope():
+            v = sd.Variable(np.zeros((size // 4,), np.float32), name="v")
+
+        @sd.function(seconds=0.0)
+        def step() -> Any:
+            v.assign_add(v.value * 0.0 + 1.0)
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        rounds = 3
+        for _ in range(rounds * workers):
+            coordinator.schedule(step)
+        coordinator.join()
+        return cluster.now / rounds
+
+
+HUNDRED_MB = 100_000_000
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(1, 0.100), (16, 0.100), (32, 0.200), (100, 0.625)])
+def test_t5_rounds_of_a_dense_model_with_16_servers(workers: int, expected: float) -> None:
+    assert lockstep_round_s(workers, 16, HUNDRED_MB) == pytest.approx(expected, rel=1e-9)
+
+
+def test_t5_more_servers_never_make_it_slower() -> None:
+    times = [lockstep_round_s(8, servers, 8_000_000) for servers in (1, 2, 4, 8, 16)]
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(times))
+    assert times[0] == pytest.approx(8 * times[3], rel=1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 4])
+def test_t5_the_knee_is_where_the_ports_of_servers_are_as_wide_as_those_of_their_workers(ratio: int) -> None:
+    network = Network(bandwidth=1e9, latency=0.0).with_port("ps:0", bandwidth=ratio * 1e9)
+    times = {workers: lockstep_round_s(workers, 1, 8_000_000, network=network) for workers in (1, ratio, ratio + 1, 2 * ratio)}
+    alone = 2 * 8_000_000 / 1e9
+    assert times[1] == times[ratio] == pytest.approx(alone, rel=1e-9)
+    assert times[ratio + 1] == pytest.approx(alone * (ratio + 1) / ratio, rel=1e-9)
+    assert times[2 * ratio] == pytest.approx(2 * alone, rel=1e-9)
+
+
+def test_t5_one_hot_variable_caps_what_servers_gain() -> None:
+    """A variable that lies on one server is all of the model (f = 1): however many servers there are, it takes 2NS/B."""
+    for servers in (1, 4, 16):
+        assert lockstep_round_s(8, servers, 8_000_000, shards=False) == pytest.approx(2 * 8 * 8_000_000 / 2e9, rel=1e-9)

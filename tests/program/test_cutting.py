@@ -14,7 +14,7 @@ from jax.extend import core as jex_core
 
 import simdist as sd
 from simdist.program.cutting import cut
-from simdist.program.operations import Compute, Read, Return, Update
+from simdist.program.operations import Compute, Read, Return, Update, VariableHandle
 from simdist.program.tracing import Tracer
 from simdist.program.values import Aval
 
@@ -22,13 +22,10 @@ unknown = jex_core.Primitive("known_to_no_compiler")
 unknown.def_abstract_eval(lambda x: x)
 
 
-class Handle:
+class Handle(VariableHandle):
     """Stands for a variable."""
 
-    aval = Aval((2,), "float32")
-
-    def ref(self) -> Any:
-        return self
+    aval = Aval((2,), "float32")  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
 
 def program(step: Any) -> Any:
@@ -81,3 +78,18 @@ def test_an_operation_that_cannot_be_compiled_is_told_with_the_users_line() -> N
         float(step()[0])
     told = "".join(traceback.format_exception(raised.value))
     assert f'"{__file__}", line {line_of("no compiler")}' in told
+
+
+def test_a_read_comes_after_the_updates_of_what_overlaps_with_its_variable() -> None:
+    whole, shard, other = Handle(), Handle(), Handle()
+    whole.overlapping = lambda: (shard,)  # pyright: ignore[reportAttributeAccessIssue]
+    tracer = Tracer()
+
+    def step() -> Any:
+        tracer.update("assign", [whole], [tracer.read(whole) + 1.0])
+        return [tracer.read(shard), tracer.read(other)]
+
+    traced = cut("step", tracer.trace(step), tracer.markers, list)
+    kinds = [(type(op).__name__, op.variable) if isinstance(op, Read) else (type(op).__name__, None) for op in traced.operations]
+    assert [kind for kind, _ in kinds] == ["Read", "Read", "Compute", "Update", "Read", "Return"]
+    assert kinds[4][1] is shard and {id(kinds[0][1]), id(kinds[1][1])} == {id(whole), id(other)}

@@ -7,7 +7,7 @@ import pytest
 import session_programs as programs
 import simdist as sd
 from session_programs import session_of
-from simdist.session.present import TASK_STATES, closures_in_flight, flights, task_states
+from simdist.session.present import TASK_STATES, closures_in_flight, flights, task_states, tasks_since
 
 WORK = {"reading": "read", "computing": "compute", "updating": "update"}
 
@@ -94,3 +94,27 @@ def test_worker_of_two_coordinators_has_a_closure_of_each() -> None:
     session = sd.Session(program, sd.Cluster({"worker": 2, "ps": 1}))
     session.advance(until=0.5)
     assert sorted(closures_in_flight(session.cluster)) == [("worker:0", 0), ("worker:0", 0), ("worker:1", 1), ("worker:1", 1)]
+
+
+def test_since_when_a_task_works_is_when_its_span_begins() -> None:
+    session = session_of("coordinator")
+    seen: list[tuple[float, str, str, float]] = []
+    while session.state == "paused":
+        session.advance(by=0.000037)
+        for task, (state, since_s) in tasks_since(session.cluster).items():
+            if task.startswith("worker") and state in ("reading", "updating") and since_s is not None:
+                seen.append((session.now, task, WORK[state], since_s))
+    assert len(seen) > 10
+    begins = {(span.lane, span.category, span.start_s) for span in session.trace.spans}
+    assert [entry for entry in seen if entry[1:] not in begins and entry[0] < session.now] == []
+
+
+def test_since_when_a_task_is_down_or_paused_is_when_that_began() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    session.inject({"kind": "pause", "task": "worker:0", "until": 0.002})
+    session.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.001})
+    session.advance(until=0.0008)
+    since = tasks_since(session.cluster)
+    assert since["worker:0"] == ("paused", 0.0005) and since["worker:1"] == ("restarting", 0.0005)
+    session.close()

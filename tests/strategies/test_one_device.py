@@ -49,13 +49,15 @@ def test_step_that_uses_the_replicas_of_two_strategies_is_refused_each_time() ->
             step()
 
 
-def test_step_called_under_a_strategy_of_workers_names_the_coordinator() -> None:
-    with sd.Cluster({"worker": 1, "ps": 1}) as cluster, sd.ParameterServerStrategy(cluster).scope():
-        v = sd.Variable(1.0, name="v")
-        step = sd.function(lambda: v.value)
-        with pytest.raises(TypeError, match="ClusterCoordinator"):
-            step()
-    with pytest.raises(TypeError, match="ClusterCoordinator"):
+def test_step_called_under_a_strategy_of_workers_runs_on_the_chief_and_names_the_coordinator(caplog: pytest.LogCaptureFixture) -> None:
+    with sd.Cluster({"worker": 1, "ps": 1}) as cluster:
+        with sd.ParameterServerStrategy(cluster).scope():
+            v = sd.Variable(1.0, name="v")
+            step = sd.function(lambda: v.value)
+            assert float(step()) == 1.0
+        assert float(step()) == 1.0
+    assert "ClusterCoordinator" in caplog.text
+    with pytest.raises(FailedPreconditionError, match="closed"):
         step()
 
 

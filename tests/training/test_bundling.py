@@ -87,7 +87,7 @@ def test_the_forecast_is_what_a_quiet_cluster_does() -> None:
     for _ in range(2):
         coordinator.schedule(step)
     coordinator.join()
-    linked = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0).linked(step.bind((), {}))
+    linked = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0).linked(step.bind((), {}), "worker:0")
     step_s, overhead_s = strategy.engine.closure_figures(linked, "worker:0")
     one, other = cluster.trace.spans.where(category="closure")
     assert other.end_s - other.start_s == pytest.approx(step_s, rel=0.02)

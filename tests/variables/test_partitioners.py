@@ -109,7 +109,7 @@ def test_unusable_argument_is_named(build: Any, error: type[Exception], name: st
 
 def test_answer_that_cuts_the_wrong_axis_says_which_one_may_be() -> None:
     with pytest.raises(InvalidArgumentError, match=r"axis 0 only.*\[1, 2\].*\(4, 4\)"):
-        checked_partitions([1, 2], (4, 4))
+        checked_partitions([1, 2], (4, 4), axis=0)
 
 
 @pytest.mark.parametrize("answer", [[0, 1], [-1, 1], [1, 0]])

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+import simdist as sd
 import simdist_widgets as sw
+from simdist_widgets.shard_figure import range_text
 
 
 def record(task: str, size_bytes: int = 64, **changes: Any) -> SimpleNamespace:
@@ -97,3 +99,13 @@ def test_record_without_a_field_is_told_which() -> None:
     broken = SimpleNamespace(variable="kernel", shape=(4,), dtype="float32", shard=0, num_shards=1, task="ps:0")
     with pytest.raises(TypeError, match=r"has no row_start, row_stop, size_bytes, kind"):
         sw.ShardMap([broken])
+
+
+def test_a_variable_that_is_partitioned_along_another_axis_shows_columns() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), lambda shape, dtype: [1, 2])
+    with strategy.scope():
+        sd.Variable([[1.0, 2.0, 3.0]], name="table")
+    shards = sw.ShardMap(strategy).header["shards"]
+    assert [(shard["axis"], shard["row_start"], shard["row_stop"]) for shard in shards] == [(1, 0, 2), (1, 2, 3)]
+    assert [range_text(shard) for shard in shards] == ["[:, 0:2]", "[:, 2:3]"]
+    assert range_text({"row_start": 0, "row_stop": 4}) == "[0:4]"

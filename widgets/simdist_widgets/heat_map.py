@@ -12,6 +12,7 @@ from typing import Any
 
 from simdist.extras import needs
 from simdist_widgets.byte_units import format_bytes
+from simdist_widgets.shard_figure import range_text
 
 HEAT_MAP_FROM = 40  # tasks, from which columns of blocks say less than cells
 COLUMNS = (10, 20, 25, 50)  # that a row may have
@@ -116,4 +117,4 @@ def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
 
 def _shard_name(shard: Mapping[str, Any]) -> str:
     """The variable, with its rows where it is cut."""
-    return f"{shard['variable']} [{shard['row_start']}:{shard['row_stop']}]" if shard["num_shards"] > 1 else str(shard["variable"])
+    return f"{shard['variable']} {range_text(shard)}" if shard["num_shards"] > 1 else str(shard["variable"])

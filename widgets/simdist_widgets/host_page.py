@@ -19,6 +19,7 @@ from simdist.trace.atomic_file import replacing
 
 STATIC = Path(__file__).parent / "static"
 OWN_STYLE = {"lab", "topology", "fault_console"}  # widgets whose style sheets page.css does not hold: few pages have them
+PARTS = {"lab": ("timeline", "topology", "fault_console", "uplot")}  # bundles that the script of a widget needs beside itself
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
@@ -99,7 +100,9 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
 def _page(title: str, body: str, widgets: set[str]) -> str:
     styles = ["page.css"] * bool(widgets) + [f"{name}.css" for name in sorted(widgets & OWN_STYLE)]
     style = PAGE_STYLE + "".join(map(_static, styles))
-    script = f"<script>{''.join(_static(f'page_{name}.js') for name in sorted(widgets))}</script>\n" if widgets else ""
+    parts = {part for name in widgets for part in PARTS.get(name, ())}
+    scripts = [*sorted(parts), *sorted(widgets - parts)]  # the parts of a widget before itself
+    script = f"<script>{''.join(_static(f'page_{name}.js') for name in scripts)}</script>\n" if widgets else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,9 +89,12 @@ class Branches:
         Raises:
             InvalidArgumentError: there is none.
         """
-        if not isinstance(number, int) or number not in self._all:
+        if isinstance(number, bool) or not isinstance(number, int) or number not in self._all:
             raise InvalidArgumentError(f"There is no branch {number!r}. There are: {', '.join(map(str, self._all))}.")
         return self._all[number]
+
+    def __iter__(self) -> Iterator[Branch]:
+        return iter(list(self._all.values()))
 
     def plain(self) -> list[dict[str, Any]]:
         """What the tabs say."""

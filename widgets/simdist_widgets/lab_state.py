@@ -7,7 +7,7 @@ from typing import Any
 from simdist.faults.base import Fault
 from simdist.runtime.cluster import Cluster
 from simdist.session import Command, Session
-from simdist.session.present import closures_in_flight, flights, task_states
+from simdist.session.present import closures_in_flight, flights, tasks_since
 from simdist_widgets.cluster_layout import MOST_SINGLE
 
 __all__ = ["LinkLoads", "command_line", "moment_of", "state_of"]
@@ -19,9 +19,11 @@ MOST_TEXT = 2_000
 
 def moment_of(cluster: Cluster) -> dict[str, Any]:
     """What the machines of a cluster do at this moment."""
+    tasks = tasks_since(cluster).values()
     return {
         "now_s": cluster.now,
-        "tasks": list(task_states(cluster).values()),
+        "tasks": [state for state, _ in tasks],
+        "since_s": [since_s for _, since_s in tasks],
         "queue": _queue(cluster),
         "flights": [
             {"source": flight.source, "target": flight.target, "kind": flight.kind, "bytes": flight.size_bytes, "started_s": flight.began_s}

@@ -139,7 +139,7 @@ class Verbs:
 
     def fork(self, t_s: Any, without: Any = ()) -> dict[str, Any]:
         """Make another branch of this one, and show it."""
-        return {"branch": self.branches.fork(number(t_s, "t_s"), list(without)).number}
+        return {"branch": self.branches.fork(number(t_s, "t_s"), [whole_number(place, "without") for place in without]).number}
 
     def select_branch(self, branch: Any) -> None:
         """Show another branch."""
@@ -159,7 +159,7 @@ class Verbs:
     def recover(self, command: Any) -> dict[str, Any]:
         """What a command has cost, against the run without it."""
         commands = self.session.commands
-        if not isinstance(command, int) or not 0 <= command < len(commands):
+        if isinstance(command, bool) or not isinstance(command, int) or not 0 <= command < len(commands):
             raise InvalidArgumentError(f"command={command!r}: the branch has {len(commands)} commands, counted from 0.")
         story = recovery(self.session, commands[command])
         phases: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import time
 from contextlib import suppress
 from threading import get_ident
@@ -22,21 +23,32 @@ import traitlets
 from simdist.arguments import END_S, number
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.runtime.cluster import Cluster
-from simdist.session import Frame, Session
+from simdist.session import Session
 from simdist.session.run import Program
 from simdist.trace.plots import timeline
 from simdist_widgets.base import BaseWidget
 from simdist_widgets.cluster_layout import cluster_layout as layout_of
 from simdist_widgets.fault_forms import fault_forms, presets, trigger_forms
+from simdist_widgets.interrupts import Interrupts
 from simdist_widgets.lab_branches import Branch, Branches
 from simdist_widgets.lab_state import state_of
 from simdist_widgets.lab_verbs import Verbs
 from simdist_widgets.log_feed import LogFeed, known_styles
+from simdist_widgets.recorded_branches import count_rows, recorded
+from simdist_widgets.selected_spans import numbers_of, spans_of
+from simdist_widgets.slices import Slice
 
 __all__ = ["SessionWidget", "layout_and_forms"]
 
 FRAME_S = 0.05  # twenty states a second at most
-WORK_S = 0.03  # of each frame, for the run
+WORK_S = 0.02  # of each frame, for the run
+REST_S = 0.01  # at least, for the messages that have come
+HURRY_S = 0.08  # of work between two rests, where nobody watches on the way
+AT_ONCE_S = 0.2  # up to which going somewhere is done before other messages are looked at
+WARN_S = 1.0  # of the clock on the wall, from which a verb is announced
+RUNS_OF_A_VERB = {"recover": 2, "fork": 1, "compare": 2}  # that it may have to compute, each as long as the present one
+STORE_AFTER_S = 0.5  # a notebook that is saved while nothing plays has the rows
+MOST_STORED = 20_000  # rows in a saved notebook: a megabyte
 FIRST_PACE = 0.001  # virtual seconds a second, until it is known how long a step takes
 UNITS_A_SECOND = 2.0  # closures or steps that a person can follow
 # The verbs of the widget itself, with their arguments; the others are those of lab_verbs.py.
@@ -65,6 +77,8 @@ class SessionWidget(BaseWidget):
     view_s = traitlets.List(traitlets.Float()).tag(sync=True)
     selected = traitlets.List(traitlets.Int()).tag(sync=True)
     """Numbers of the records that are selected."""
+    stored = traitlets.Dict().tag(sync=True)
+    """The rows and the states of all branches when nothing played last, for a notebook that is saved; {} where they are too many."""
 
     def __init__(self, program: Program | Session, cluster: Cluster | None = None) -> None:
         name = type(self).__name__
@@ -83,6 +97,8 @@ class SessionWidget(BaseWidget):
         self._pace: float | None = None
         self._player: asyncio.Future[None] | None = None
         self._playing: object | None = None  # stands for the present play(); another one stands for another
+        self._interrupts = Interrupts(self.pause)
+        self._storing: asyncio.TimerHandle | None = None
         self._trouble = ""  # what has stopped the last play() that a click began
         super().__init__(layout_of_cluster=layout_and_forms(session.cluster), state=self._new_state())
         self.on_msg(self._message)
@@ -93,11 +109,12 @@ class SessionWidget(BaseWidget):
 
     @property
     def selection(self) -> Any:
-        """The selected spans as a DataFrame."""
-        trace = self.session.trace
-        rows = trace.span_rows()
-        chosen = [rows[number] for number in self.selected if 0 <= number < trace.recorded and rows[number] >= 0]
-        return trace.to_dataframe().iloc[chosen]
+        """The selected spans as a DataFrame. To select others, set rows of ``session.trace.to_dataframe()``, or numbers of records."""
+        return spans_of(self.session.trace, self.selected)
+
+    @selection.setter
+    def selection(self, spans: Any) -> None:
+        self.selected = numbers_of(self.session.trace, spans)
 
     # -- playing --------------------------------------------------------------------------------------------------
 
@@ -136,15 +153,19 @@ class SessionWidget(BaseWidget):
         self._playing, self._trouble = object(), ""
         return self._playing, until_s
 
-    async def _play_on(self, playing: object, until_s: float | None) -> None:
+    async def _play_on(self, playing: object, until_s: float | None, hurries: bool = False) -> None:
         branch = self._branches.present
+        work_s, frame_s = (HURRY_S, 0.0) if hurries else (WORK_S, FRAME_S)
         try:
             while self._playing is playing and self._branches.present is branch and self._goes_on(until_s):
                 began = time.perf_counter()
-                self._advance_a_frame(until_s)
+                self._interrupts.arm()
+                with self._interrupts.working():
+                    self._advance_a_frame(until_s, math.inf if hurries else self.pace * FRAME_S, work_s)
                 self.show()
-                await asyncio.sleep(max(0.0, FRAME_S - (time.perf_counter() - began)))
+                await asyncio.sleep(max(REST_S, frame_s - (time.perf_counter() - began)))
         finally:
+            self._interrupts.disarm()
             if self._playing is playing:
                 self._playing = None
             if self._branches.present is branch:
@@ -155,19 +176,20 @@ class SessionWidget(BaseWidget):
         session = self.session
         return session.state == "paused" and (until_s is None or session.now < until_s or not session.is_settled)
 
-    async def _play_of_a_click(self, playing: object, until_s: float | None) -> None:
+    async def _play_of_a_click(self, playing: object, until_s: float | None, hurries: bool = False) -> None:
         """Nobody waits for it who would hear of an error: the state says it. Ctrl-C has paused the session, which is all it shall do."""
         try:
-            await self._play_on(playing, until_s)
+            await self._play_on(playing, until_s, hurries)
         except (Exception, KeyboardInterrupt) as error:
             self._trouble = f"{type(error).__name__}: {error}"
             self.show()
 
-    def _advance_a_frame(self, until_s: float | None) -> None:
+    def _advance_a_frame(self, until_s: float | None, most_s: float, work_s: float) -> None:
+        """Advance by at most `most_s` virtual seconds, and for at most `work_s` real ones."""
         session = self.session
-        target_s = session.now + self.pace * FRAME_S
+        target_s = session.now + most_s
         try:
-            session.advance_to(Frame(target_s if until_s is None else min(target_s, until_s), WORK_S))
+            session.advance_to(Slice(target_s if until_s is None else min(target_s, until_s), work_s))
         except BaseException as error:
             if error is not session.error:
                 raise
@@ -189,6 +211,9 @@ class SessionWidget(BaseWidget):
         given = dict(content) if isinstance(content, dict) else {}
         ident, verb = given.pop("id", None), given.pop("verb", None)
         try:
+            if self._sets_out(ident, verb, given):
+                return
+            self._warn(ident, verb)
             reply = self._perform(verb, given)
         except SimdistError as error:
             reply = {"error": f"{error}"}
@@ -196,6 +221,42 @@ class SessionWidget(BaseWidget):
             reply = {"error": f"{type(error).__name__}: {error}"}
         self.show()
         self.send({"kind": "reply", "id": ident, **reply})
+
+    def _sets_out(self, ident: Any, verb: Any, given: dict[str, Any]) -> bool:
+        """Whether a verb goes so far that it is on its way now: other messages are answered meanwhile, and this one on arrival."""
+        session, target_s = self.session, given.get("t_s") if verb in ("seek", "rewind") else given.get("until")
+        is_to_end = verb == "advance" and not given
+        if _running_loop() is None or not (is_to_end or (verb in ("seek", "rewind", "advance") and len(given) == 1)):
+            return False
+        if not is_to_end and (isinstance(target_s, bool) or not isinstance(target_s, (int, float)) or not 0.0 <= target_s < END_S):
+            return False  # refused where it is carried out
+        self._branches.note_progress()
+        if target_s is not None and target_s < session.now:
+            if verb == "advance" or session.rewind_seconds(target_s) < AT_ONCE_S:
+                return False
+            session.rewind(0.0)
+        if session.state != "paused":
+            return False
+        self._advance_a_frame(target_s, math.inf, AT_ONCE_S)
+        if not self._goes_on(target_s):
+            if session.begun_again == self._branches.present.noted[0]:
+                self._branches.present.note()
+            return False
+        self._playing, self._trouble = object(), ""
+        self._player = asyncio.ensure_future(self._arrive(ident, self._playing, target_s))
+        return True
+
+    def _warn(self, ident: Any, verb: Any) -> None:
+        """Say before, where an answer takes long and nothing else is answered meanwhile."""
+        if not isinstance(verb, str) or verb not in RUNS_OF_A_VERB:
+            return
+        real_s = self.session.rewind_seconds(self.session.now) * RUNS_OF_A_VERB[verb]
+        if real_s >= WARN_S:
+            self.send({"kind": "busy", "id": ident, "text": f"The kernel computes runs like this one, for about {real_s:.0f} s."})
+
+    async def _arrive(self, ident: Any, playing: object, until_s: float | None) -> None:
+        await self._play_of_a_click(playing, until_s, hurries=True)
+        self.send({"kind": "reply", "id": ident, "at_s": self.session.now})
 
     def _perform(self, verb: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         known = CONTROLS.get(verb) if isinstance(verb, str) else None
@@ -240,6 +301,21 @@ class SessionWidget(BaseWidget):
         """Send what is new to the front end."""
         self._send_rows(self._branches.present)
         self.state = self._new_state()
+        if self._storing is not None:
+            self._storing.cancel()
+        loop = _running_loop()
+        if loop is not None and self._playing is None:
+            self._storing = loop.call_later(STORE_AFTER_S, self._store)
+
+    def _store(self) -> None:
+        """Keep what a saved notebook shows where no kernel runs."""
+        self._storing = None
+        kept = [branch for branch in self._branches if branch.session.is_kept]  # the others would have to run again
+        if count_rows(kept) > MOST_STORED:
+            self.stored = {}
+            return
+        rows, states = recorded(kept, self._state_of)
+        self.stored = {"rows": [{**header, "data": data} for header, data in rows], "states": states}
 
     def _send_rows(self, branch: Branch) -> None:
         """Send the rows of a branch that the front end does not have yet."""
@@ -264,17 +340,10 @@ class SessionWidget(BaseWidget):
     def page_state(self) -> dict[str, dict[str, Any]]:
         """The layout, and the states and the rows of all branches, for the exported page: its reader may look at each of them."""
         state = super().page_state()
-        rows: list[dict[str, Any]] = []
-        states: dict[str, Any] = {}
-        for shown in self._branches.plain():
-            branch = self._branches[shown["number"]]
-            found = LogFeed().take(branch.session.trace)
-            states[str(branch.number)] = self._state_of(branch)
-            if found is not None:
-                name = f"rows_{len(rows)}"
-                rows.append({"kind": "rows", "branch": branch.number, "bytes": name, **found[0]})
-                state["bytes"][name] = base64.b64encode(found[1]).decode("ascii")
-        state["values"]["rows"], state["values"]["states"] = rows, states
+        rows, states = recorded(self._branches, self._state_of)
+        headers = [{**header, "bytes": f"rows_{place}"} for place, (header, _) in enumerate(rows)]
+        state["values"] |= {"rows": headers, "states": states}
+        state["bytes"] |= {f"rows_{place}": base64.b64encode(data).decode("ascii") for place, (_, data) in enumerate(rows)}
         return state
 
     def picture(self) -> Any:

@@ -77,6 +77,11 @@ def balance_text(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], bala
     return f"the fullest task holds {imbalance:.2f} times the mean{apart}"
 
 
+def range_text(shard: Mapping[str, Any]) -> str:
+    """The part of the whole variable, as an index of numpy: ``[0:4]``, or ``[:, 0:4]`` along axis 1."""
+    return f"[{':, ' * shard.get('axis', 0)}{shard['row_start']}:{shard['row_stop']}]"
+
+
 def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int, share: str) -> None:
     left = 0
     for shard in shards:
@@ -85,7 +90,7 @@ def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest:
         ax.barh(row, size, left=left, height=0.62, color=color, edgecolor="white", linewidth=0.8)
         name = shard["variable"]
         if shard["num_shards"] > 1:
-            name = f"{name} [{shard['row_start']}:{shard['row_stop']}]"
+            name = f"{name} {range_text(shard)}"
         room = int(size / (ROOM_PER_CHARACTER * greatest)) - 1
         if room >= min(len(name), LEAST_CHARACTERS):
             name = name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"

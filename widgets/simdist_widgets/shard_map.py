@@ -61,7 +61,8 @@ class ShardMap(BaseWidget):
     """The placement of a strategy's variables.
 
     Args:
-        source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`.
+        source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`; where a record also has
+            `axis`, its rows are counted along that one, and where it has `slot_of`, that variable is named.
 
     Raises:
         TypeError: `source` is neither.
@@ -137,6 +138,7 @@ def _as_dict(record: Any) -> dict[str, Any]:
     texts = ("variable", "dtype", "task", "kind")
     fields: dict[str, Any] = {name: str(getattr(record, name)) for name in texts}
     fields |= {name: int(getattr(record, name)) for name in numbers}
+    fields |= {"axis": int(getattr(record, "axis", 0)), "slot_of": str(getattr(record, "slot_of", ""))}
     return fields | {"shape": [int(size) for size in record.shape]}
 
 

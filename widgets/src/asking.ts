@@ -19,7 +19,10 @@ export class Asking {
   async ask(verb: Verb, args: Readonly<Record<string, unknown>> = {}, control?: HTMLElement): Promise<Reply> {
     control?.setAttribute("aria-busy", "true");
     const slow = setTimeout(() => this.say(SLOW), SLOW_MS);
-    const reply = await this.source.send(verb, args);
+    const reply = await this.source.send(verb, args, (why) => {
+      clearTimeout(slow);
+      this.say(why);
+    });
     clearTimeout(slow);
     control?.removeAttribute("aria-busy");
     this.say(reply.error ?? "");

@@ -1,6 +1,6 @@
 // One chart over virtual time, drawn by uPlot; its name and its value stand above it as text.
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { formatValue, valueAt, type ChartData } from "./chart_data.ts";
 import { element } from "./dom.ts";
 import type { Colors } from "./theme.ts";
@@ -28,7 +28,10 @@ export class Chart {
   private shape = ""; // of what the plot was made for
   private isPointing = false;
 
-  constructor(private readonly events: ChartEvents) {
+  constructor(
+    private readonly UPlot: typeof uPlot,
+    private readonly events: ChartEvents,
+  ) {
     this.element = element("figure", { class: "sdw-chart" }, element("figcaption", {}, this.name, this.value), this.place);
     this.place.addEventListener("dblclick", () => events.zoom([]));
   }
@@ -39,7 +42,7 @@ export class Chart {
     const shape = JSON.stringify([data.name, data.lines.map(({ label, isOther }) => [label, isOther]), width, colors]);
     if (shape !== this.shape) this.make(width, colors);
     this.shape = shape;
-    this.plot?.setData(table(data), false);
+    this.plot?.setData(this.table(data), false);
     this.plot?.setScale("x", { min: view.start, max: view.end });
     this.point(null);
   }
@@ -67,7 +70,7 @@ export class Chart {
     this.plot?.destroy();
     const { data } = this;
     if (!data || width < 60) return;
-    this.plot = new uPlot(this.options(data, width, colors), table(data), this.place);
+    this.plot = new this.UPlot(this.options(data, width, colors), this.table(data), this.place);
     this.plot.over.addEventListener("pointerenter", () => (this.isPointing = true));
     this.plot.over.addEventListener("pointerleave", () => {
       this.isPointing = false;
@@ -90,7 +93,7 @@ export class Chart {
         { ...style, grid, size: 22, gap: 3, splits: (u, _axis, min, max) => ticks(u, min, max).map(({ time }) => time), values: (u) => ticks(u, u.scales["x"].min ?? 0, u.scales["x"].max ?? 1).map(({ label }) => label) },
         { ...style, grid, size: 42, gap: 4, space: 26, values: (_u, splits) => splits.map((split) => formatTick(split, data.isShare)) },
       ],
-      series: [{}, ...data.lines.map((line, index) => seriesOf(line.isOther, index, data, colors))],
+      series: [{}, ...data.lines.map((line, index) => this.series(line.isOther, index, data, colors))],
       hooks: {
         setCursor: [(u) => this.isPointing && this.events.point(u.cursor.left === undefined || u.cursor.left === null || u.cursor.left < 0 ? null : u.posToVal(u.cursor.left, "x"))],
         setSelect: [(u) => this.zoomTo(u)],
@@ -104,20 +107,21 @@ export class Chart {
     this.events.zoom([u.posToVal(left, "x"), u.posToVal(left + width, "x")]);
     u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
   }
-}
 
-function seriesOf(isOther: boolean, index: number, data: ChartData, colors: Colors): uPlot.Series {
-  const own = data.lines.filter((line) => !line.isOther).length;
-  const color = own === 1 ? (isOther ? colors.softText : colors.focus) : PALETTE[(isOther ? index - own : index) % PALETTE.length];
-  const fill = own === 1 && !isOther && !colors.forced ? { fill: `color-mix(in srgb, ${color} 13%, transparent)` } : {};
-  const paths = data.isStepped && uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {};
-  return { stroke: color, width: 1.6, points: { show: hasFew, size: 5, fill: color }, spanGaps: true, ...(isOther ? { dash: [5, 4] } : fill), ...paths };
-}
+  private series(isOther: boolean, index: number, data: ChartData, colors: Colors): uPlot.Series {
+    const own = data.lines.filter((line) => !line.isOther).length;
+    const color = own === 1 ? (isOther ? colors.softText : colors.focus) : PALETTE[(isOther ? index - own : index) % PALETTE.length];
+    const fill = own === 1 && !isOther && !colors.forced ? { fill: `color-mix(in srgb, ${color} 13%, transparent)` } : {};
+    const stepped = data.isStepped ? this.UPlot.paths.stepped : undefined;
+    const paths = stepped ? { paths: stepped({ align: 1 }) } : {};
+    return { stroke: color, width: 1.6, points: { show: hasFew, size: 5, fill: color }, spanGaps: true, ...(isOther ? { dash: [5, 4] } : fill), ...paths };
+  }
 
-/** The columns of all lines over all of their times. */
-function table({ lines }: ChartData): uPlot.AlignedData {
-  const tables = lines.map(({ times, values }): uPlot.AlignedData => [[...times], [...values]]);
-  return tables.length === 1 ? tables[0] : uPlot.join(tables);
+  /** The columns of all lines over all of their times. */
+  private table({ lines }: ChartData): uPlot.AlignedData {
+    const tables = lines.map(({ times, values }): uPlot.AlignedData => [[...times], [...values]]);
+    return tables.length === 1 ? tables[0] : this.UPlot.join(tables);
+  }
 }
 
 /** Whether a line has so few points that each is drawn: a line of one point would not be seen at all. */

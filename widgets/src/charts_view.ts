@@ -1,5 +1,6 @@
 // The charts of a run, side by side: loss and other counters, the queue, how busy the workers were.
 
+import type uPlot from "uplot";
 import { Chart } from "./chart.ts";
 import { chartsOf, endOf, shownTime, type Charted } from "./chart_data.ts";
 import { element } from "./dom.ts";
@@ -20,6 +21,7 @@ class Charts {
   private last = 0;
 
   constructor(
+    private readonly UPlot: typeof uPlot,
     private readonly source: Source,
     private readonly comparing: Comparing | null,
   ) {}
@@ -74,7 +76,7 @@ class Charts {
   private chart(name: string): Chart {
     const known = this.charts.get(name);
     if (known) return known;
-    const chart = new Chart({ point: (time) => this.source.setCursor(time), zoom: (view) => this.source.setView(view) });
+    const chart = new Chart(this.UPlot, { point: (time) => this.source.pointAt(time), zoom: (view) => this.source.setView(view) });
     this.charts.set(name, chart);
     this.root.append(chart.element);
     return chart;
@@ -86,9 +88,9 @@ class Charts {
   }
 }
 
-/** Shows the charts of a source in an element; returns what ends it. */
-export function mountCharts(root: HTMLElement, source: Source, comparing: Comparing | null = null): () => void {
-  const charts = new Charts(source, comparing);
+/** Shows the charts of a source in an element, drawn by uPlot; returns what ends it. */
+export function mountCharts(UPlot: typeof uPlot, root: HTMLElement, source: Source, comparing: Comparing | null = null): () => void {
+  const charts = new Charts(UPlot, source, comparing);
   root.append(charts.root);
   const sizes = new ResizeObserver(charts.later);
   sizes.observe(charts.root);

@@ -8,3 +8,5 @@ export default {
   initialize: ({ model }: { readonly model: Model }): void => void sourceOf(model),
   render: ({ model, el }: RenderContext): (() => void) => mountFaultConsole(el, sourceOf(model)),
 };
+
+export { mountFaultConsole } from "./fault_console_view.ts"; // for the Lab, of which this bundle is a part

@@ -27,7 +27,11 @@ class FaultConsole {
   private readonly list = element("ul", { class: "sdw-faults", "aria-label": "Faults of this run" });
   private readonly text = element("textarea", { rows: 5, spellcheck: "false", "aria-label": "Faults as JSON" });
   private form: FaultForm | null = null;
+  private readonly without = new Set<number>(); // commands that the next fork leaves out
+  private readonly several = element("button", { type: "button", class: "sdw-go", title: "Fork: the same run up to here, without what is checked" });
+  private readonly severalNote: Asking;
   private shown = "";
+  private branch = -1;
 
   constructor(private readonly source: Source) {
     this.asking = new Asking(source);
@@ -36,16 +40,22 @@ class FaultConsole {
     this.kinds.addEventListener("change", () => this.showForm());
     if (source.canControl && faults.length) this.root.append(...this.controls());
     else if (source.canControl) this.root.append(element("p", { class: "sdw-quiet" }, "This cluster knows no faults."));
+    this.severalNote = new Asking(source);
+    this.several.addEventListener("click", () => void this.forkWithout());
     this.root.append(this.list);
-    if (source.canControl) this.root.append(this.asText());
+    if (source.canControl) this.root.append(element("div", { class: "sdw-console-act" }, this.several), this.severalNote.note, this.asText());
     this.showForm();
   }
 
   readonly update = (): void => {
-    const { faults } = this.source.state();
-    const key = JSON.stringify(faults);
+    const { faults, branch } = this.source.state();
+    const key = JSON.stringify([faults, branch]);
     if (key === this.shown) return;
     this.shown = key;
+    if (branch !== this.branch) this.without.clear();
+    this.branch = branch;
+    for (const command of this.without) if (command >= faults.length) this.without.delete(command);
+    this.showSeveral();
     this.list.replaceChildren(...(faults.length ? faults.map((fault, index) => this.line(fault, index)) : [element("li", { class: "sdw-quiet" }, "Nothing has gone wrong yet.")]));
   };
 
@@ -64,8 +74,37 @@ class FaultConsole {
       if (found) line.append(recoveryTable(found));
     });
     const acts = [without, ...(fault.status === "pending" ? [] : [cost])];
+    if (this.source.state().commands.length > 1) line.prepend(this.box(fault, command));
     line.append(element("div", { class: "sdw-fault-acts" }, ...acts, note.note));
     return line;
+  }
+
+  /** Whether the next fork of several leaves a command out. */
+  private box(fault: PlannedFault, command: number): HTMLElement {
+    const box = element("input", { type: "checkbox", class: "sdw-leave-out", title: "Leave it out of a fork", "aria-label": `Leave out: ${cut(shortly(fault), 80)}` });
+    box.checked = this.without.has(command);
+    box.addEventListener("change", () => {
+      if (box.checked) this.without.add(command);
+      else this.without.delete(command);
+      this.showSeveral();
+    });
+    return box;
+  }
+
+  private showSeveral(): void {
+    const count = this.without.size;
+    this.several.hidden = count === 0;
+    this.several.textContent = `What if not ${count === 1 ? "this one" : `these ${count}`}?`;
+  }
+
+  private async forkWithout(): Promise<void> {
+    const without = [...this.without].sort((a, b) => a - b);
+    const { error } = await this.severalNote.ask("fork", { t_s: this.source.state().now_s, without }, this.several);
+    if (error !== undefined) return;
+    this.without.clear();
+    this.showSeveral();
+    this.shown = "";
+    this.update();
   }
 
   private controls(): HTMLElement[] {

@@ -131,6 +131,7 @@ export interface LabState {
   readonly log: readonly string[];
   readonly output: string;
   readonly tasks: readonly TaskState[];
+  readonly since_s: readonly (number | null)[]; // when each task came into its state; null: not known
   readonly queue: Queue | null;
   readonly flights: readonly Flight[];
   readonly loads: Readonly<Record<string, number>>;
@@ -174,6 +175,7 @@ export const NO_STATE: LabState = {
   log: [],
   output: "",
   tasks: [],
+  since_s: [],
   queue: null,
   flights: [],
   loads: {},

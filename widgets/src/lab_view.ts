@@ -5,16 +5,15 @@ import { mountBranches } from "./branches_bar.ts";
 import { mountCharts } from "./charts_view.ts";
 import { Comparing } from "./comparing.ts";
 import { element } from "./dom.ts";
-import { mountLiveTimeline } from "./live_timeline.ts";
+import { mountWith, type LoadPart, type Parts } from "./parts.ts";
 import { mountSide } from "./side_view.ts";
 import type { Source } from "./source.ts";
 import type { Line } from "./timeline_source.ts";
-import { mountTopology } from "./topology_view.ts";
 import { mountTransport } from "./transport.ts";
 import { cut } from "./words.ts";
 
-/** Shows all views of a source in an element; returns what ends them. */
-export function mountLab(root: HTMLElement, source: Source): () => void {
+/** Shows all views of a source in an element, those that are parts as soon as `load` has them; returns what ends them. */
+export function mountLab(root: HTMLElement, source: Source, load: LoadPart): () => void {
   const lab = element("div", { class: "sdw sdw-lab", tabindex: -1, "data-lm-suppress-shortcuts": "true" });
   const grid = element("div", { class: "sdw-lab-grid" });
   const [top, topology, charts, timeline, side] = ["top", "topology", "charts", "timeline", "side"].map(area);
@@ -25,10 +24,10 @@ export function mountLab(root: HTMLElement, source: Source): () => void {
   const ends = [
     mountTransport(top, source, lab),
     mountBranches(top, source, comparing),
-    mountTopology(topology, source),
-    mountTimelines(timeline, source, comparing),
-    mountCharts(charts, source, comparing),
-    mountSide(side, source),
+    mountWith(topology, load, "topology", ({ mountTopology }) => mountTopology(topology, source)),
+    mountWith(timeline, load, "timeline", (part) => mountTimelines(part, timeline, source, comparing)),
+    mountWith(charts, load, "uplot", ({ default: UPlot }) => mountCharts(UPlot, charts, source, comparing)),
+    mountSide(side, source, load),
   ];
   return () => {
     for (const end of ends) end();
@@ -41,7 +40,7 @@ function area(name: string): HTMLElement {
 }
 
 /** The timeline of the present branch, and below it that of the branch that it is compared with. */
-function mountTimelines(root: HTMLElement, source: Source, comparing: Comparing): () => void {
+function mountTimelines({ mountLiveTimeline }: Parts["timeline"], root: HTMLElement, source: Source, comparing: Comparing): () => void {
   const difference = (): Line | null => (comparing.sameUntil === null ? null : { time: comparing.sameUntil, sort: "difference", label: "the same up to here" });
   const place = root.appendChild(element("div"));
   const below = root.appendChild(element("div", { class: "sdw-other-branch" }));

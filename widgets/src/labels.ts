@@ -19,6 +19,11 @@ export function laneLabel(lane: string): LaneLabel {
   return { text: shortenFront(lane.slice(slash + 1), MOST_LANE_CHARACTERS), isPart: slash >= 0 };
 }
 
+/** The task that a lane belongs to: of "worker:0/GPU:0" that is "worker:0". */
+export function taskOf(lane: string | undefined): string {
+  return (lane ?? "").split("/")[0];
+}
+
 /** A text of at most `room` characters, cut from the front. */
 export function shortenFront(text: string, room: number): string {
   return text.length <= room ? text : `…${text.slice(text.length - room + 1).trimStart()}`;

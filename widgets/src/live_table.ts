@@ -7,6 +7,7 @@
 
 import { Groups } from "./groups.ts";
 import { withRoom } from "./growing.ts";
+import { Pyramid } from "./pyramid.ts";
 import { firstAfter, type Table } from "./table.ts";
 
 export const PAGE = 256; // rows
@@ -50,6 +51,7 @@ export class LiveTable implements Table {
   private order: readonly number[] = []; // those numbers in the order in which lanes are shown
   private place: readonly number[] = []; // and the other way round
   private readonly counts = new Uint32Array(256);
+  private readonly pyramids: Pyramid[] = []; // by lane as recorded; of those that were drawn from one
 
   constructor(
     private readonly places: Places,
@@ -74,6 +76,7 @@ export class LiveTable implements Table {
     [this.start[at], this.duration[at], this.kind[at], this.name[at], this.record[at]] = [row.start, row.duration, row.kind, row.name, row.record];
     this.places.set(row.record, at);
     this.groups.touch(at);
+    this.pyramids[row.lane]?.add(row.kind, row.start, row.duration);
     this.pageEnd[page] = Math.max(this.pageEnd[page], row.start + row.duration);
     this.counts[row.kind] += 1;
     this.count += 1;
@@ -122,6 +125,11 @@ export class LiveTable implements Table {
     return this.place[lane] ?? lane;
   }
 
+  pyramid(lane: number): Pyramid {
+    const recorded = this.order[lane] ?? lane;
+    return (this.pyramids[recorded] ??= this.summed(recorded));
+  }
+
   countOf(kind: number): number {
     return this.counts[kind];
   }
@@ -132,6 +140,15 @@ export class LiveTable implements Table {
 
   private pagesOf(lane: number): readonly number[] {
     return this.lanes[this.order[lane] ?? lane] ?? [];
+  }
+
+  private summed(recorded: number): Pyramid {
+    const pages = this.lanes[recorded] ?? [];
+    const pyramid = new Pyramid(pages.reduce((latest, page) => Math.max(latest, this.pageEnd[page]), 0));
+    for (const page of pages) {
+      for (let row = page * PAGE; row < page * PAGE + this.used[page]; row++) pyramid.add(this.kind[row], this.start[row], this.duration[row]);
+    }
+    return pyramid;
   }
 
   /** The page that a row belongs to: nearly always the last one. */

@@ -2,10 +2,12 @@
 
 import { deadSpans, OpenSpans } from "./open_spans.ts";
 import type { Source } from "./source.ts";
+import { taskOf } from "./labels.ts";
 import type { Line, TimelineSource } from "./timeline_source.ts";
 import { mountTimeline } from "./timeline_view.ts";
 
 const SECONDS_IN_VIEW = 5; // real ones, while the present is followed
+const MOST_CHOSEN = 2000; // rows that are framed
 
 /** What more a timeline of a Lab may show: another branch than the present one, a moment where two branches part. */
 export interface LiveOptions {
@@ -44,17 +46,35 @@ export function timelineSource(source: Source, options: LiveOptions = {}): Timel
         const cursor = source.cursor();
         const difference = options.difference?.() ?? null;
         const pointed: Line[] = cursor === null ? [] : [{ time: cursor, sort: "cursor" }];
-        return [{ time: now(), sort: "now" }, ...pointed, ...(difference ? [difference] : [])];
+        const pinned = source.pinned();
+        const chosen: Line[] = pinned === null ? [] : [{ time: pinned, sort: "pinned" }];
+        return [{ time: now(), sort: "now" }, ...chosen, ...pointed, ...(difference ? [difference] : [])];
       },
       open: () => (branch() === source.state().branch ? open.now() : deadSpans(source.trace(branch()), now())),
       now: () => source.state().now_s,
       last,
       span: () => source.span() ?? source.state().pace * SECONDS_IN_VIEW,
       setSpan: (span) => source.setSpan(span),
-      pointAt: (time) => source.setCursor(time),
-      choose(sort, row) {
+      pointAt: (time) => source.pointAt(time),
+      pinned: () => source.pinned(),
+      pin: (time) => source.pin(time),
+      choose(chosen) {
         const trace = source.trace(branch());
-        source.setSelection([(sort === "span" ? trace.spans : trace.instants).record[row]]);
+        source.setSelection(chosen ? [(chosen.sort === "span" ? trace.spans : trace.instants).record[chosen.row]] : []);
+      },
+      chosen() {
+        const trace = source.trace(branch());
+        const isShown = branch() === source.state().branch; // numbers are those of its records
+        return isShown ? source.selection().slice(0, MOST_CHOSEN).flatMap((record) => trace.find(record) ?? []) : [];
+      },
+      lane: () => source.trace(branch()).header.lanes.indexOf(source.task() ?? ""),
+      chooseLane(lane) {
+        const name = taskOf(source.trace(branch()).header.lanes[lane]);
+        source.setTask(source.layout.tasks.some((task) => task.name === name) ? name : null);
+      },
+      watchChosen(changed) {
+        const ends = [source.on("selection", changed), source.on("task", changed)];
+        return () => ends.forEach((end) => end());
       },
     },
   };

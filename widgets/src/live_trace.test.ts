@@ -4,6 +4,7 @@ import { MARK_KINDS, SPAN_KINDS } from "./fixture_cluster.ts";
 import { RowPacker, type Recorded } from "./fixture_rows.ts";
 import { PAGE } from "./live_table.ts";
 import { LiveTrace } from "./live_trace.ts";
+import type { Pyramid } from "./pyramid.ts";
 import { Rasteriser } from "./rasteriser.ts";
 
 const STYLES = { kinds: SPAN_KINDS, marks: MARK_KINDS };
@@ -108,6 +109,7 @@ test("the raster of a growing trace is that of the same rows in any order", () =
 test("sums of groups that are narrower than a pixel stand for their rows", () => {
   const rows = Array.from({ length: 64_000 }, (_, i) => span("worker:0", i / 1000, (i + 0.8) / 1000, i % 3 ? "compute" : "read"));
   const { spans } = traceOf([rows]);
+  spans.pyramid = () => ({ level: () => null }) as unknown as Pyramid; // as where its bins are too wide
   const raster = (): Uint32Array => {
     const [outer, inner] = [new Uint32Array(400), new Uint32Array(400)];
     assert.ok(new Rasteriser(SPAN_KINDS, 400).lane(spans, 0, { start: 0, end: 64 }, outer, inner) >= rows.length - 32);
@@ -119,4 +121,26 @@ test("sums of groups that are narrower than a pixel stand for their rows", () =>
     assert.equal(pixel & 0xffffff, summed[x] & 0xffffff);
     assert.ok(Math.abs((pixel >>> 24) - (summed[x] >>> 24)) <= 40, `pixel ${x}`);
   });
+});
+
+test("sums that were asked for early know the rows that came later", () => {
+  const levels = new Uint8Array(SPAN_KINDS.length).fill(1);
+  const sums = (trace: LiveTrace): readonly number[] => {
+    const level = trace.spans.pyramid(trace.header.lanes.indexOf("worker:0")).level(2, levels);
+    return level ? level.sums.map((bins) => bins?.reduce((sum, one) => sum + one, 0) ?? 0) : [];
+  };
+  const spans = Array.from({ length: 600 }, (_, i): Recorded => ({ lane: "worker:0", category: i % 2 ? "read" : "compute", name: "step", start: i, end: i + 0.5 }));
+  const names = (kinds: readonly { readonly name: string }[]): string[] => kinds.map(({ name }) => name);
+  const grow = (looksEarly: boolean): LiveTrace => {
+    const trace = new LiveTrace(["worker:0"], { kinds: SPAN_KINDS, marks: MARK_KINDS });
+    const packer = new RowPacker(0, names(SPAN_KINDS), names(MARK_KINDS));
+    for (const part of [spans.slice(0, 100), spans.slice(100)]) {
+      trace.append(...packer.pack(part));
+      if (looksEarly) sums(trace);
+    }
+    return trace;
+  };
+  const [early, late] = [sums(grow(true)), sums(grow(false))];
+  assert.ok(early.length > 0 && Math.abs(early.reduce((sum, one) => sum + one, 0) - 300) < 1e-3);
+  early.forEach((seconds, kind) => assert.ok(Math.abs(seconds - late[kind]) < 1e-3));
 });

@@ -8,7 +8,7 @@ import type { Model } from "./model.ts";
 import type { RowsMessage } from "./rows_message.ts";
 import { BaseSource, type SourceEvent } from "./source.ts";
 
-type Message = RowsMessage | { readonly kind: "clear"; readonly branch: number } | ({ readonly kind: "reply"; readonly id: number } & Reply);
+type Message = RowsMessage | { readonly kind: "busy"; readonly id: number; readonly text: string } | { readonly kind: "clear"; readonly branch: number } | ({ readonly kind: "reply"; readonly id: number } & Reply);
 
 const SAVE_AFTER_MS = 120;
 
@@ -17,6 +17,7 @@ export class ModelSource extends BaseSource {
   override readonly whyNot: string;
   readonly layout: Layout;
   private readonly waiting = new Map<number, (reply: Reply) => void>();
+  private readonly busy = new Map<number, (why: string) => void>();
   private next = Math.floor(Math.random() * 2 ** 40) * 4096;
   private saving: ReturnType<typeof setTimeout> | undefined;
   private isResending = false;
@@ -32,7 +33,15 @@ export class ModelSource extends BaseSource {
     for (const [trait, event] of [["state", "state"], ["cursor_s", "cursor"], ["view_s", "view"], ["selected", "selection"]] as const) {
       model.on(`change:${trait}`, () => this.changed(event));
     }
-    if (this.canControl) this.resend();
+    if (!this.canControl) return;
+    this.readStored();
+    this.resend();
+  }
+
+  /** Takes the rows that were stored with the model: all there are in a notebook that was saved, until a kernel sends others. */
+  private readStored(): void {
+    const { rows = [] } = (this.model.get("stored") ?? {}) as { readonly rows?: readonly (RowsMessage & { readonly data: DataView })[] };
+    for (const message of rows) this.addRows(message, message.data);
   }
 
   state(): LabState {
@@ -41,11 +50,12 @@ export class ModelSource extends BaseSource {
     return this.known.state;
   }
 
-  send(verb: Verb, args: Readonly<Record<string, unknown>> = {}): Promise<Reply> {
+  send(verb: Verb, args: Readonly<Record<string, unknown>> = {}, busy?: (why: string) => void): Promise<Reply> {
     if (!this.canControl) return Promise.resolve({ error: this.whyNot });
     const id = this.next++;
     return new Promise((resolve) => {
       this.waiting.set(id, resolve);
+      if (busy) this.busy.set(id, busy);
       this.model.send?.({ id, verb, ...args });
     });
   }
@@ -97,7 +107,9 @@ export class ModelSource extends BaseSource {
       return this.trace(message.branch).clear();
     }
     if (message.kind === "rows") return this.receiveRows(message, buffers[0]);
+    if (message.kind === "busy") return this.busy.get(message.id)?.(message.text);
     const resolve = this.waiting.get(message.id);
+    this.busy.delete(message.id);
     this.waiting.delete(message.id);
     resolve?.(message);
   }

@@ -1,6 +1,6 @@
 // What the tasks of the present branch do at this moment, as spans that have begun and not ended: the log holds a span only
-// when it is over. A down time begins with the last serious event of its lane; work with the end of what the task did before,
-// and not before the last moment at which it was seen to do something else.
+// when it is over. Where the kernel knows since when, it says so. Else a down time begins with the last serious event of its lane,
+// and work with the end of what the task did before, and not before the last moment at which it was seen to do something else.
 
 import type { LiveTrace } from "./live_trace.ts";
 import type { Source } from "./source.ts";
@@ -21,7 +21,7 @@ export class OpenSpans {
   constructor(private readonly source: Source) {}
 
   now(): OpenSpan[] {
-    const { tasks, now_s, branch } = this.source.state();
+    const { tasks, since_s, now_s, branch } = this.source.state();
     this.look(tasks, now_s, branch);
     const trace = this.source.trace(branch);
     const lanes = new Map(trace.header.lanes.map((lane, index) => [lane, index]));
@@ -30,7 +30,7 @@ export class OpenSpans {
       const lane = lanes.get(this.source.layout.tasks[index]?.name ?? "");
       const isDown = state === "down";
       if (lane === undefined || (!isDown && !WORKING.has(state))) return [];
-      const start = isDown ? crashes.get(lane) : Math.max(lastEnd(trace, lane, now_s), this.since[index]);
+      const start = since_s[index] ?? (isDown ? crashes.get(lane) : Math.max(lastEnd(trace, lane, now_s), this.since[index]));
       const color = colorOf(styleOf(state === "slow" ? "computing" : state), this.source.layout);
       return start === undefined || start >= now_s ? [] : [{ lane, start, end: now_s, color, isDown }];
     });

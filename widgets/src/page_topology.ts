@@ -1,4 +1,6 @@
-import topology from "./topology.ts";
+import topology, { mountTopology } from "./topology.ts";
 import { showAll } from "./page.ts";
+import { offer } from "./page_parts.ts";
 
+offer("topology", { mountTopology });
 showAll("topology", topology.render);

@@ -55,6 +55,9 @@ test("labels name the rows of a cut variable, and the bytes", () => {
   assert.equal(label(cut, 300), "dense/kernel · rows 0–31");
   assert.equal(rows(cut, 300), "rows 0–31 of 64 · 512 B");
   assert.deepEqual(facts(cut)[0].facts.find(([key]) => key === "shard"), ["shard", "1 of 2"]);
+  const columns = { shards: [shard("ps:0", 512, { num_shards: 2, row_stop: 4, axis: 1, slot_of: "kernel" })], top: 0, height: 30 };
+  assert.equal(label(columns, 300), "dense/kernel · columns 0–3");
+  assert.deepEqual(facts(columns)[0].facts.slice(2, 5), [["slot of", "kernel"], ["shard", "1 of 2"], ["columns", "0–3"]]);
 });
 
 test("the line below a column names a block and its bytes", () => {

@@ -16,6 +16,8 @@ export interface Shard {
   readonly row_stop: number;
   readonly size_bytes: number;
   readonly kind: string; // "parameter", "slot", "metric"
+  readonly axis?: number; // along which the variable is cut, and rows are counted; 0 where it is left out
+  readonly slot_of?: string; // of a slot, its variable
 }
 
 export interface Block {

@@ -28,7 +28,7 @@ export function rows(block: Block, room: number): string {
   const [first] = block.shards;
   const size = formatBytes(bytes(block));
   if (block.shards.length > 1) return size;
-  const text = first.num_shards > 1 ? `${rowsOf(first)} of ${first.shape[0]}` : shapeOf(first);
+  const text = first.num_shards > 1 ? `${rowsOf(first)} of ${first.shape[axisOf(first)]}` : shapeOf(first);
   return `${text} · ${size}`.length * CHARACTER <= room ? `${text} · ${size}` : text;
 }
 
@@ -46,7 +46,8 @@ export function facts(block: Block): Group[] {
   const own = [
     ["kind", shard.kind],
     ["shape", `${shapeOf(shard)} ${shard.dtype}`],
-    ...(shard.num_shards > 1 ? [["shard", piece] as const, ["rows", rowsOf(shard).replace("rows ", "")] as const] : []),
+    ...(shard.slot_of ? [["slot of", shard.slot_of] as const] : []),
+    ...(shard.num_shards > 1 ? [["shard", piece] as const, [`${wordOf(shard)}s`, rangeOf(shard)] as const] : []),
     ["bytes", `${shard.size_bytes.toLocaleString("en-US")} (${formatBytes(shard.size_bytes)})`],
     ["task", shard.task],
   ] as const;
@@ -74,8 +75,21 @@ function bytes(block: Block): number {
 }
 
 function rowsOf(shard: Shard): string {
+  return `${wordOf(shard)}${shard.row_stop - 1 > shard.row_start ? "s" : ""} ${rangeOf(shard)}`;
+}
+
+function rangeOf(shard: Shard): string {
   const last = shard.row_stop - 1;
-  return last > shard.row_start ? `rows ${shard.row_start}–${last}` : `row ${shard.row_start}`;
+  return last > shard.row_start ? `${shard.row_start}–${last}` : `${shard.row_start}`;
+}
+
+/** What is counted along the axis that is cut. */
+function wordOf(shard: Shard): string {
+  return ["row", "column"][axisOf(shard)] ?? `axis ${axisOf(shard)} index`;
+}
+
+function axisOf(shard: Shard): number {
+  return shard.axis ?? 0;
 }
 
 function shapeOf(shard: Shard): string {

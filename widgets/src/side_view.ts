@@ -1,7 +1,7 @@
 // The side of the laboratory: faults, queue, output and commands, as tabs.
 
 import { element } from "./dom.ts";
-import { mountFaultConsole } from "./fault_console_view.ts";
+import { mountWith, type LoadPart } from "./parts.ts";
 import { LogPanel, OutputPanel, QueuePanel } from "./side_panels.ts";
 import type { Source } from "./source.ts";
 import { Tabs } from "./tabs.ts";
@@ -9,7 +9,7 @@ import { Tabs } from "./tabs.ts";
 const [FAULTS, QUEUE, , COMMANDS] = [0, 1, 2, 3];
 
 /** Shows the tabs of a source in an element; returns what ends them. */
-export function mountSide(root: HTMLElement, source: Source): () => void {
+export function mountSide(root: HTMLElement, source: Source, load: LoadPart): () => void {
   const faults = element("div");
   const panels = { queue: new QueuePanel(), output: new OutputPanel(), log: new LogPanel() };
   const tabs = new Tabs("Console", [
@@ -27,7 +27,7 @@ export function mountSide(root: HTMLElement, source: Source): () => void {
     tabs.badge(QUEUE, state.queue ? String(state.queue.waiting + state.queue.in_flight) : "");
     tabs.badge(COMMANDS, state.log.length ? String(state.log.length) : "");
   };
-  const ends = [mountFaultConsole(faults, source), source.on("state", update)];
+  const ends = [mountWith(faults, load, "fault_console", ({ mountFaultConsole }) => mountFaultConsole(faults, source)), source.on("state", update)];
   update();
   return () => {
     for (const end of ends) end();

@@ -154,3 +154,49 @@ test("a made-up run that is rewound and broken has the same rows up to there", a
   assert.ok(rowsAt() < before);
   assert.equal(source.state().tasks[LAYOUT.tasks.findIndex(({ name }) => name === "worker:0")], "down");
 });
+
+test("two pages of one kernel ask under numbers of their own", () => {
+  const ids = [new TestModel(), new TestModel()].map((model) => {
+    const source = new ModelSource(model);
+    for (let i = 0; i < 100; i++) void source.send("step", { events: 1 });
+    return new Set(model.sent.map(({ id }) => id));
+  });
+  assert.deepEqual([...ids[0]].filter((id) => ids[1].has(id)), []);
+  assert.deepEqual(ids.map(({ size }) => size), [101, 101]);
+});
+
+test("the cursor goes back to the moment that was pinned", () => {
+  const source = new FixtureSource({ workers: 2 });
+  source.pin(0.5);
+  source.pointAt(0.7);
+  assert.equal(source.cursor(), 0.7);
+  source.pointAt(null);
+  assert.equal(source.cursor(), 0.5);
+  source.pin(null);
+  assert.equal(source.cursor(), null);
+});
+
+test("rows that were stored with a model are shown until the kernel sends others", () => {
+  const model = new TestModel();
+  const [message, data] = packer().pack(SPANS);
+  model.set("stored", { rows: [{ ...message, data }], states: {} });
+  const source = new ModelSource(model);
+  assert.equal(source.trace(0).spans.count, 3);
+  model.hear({ kind: "clear", branch: 0 });
+  model.hear(...packer().pack(SPANS.slice(0, 2)));
+  assert.equal(source.trace(0).spans.count, 2);
+});
+
+test("who asked hears why the reply comes late, and nobody else", async () => {
+  const model = new TestModel();
+  const source = new ModelSource(model);
+  const heard: string[] = [];
+  const reply = source.send("recover", { command: 0 }, (why) => void heard.push(why));
+  void source.send("step", { events: 1 }, () => assert.fail("this one is not late"));
+  const { id } = model.sent[1];
+  model.hear({ kind: "busy", id, text: "about 5 s" });
+  model.hear({ kind: "reply", id, at_s: 1 });
+  await reply;
+  model.hear({ kind: "busy", id, text: "too late" });
+  assert.deepEqual(heard, ["about 5 s"]);
+});

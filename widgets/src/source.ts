@@ -7,7 +7,7 @@ import type { LabState, Layout, Reply, Verb } from "./lab_types.ts";
 import { LiveTrace } from "./live_trace.ts";
 import type { RowsMessage } from "./rows_message.ts";
 
-export type SourceEvent = "state" | "rows" | "cursor" | "view" | "selection";
+export type SourceEvent = "state" | "rows" | "cursor" | "view" | "selection" | "task";
 
 export interface Source {
   readonly layout: Layout;
@@ -20,11 +20,19 @@ export interface Source {
   /** The trace of a branch; it grows, and "rows" is said when it has. */
   trace(branch: number): LiveTrace;
   on(event: SourceEvent, listener: () => void): () => void;
-  /** Asks for something; the reply holds `error` where it was refused. It never rejects. */
-  send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  /** Asks for something; the reply holds `error` where it was refused. It never rejects. `busy` hears why the reply comes late. */
+  send(verb: Verb, args?: Readonly<Record<string, unknown>>, busy?: (why: string) => void): Promise<Reply>;
   /** The moment that the reader points at, in seconds. */
   cursor(): number | null;
   setCursor(time: number | null): void;
+  /** The moment that a click has chosen: the cursor goes back to it when the pointer leaves. */
+  pinned(): number | null;
+  pin(time: number | null): void;
+  /** The pointer is on a moment; null: on none. */
+  pointAt(time: number | null): void;
+  /** The task that is chosen in all views of the page, by name. */
+  task(): string | null;
+  setTask(name: string | null): void;
   /** What is in view, [start, end] in seconds; [] for the whole run. */
   view(): readonly number[];
   setView(view: readonly number[]): void;
@@ -43,10 +51,12 @@ export abstract class BaseSource implements Source {
   readonly whyNot: string = "";
   protected readonly listeners = new Listeners<SourceEvent>();
   private followed: number | null = null; // seconds
+  private pinnedAt: number | null = null; // seconds
+  private chosenTask: string | null = null;
   private readonly traces = new Map<number, LiveTrace>();
 
   abstract state(): LabState;
-  abstract send(verb: Verb, args?: Readonly<Record<string, unknown>>): Promise<Reply>;
+  abstract send(verb: Verb, args?: Readonly<Record<string, unknown>>, busy?: (why: string) => void): Promise<Reply>;
   abstract cursor(): number | null;
   abstract setCursor(time: number | null): void;
   abstract view(): readonly number[];
@@ -64,6 +74,29 @@ export abstract class BaseSource implements Source {
     const added = new LiveTrace(this.layout.tasks.map(({ name }) => name), this.layout);
     this.traces.set(branch, added);
     return added;
+  }
+
+  pinned(): number | null {
+    return this.pinnedAt;
+  }
+
+  pin(time: number | null): void {
+    this.pinnedAt = time;
+    this.setCursor(time);
+  }
+
+  pointAt(time: number | null): void {
+    this.setCursor(time ?? this.pinnedAt);
+  }
+
+  task(): string | null {
+    return this.chosenTask;
+  }
+
+  setTask(name: string | null): void {
+    if (name === this.chosenTask) return;
+    this.chosenTask = name;
+    this.listeners.say("task");
   }
 
   span(): number | null {

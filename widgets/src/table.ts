@@ -5,6 +5,7 @@
 // columns and move rows whenever something is appended, so nobody keeps a column or a row across that.
 
 import { Groups } from "./groups.ts";
+import { Pyramid } from "./pyramid.ts";
 
 export const BLOCK = 512;
 
@@ -26,6 +27,8 @@ export interface Table {
   /** The last row of a lane; -1 where it has none. */
   lastOf(lane: number): number;
   laneOf(row: number): number;
+  /** The sums of a lane over bins of time; summed when first asked for. */
+  pyramid(lane: number): Pyramid;
   /** How many rows are of a kind. */
   countOf(kind: number): number;
   facts(row: number): Readonly<Record<string, unknown>>;
@@ -73,6 +76,7 @@ export class SortedTable implements Table {
   readonly groups = new Groups();
   private readonly blockEnd: Float64Array;
   private counts: Uint32Array | null = null;
+  private readonly pyramids = new Map<number, Pyramid>();
 
   constructor(private readonly columns: SortedColumns) {
     ({ laneFirst: this.laneFirst, kind: this.kind, name: this.name, start: this.start, duration: this.duration } = columns);
@@ -119,6 +123,16 @@ export class SortedTable implements Table {
       else high = middle;
     }
     return low;
+  }
+
+  pyramid(lane: number): Pyramid {
+    const known = this.pyramids.get(lane);
+    if (known) return known;
+    const end = this.blockEnd.reduce((latest, one) => Math.max(latest, one), 0);
+    const pyramid = new Pyramid(end);
+    for (let row = this.laneFirst[lane]; row < this.laneFirst[lane + 1]; row++) pyramid.add(this.kind[row], this.start[row], this.duration[row]);
+    this.pyramids.set(lane, pyramid);
+    return pyramid;
   }
 
   countOf(kind: number): number {

@@ -23,3 +23,5 @@ function sourceOf(model: Model): TimelineSource {
 }
 
 export default { render: ({ model, el }: RenderContext): (() => void) => mountTimeline(el, sourceOf(model)) };
+
+export { mountLiveTimeline } from "./live_timeline.ts"; // for the Lab, of which this bundle is a part

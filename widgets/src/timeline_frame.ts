@@ -24,6 +24,7 @@ export interface Frame {
   readonly empty: HTMLElement; // what is said where nothing was recorded
   readonly legend: HTMLElement;
   readonly plot: HTMLCanvasElement;
+  readonly over: HTMLCanvasElement; // what the pointer or the keyboard is on, drawn over the plot
   readonly spoken: HTMLElement;
   readonly tooltip: Tooltip;
 }
@@ -66,6 +67,7 @@ export function buildFrame(data: TraceData, isLive = false): Frame {
       "aria-roledescription": "timeline",
       "data-lm-suppress-shortcuts": "true", // JupyterLab must not take the keys
     }),
+    over: element("canvas", { class: "sdw-over", "aria-hidden": "true" }),
     spoken: element("div", { class: "sdw-spoken", "aria-live": "polite" }),
     tooltip: new Tooltip(),
   };
@@ -110,7 +112,7 @@ export function describeRange(frame: Frame, view: View, bounds: View, header: Tr
 function assemble(frame: Frame, data: TraceData): void {
   const bar = { class: "sdw-bar", role: "toolbar", "aria-label": "Timeline" };
   const spacer = element("div", { class: "sdw-corner" }, "run");
-  frame.lines.append(frame.lanes, frame.plot);
+  frame.lines.append(frame.lanes, element("div", { class: "sdw-plots" }, frame.plot, frame.over));
   frame.scroll.append(frame.lines);
   frame.scroll.append(frame.empty);
   frame.root.append(

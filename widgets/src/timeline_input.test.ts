@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { commandOf, type Commands } from "./timeline_input.ts";
+import { pinch, commandOf, type Commands } from "./timeline_input.ts";
 
 function recorded(): { commands: Commands; calls: string[] } {
   const calls: string[] = [];
@@ -35,4 +35,11 @@ for (const [key, call] of KEYS) {
 test("other keys are left to the page", () => {
   const { commands } = recorded();
   assert.deepEqual(["Tab", "a", "toString"].map((key) => commandOf(key, commands)), [null, null, null]);
+});
+
+test("what lay between two fingers stays between them", () => {
+  const done: (readonly number[])[] = [];
+  const commands = { zoomAt: (factor: number, x?: number) => void done.push([factor, x ?? NaN]), panBy: (pixels: number) => void done.push([pixels]) };
+  pinch(commands, { middle: 150, width: 100 }, { middle: 170, width: 200 }, 50);
+  assert.deepEqual(done, [[0.5, 100], [-20]]);
 });

@@ -87,26 +87,47 @@ function onWheel(event: WheelEvent, plot: HTMLElement, commands: Commands): void
 }
 
 function dragging(plot: HTMLElement, commands: Commands, options: { signal: AbortSignal }): void {
-  let last: number | null = null;
+  const fingers = new Map<number, number>(); // where each pointer that is down is, in pixels of the window
   let moved = false;
   plot.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    last = event.clientX;
-    moved = false;
+    if (fingers.size === 0) moved = false;
+    fingers.set(event.pointerId, event.clientX);
     plot.setPointerCapture(event.pointerId);
   }, options);
   plot.addEventListener("pointermove", (event) => {
-    if (last === null) return commands.pointAt(event.offsetX, event.offsetY);
+    const last = fingers.get(event.pointerId);
+    if (last === undefined) return commands.pointAt(event.offsetX, event.offsetY);
     if (event.clientX === last) return;
     moved = true;
-    commands.panBy(last - event.clientX);
-    last = event.clientX;
+    const before = spread(fingers);
+    fingers.set(event.pointerId, event.clientX);
+    if (fingers.size === 1) commands.panBy(last - event.clientX);
+    else pinch(commands, before, spread(fingers), plot.getBoundingClientRect().left);
   }, options);
   for (const name of ["pointerup", "pointercancel"] as const) {
-    plot.addEventListener(name, () => void (last = null), options);
+    plot.addEventListener(name, (event) => void fingers.delete(event.pointerId), options);
   }
   plot.addEventListener("click", (event) => {
     if (!moved) commands.pickAt(event.offsetX, event.offsetY);
   }, options);
   plot.addEventListener("pointerleave", () => commands.pointAway(), options);
+}
+
+interface Spread {
+  readonly middle: number; // pixels
+  readonly width: number;
+}
+
+const LEAST_SPREAD = 10; // pixels between two fingers, so that they never zoom without end
+
+function spread(fingers: ReadonlyMap<number, number>): Spread {
+  const [least, greatest] = [Math.min(...fingers.values()), Math.max(...fingers.values())];
+  return { middle: (least + greatest) / 2, width: Math.max(greatest - least, LEAST_SPREAD) };
+}
+
+/** What lay between two fingers stays between them. */
+export function pinch(commands: Pick<Commands, "zoomAt" | "panBy">, before: Spread, after: Spread, left: number): void {
+  commands.zoomAt(before.width / after.width, before.middle - left);
+  commands.panBy(before.middle - after.middle);
 }

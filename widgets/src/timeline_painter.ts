@@ -1,7 +1,8 @@
 // Draws the plot of a timeline: lanes, work, down times and marks. It knows pixels and colours, and no events.
 //
 // Order, from back to front: lane stripes, grid, raster rows (closures, then work), details where few spans are in
-// view, down times, notes, marks. So a fault is never covered by anything.
+// view, down times, notes, marks. So a fault is never covered by anything. What the pointer is on has a canvas of its own above the
+// plot: a pointer that moves draws no lane again.
 
 import type { Fan } from "./fan.ts";
 import type { Hit } from "./hit_test.ts";
@@ -10,6 +11,7 @@ import { Rasteriser } from "./rasteriser.ts";
 import { drawDetails, drawDown, drawOpen } from "./span_details.ts";
 import type { Colors } from "./theme.ts";
 import { axis, type View } from "./time_scale.ts";
+import type { ChosenRow } from "./timeline_source.ts";
 import type { TraceData } from "./trace_data.ts";
 
 const FEW = 400; // spans of a lane in view, up to which each gets its edge and its name
@@ -37,6 +39,7 @@ export interface Scene {
   readonly down: Uint32Array; // rows of the down times
   readonly open: readonly OpenSpan[];
   readonly hit: Hit | null; // what the pointer or the keyboard is on
+  readonly chosen: readonly ChosenRow[]; // rows that were chosen, here or from Python
   readonly fan: Fan | null; // where that is one of several marks that stand together
 }
 
@@ -69,6 +72,18 @@ export class TimelinePainter {
     drawOpen(context, scene);
     drawDown(context, scene);
     for (let lane = first; lane < stop; lane++) drawMarks(context, scene, lane);
+  }
+
+  /** Draws what the pointer or the keyboard is on, over the plot. */
+  drawOver(canvas: HTMLCanvasElement, scene: Scene): void {
+    const { width, height, top, ratio } = scene;
+    resize(canvas, Math.round(width * ratio), Math.round(height * ratio));
+    const context = canvas.getContext("2d");
+    if (!context || canvas.width === 0) return;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.setTransform(ratio, 0, 0, ratio, 0, -Math.round(top * ratio));
+    for (const row of scene.chosen) drawChosen(context, scene, row);
     drawHit(context, scene);
   }
 
@@ -144,17 +159,32 @@ function resize(canvas: HTMLCanvasElement, width: number, height: number): void 
   if (canvas.height !== height) canvas.height = height;
 }
 
-/** A frame around the span, or what marks the event, that the card speaks of. */
+/** What marks the span or the event that the card speaks of. */
 function drawHit(context: CanvasRenderingContext2D, scene: Scene): void {
-  const { data, view, width, laneHeight, hit, colors } = scene;
-  if (!hit) return;
-  if (hit.sort === "instants") return drawChosenMark(context, scene, hit.lane, hit.row, scene.fan);
+  const { hit, colors } = scene;
+  if (hit?.sort === "instants") drawChosenMark(context, scene, hit.lane, hit.row, scene.fan);
+  else if (hit) frameSpan(context, scene, hit.lane, hit.row, colors.text, 1.5);
+}
+
+/** What marks a row that was chosen. */
+function drawChosen(context: CanvasRenderingContext2D, scene: Scene, { sort, row }: ChosenRow): void {
+  const { spans, instants } = scene.data;
+  if (sort === "instants") drawChosenMark(context, scene, instants.laneOf(row), row, null);
+  else {
+    const lane = spans.laneOf(row);
+    frameSpan(context, scene, lane, row, scene.colors.background, 5); // seen on spans of any colour
+    frameSpan(context, scene, lane, row, scene.colors.text, 2);
+  }
+}
+
+function frameSpan(context: CanvasRenderingContext2D, { data, view, width, laneHeight }: Scene, lane: number, row: number, color: string, line: number): void {
   const scale = width / (view.end - view.start);
-  const [top, height] = data.header.kinds[data.spans.kind[hit.row]].level === 0 ? BAND : WORK;
-  const left = Math.max((data.spans.start[hit.row] - view.start) * scale, -4);
-  const right = Math.min((data.spans.start[hit.row] + data.spans.duration[hit.row] - view.start) * scale, width + 4);
-  const y = hit.lane * laneHeight + top * laneHeight;
-  context.strokeStyle = colors.text;
-  context.lineWidth = 1.5;
+  const [top, height] = data.header.kinds[data.spans.kind[row]].level === 0 ? BAND : WORK;
+  const left = Math.max((data.spans.start[row] - view.start) * scale, -4);
+  const right = Math.min((data.spans.start[row] + data.spans.duration[row] - view.start) * scale, width + 4);
+  const y = lane * laneHeight + top * laneHeight;
+  if (right < 0 || left > width) return;
+  context.strokeStyle = color;
+  context.lineWidth = line;
   context.strokeRect(left - 0.5, y - 0.5, Math.max(right - left, 2) + 1, height * laneHeight + 1);
 }

@@ -6,8 +6,14 @@ import type { TraceData } from "./trace_data.ts";
 /** A moment that is marked across all lanes. */
 export interface Line {
   readonly time: number; // seconds
-  readonly sort: "now" | "cursor" | "difference";
+  readonly sort: "now" | "cursor" | "pinned" | "difference";
   readonly label?: string;
+}
+
+/** A span or an event by its row. */
+export interface ChosenRow {
+  readonly sort: "span" | "instants";
+  readonly row: number;
 }
 
 export interface TimelineSource {
@@ -40,6 +46,16 @@ export interface LiveParts {
   /** Chooses that, for all timelines of the source; null: as the pace asks. */
   setSpan(span: number | null): void;
   pointAt(time: number | null): void;
-  /** A row was chosen. */
-  choose(sort: "span" | "instants", row: number): void;
+  /** The moment that a click has chosen. */
+  pinned(): number | null;
+  pin(time: number | null): void;
+  /** A row was chosen; null: none is any more. */
+  choose(row: ChosenRow | null): void;
+  /** The rows that are chosen. */
+  chosen(): readonly ChosenRow[];
+  /** The lane of the task that is chosen in all views, -1 where there is none. */
+  lane(): number;
+  chooseLane(lane: number): void;
+  /** Calls `changed` when other rows or another task have been chosen. */
+  watchChosen(changed: () => void): () => void;
 }

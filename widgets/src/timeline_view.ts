@@ -7,6 +7,7 @@
 import { drawAxis, drawOverview } from "./axis_painter.ts";
 import { fanCentre, fanReach } from "./fan.ts";
 import { hitTest, spanAt, type Hit } from "./hit_test.ts";
+import { taskOf } from "./labels.ts";
 import { layOutMarks } from "./marks.ts";
 import { Selection } from "./selection.ts";
 import { readColors, watchTheme, type Colors } from "./theme.ts";
@@ -15,11 +16,13 @@ import { TimeWindow } from "./time_window.ts";
 import { buildFrame, describeRange, refreshFrame, type Frame } from "./timeline_frame.ts";
 import { listen, type Commands } from "./timeline_input.ts";
 import { Lines } from "./timeline_lines.ts";
-import { laneHeight, TimelinePainter } from "./timeline_painter.ts";
+import { laneHeight, TimelinePainter, type Scene } from "./timeline_painter.ts";
 import type { TimelineSource } from "./timeline_source.ts";
 import { describe, spoken } from "./tooltip.ts";
 import type { TraceData } from "./trace_data.ts";
 import { nextEvent, nextSpan } from "./walk.ts";
+
+const SAME_PIXELS = 3; // up to which two clicks are on the same place
 
 class Timeline implements Commands {
   readonly frame: Frame;
@@ -32,6 +35,9 @@ class Timeline implements Commands {
   private readonly time: TimeWindow;
   private chosen: Selection;
   private request = 0;
+  private isStale = true; // the plot; else what is over it at most
+  private scene: Scene | null = null;
+  private markedLane: Element | null = null;
   private pointer: readonly [number, number] | null = null;
 
   constructor(private readonly source: TimelineSource) {
@@ -88,7 +94,9 @@ class Timeline implements Commands {
     const lane = (this.chosen.lane = Math.min(Math.max(Math.floor((y + this.top) / this.laneHeight), 0), lanes.length - 1));
     const { hit } = this.chosen;
     if (!hit) this.chosen.position = { lane, time: this.timeAt(x), span: -1, instant: -1 };
-    else this.source.live?.choose(hit.sort, hit.row);
+    this.source.live?.choose(hit);
+    this.source.live?.chooseLane(lane);
+    this.pinAt(x);
     this.draw();
   }
 
@@ -103,6 +111,7 @@ class Timeline implements Commands {
     const { lane } = this.chosen;
     this.chosen.chooseLane(lane < 0 ? (step > 0 ? 0 : last) : Math.min(Math.max(lane + step, 0), last));
     this.frame.tooltip.hide();
+    this.source.live?.chooseLane(this.chosen.lane);
     this.frame.spoken.textContent = this.data.header.lanes[this.chosen.lane] ?? "";
     this.keepLaneVisible();
     this.draw();
@@ -132,7 +141,10 @@ class Timeline implements Commands {
 
   clear(): void {
     this.chosen.clear();
+    this.source.live?.choose(null);
+    this.source.live?.pin(null);
     this.pointAway();
+    this.draw();
   }
 
   // --- state and drawing -----------------------------------------------------------------------------------------
@@ -170,6 +182,24 @@ class Timeline implements Commands {
     this.draw();
   };
 
+  /** Takes over what was chosen elsewhere: rows from Python, a task in another view. */
+  readonly followChosen = (): void => {
+    const lane = this.source.live?.lane() ?? -1;
+    if (lane >= 0 && taskOf(this.data.header.lanes[this.chosen.lane]) !== this.data.header.lanes[lane]) {
+      this.chosen.lane = lane;
+      this.keepLaneVisible();
+    }
+    this.draw();
+  };
+
+  /** A click keeps its moment; another one on the same place gives it up. */
+  private pinAt(x: number): void {
+    const { live } = this.source;
+    const before = live?.pinned() ?? null;
+    const isSame = before !== null && Math.abs(before - this.timeAt(x)) * this.width < SAME_PIXELS * this.time.length;
+    live?.pin(isSame ? null : this.timeAt(x));
+  }
+
   readonly moveLines = (): void => {
     if (this.source.live) this.lines.show(this.source.live.lines(), this.view);
   };
@@ -180,8 +210,14 @@ class Timeline implements Commands {
   };
 
   readonly draw = (): void => {
-    if (this.request === 0) this.request = requestAnimationFrame(this.paint);
+    this.isStale = true;
+    this.drawOver();
   };
+
+  /** Draws what the pointer is on, and the plot only where something else asks for that. */
+  private drawOver(): void {
+    if (this.request === 0) this.request = requestAnimationFrame(this.paint);
+  }
 
   stop(): void {
     cancelAnimationFrame(this.request);
@@ -190,26 +226,42 @@ class Timeline implements Commands {
 
   private readonly paint = (): void => {
     this.request = 0;
-    const { frame, data, view } = this;
+    const { frame } = this;
     if (frame.plot.clientWidth === 0) return; // not on the page yet; the size observer calls again
+    const { hit, fan } = this.chosen;
+    if (this.isStale || !this.scene) this.scene = this.paintPlot();
+    this.painter.drawOver(frame.over, { ...this.scene, hit, fan, chosen: this.source.live?.chosen() ?? [] });
+    this.isStale = false;
+  };
+
+  /** Draws all but what the pointer is on; returns what that was. */
+  private paintPlot(): Scene {
+    const { frame, data, view } = this;
     const colors = (this.colors ??= readColors(frame.root));
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { lane, hit, fan } = this.chosen;
-    const { version } = data;
     const { top, laneHeight } = this;
     const height = Math.min(frame.scroll.clientHeight, data.header.lanes.length * laneHeight);
     frame.plot.style.height = `${height}px`;
-    const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
+    const { version } = data;
+    const scene = { top, height, data, version, view, colors, ratio, lane, hit, fan, chosen: [], down: this.down, open: this.source.live?.open() ?? [], width: this.width, laneHeight };
     this.painter.draw(frame.plot, scene);
     const base = drawAxis(frame.axis, view, colors, ratio);
     frame.corner.textContent = base || "virtual time";
     drawOverview(frame.overview, data, this.events, this.time.bounds, view, colors, ratio);
-    frame.lanes.childNodes.forEach((node, index) =>
-      (node as HTMLElement).classList.toggle("sdw-current", index === lane),
-    );
+    this.markLane(lane);
     describeRange(frame, view, this.time.bounds, data.header, this.time.follows);
     this.moveLines();
-  };
+    return scene;
+  }
+
+  private markLane(lane: number): void {
+    const name = this.frame.lanes.children[lane] ?? null;
+    if (name === this.markedLane) return;
+    this.markedLane?.classList.remove("sdw-current");
+    name?.classList.add("sdw-current");
+    this.markedLane = name;
+  }
 
   private enableButtons(): void {
     this.frame.buttons.previous.disabled = this.frame.buttons.next.disabled = this.events.length === 0;
@@ -229,7 +281,7 @@ class Timeline implements Commands {
     this.chosen.choose(hit, this.view, this.width);
     if (hit) this.showTooltip(hit, x, y);
     else this.frame.tooltip.hide();
-    this.draw();
+    this.drawOver();
   }
 
   private announce(hit: Hit): void {
@@ -272,7 +324,7 @@ export function mountTimeline(root: HTMLElement, source: TimelineSource): () => 
   timeline.frame.scroll.addEventListener("scroll", timeline.draw);
   const unwatchTheme = watchTheme(timeline.themeChanged);
   const { live } = source;
-  const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines)] : [])];
+  const unwatch = [source.watchView(timeline.followSource), ...(live ? [live.watchData(timeline.grow), live.watchLines(timeline.moveLines), live.watchChosen(timeline.followChosen)] : [])];
   timeline.draw();
   return () => {
     for (const end of unwatch) end();

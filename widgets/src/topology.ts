@@ -8,3 +8,5 @@ export default {
   initialize: ({ model }: { readonly model: Model }): void => void sourceOf(model),
   render: ({ model, el }: RenderContext): (() => void) => mountTopology(el, sourceOf(model)),
 };
+
+export { mountTopology } from "./topology_view.ts"; // for the Lab, of which this bundle is a part

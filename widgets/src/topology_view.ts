@@ -9,6 +9,7 @@ import { TaskCard } from "./task_card.ts";
 import { colorOf, outline, STATES } from "./task_states.ts";
 import { inkOn, readColors, watchTheme } from "./theme.ts";
 import { backdrop, LinkLines, TaskNode } from "./topology_nodes.ts";
+import { onLongPress } from "./long_press.ts";
 import { place, type Point } from "./topology_layout.ts";
 
 const PART_OF_WIDTH = 0.62; // the height of the picture
@@ -37,11 +38,8 @@ class Topology {
     this.root.append(this.stage, this.legend, this.card.element);
     this.stage.addEventListener("click", (event) => this.onClick(event));
     this.stage.addEventListener("keydown", (event) => this.onKey(event));
-    this.stage.addEventListener("contextmenu", (event) => {
-      if (this.taskOf(event) < 0) return;
-      event.preventDefault(); // a long press
-      this.onClick(event);
-    });
+    this.stage.addEventListener("contextmenu", (event) => this.onMenu(event)); // on some systems a long press is one
+    onLongPress(this.stage, (event) => this.onMenu(event));
   }
 
   /** Draws everything for the present width. */
@@ -91,6 +89,7 @@ class Topology {
     this.stage.replaceChildren(picture);
     this.nodes[Math.max(this.chosen, 0)]?.group.setAttribute("tabindex", "0");
     this.flights.placed(placed);
+    this.followTask();
   }
 
   /** The states that have been seen, each with how many tasks are in it now. */
@@ -125,8 +124,17 @@ class Topology {
     this.open(task);
   }
 
+  private onMenu(event: MouseEvent): void {
+    const task = this.taskOf(event);
+    if (task < 0) return;
+    event.preventDefault();
+    this.choose(task);
+    if (task !== this.card.task) this.open(task);
+  }
+
   private open(task: number): void {
     this.card.open(task);
+    this.source.setTask(this.source.layout.tasks[task].name);
     this.nodes.forEach(({ group }, index) => group.classList.toggle("sdw-open", index === task));
     const [x, y] = this.grid ? this.grid.middle(task) : [this.points[task].x, this.points[task].y];
     const { element: card } = this.card;
@@ -136,6 +144,14 @@ class Topology {
     card.style.top = `${Math.max(0, Math.min(y - 40, this.root.clientHeight - card.offsetHeight))}px`;
     card.focus({ preventScroll: true });
   }
+
+  /** Takes over the task that was chosen in another view. */
+  readonly followTask = (): void => {
+    const name = this.source.task();
+    const task = this.source.layout.tasks.findIndex((one) => one.name === name);
+    this.nodes.forEach(({ group }, index) => group.classList.toggle("sdw-chosen", index === task));
+    if (task >= 0) this.choose(task);
+  };
 
   /** How far to the right a card may reach: over what stands beside the topology, too. */
   private room(): number {
@@ -197,7 +213,7 @@ export function mountTopology(root: HTMLElement, source: Source): () => void {
   root.append(topology.root);
   const sizes = new ResizeObserver(topology.fit);
   sizes.observe(topology.root);
-  const ends = [source.on("state", topology.update), watchTheme(topology.update)];
+  const ends = [source.on("state", topology.update), source.on("task", topology.followTask), watchTheme(topology.update)];
   topology.fit();
   return () => {
     for (const end of ends) end();

@@ -18,7 +18,7 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["c", "the next closure"],
   ["[  ]", "slower, faster"],
   ["r", "back to the beginning"],
-  ["f", "fork here"],
+  ["f", "fork here, or at the moment that you point at"],
   ["?", "these keys"],
 ];
 
@@ -39,7 +39,7 @@ class Transport {
 
   constructor(private readonly source: Source) {
     this.asking = new Asking(source);
-    this.scrubber = new Scrubber({ seek: (time) => void this.ask("seek", { t_s: time }), point: (time) => source.setCursor(time) }, source.canControl);
+    this.scrubber = new Scrubber({ seek: (time) => void this.ask("seek", { t_s: time }), point: (time) => source.pointAt(time) }, source.canControl);
     this.buttons = {
       play: button("", "Play (space)", () => this.playOrPause()),
       event: button("event", "To the next event ( . )", () => this.step("events")),
@@ -82,6 +82,7 @@ class Transport {
     this.moment.disabled = !source.canControl || state.state === "closed";
     buttons.rewind.disabled = !source.canControl || state.now_s === 0 || state.state === "closed";
     buttons.fork.disabled = !source.canControl || state.state === "closed";
+    this.point();
     buttons.slower.disabled = buttons.faster.disabled = !source.canControl || state.state === "closed";
   };
 
@@ -137,8 +138,23 @@ class Transport {
   }
 
   private fork(): void {
-    void this.ask("fork", { t_s: this.source.state().now_s, without: [] }, this.buttons.fork);
+    void this.ask("fork", { t_s: this.forkTime(), without: [] }, this.buttons.fork);
   }
+
+  /** Where another run parts from this one: at the moment that is pointed at or was clicked, else at the present. */
+  private forkTime(): number {
+    const now = this.source.state().now_s;
+    const cursor = this.source.cursor();
+    return cursor !== null && cursor >= 0 && cursor < now ? cursor : now;
+  }
+
+  /** Says on the button where it forks. */
+  readonly point = (): void => {
+    const time = this.forkTime();
+    const isNow = time === this.source.state().now_s;
+    const title = isNow ? "A second run that is the same up to here ( f )" : `A second run that is the same up to ${clock(time, this.scrubber.end).join(" ")} ( f )`;
+    if (this.source.canControl && this.buttons.fork.title !== title) this.buttons.fork.title = title;
+  };
 
   private changePace(step: 1 | -1): void {
     void this.ask("set_pace", { pace: nextPace(this.source.state().pace, step) }, step > 0 ? this.buttons.faster : this.buttons.slower);
@@ -167,7 +183,7 @@ export function mountTransport(root: HTMLElement, source: Source, keys: HTMLElem
   const transport = new Transport(source);
   root.append(transport.root);
   keys.addEventListener("keydown", transport.onKey);
-  const ends = [source.on("state", transport.update), source.on("rows", transport.update)];
+  const ends = [source.on("state", transport.update), source.on("rows", transport.update), source.on("cursor", transport.point)];
   transport.update();
   return () => {
     keys.removeEventListener("keydown", transport.onKey);

@@ -7,6 +7,7 @@ from simdist.chaos.invariants.ends import ENDS
 from simdist.chaos.invariants.engine import ENGINE
 from simdist.chaos.invariants.faults import FAULTS
 from simdist.chaos.invariants.numbers import NUMBERS
+from simdist.chaos.invariants.servers import SERVERS
 from simdist.chaos.invariants.tasks import TASKS
 
 __all__ = ["COLLECTED", "INVARIANTS", "Evidence", "Invariant"]
@@ -14,4 +15,4 @@ __all__ = ["COLLECTED", "INVARIANTS", "Evidence", "Invariant"]
 COLLECTED = "closed-is-collected"
 """A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone."""
 
-INVARIANTS: dict[str, Invariant] = {invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE)}
+INVARIANTS: dict[str, Invariant] = {invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE, *SERVERS)}

@@ -36,7 +36,8 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
         worker = span.facts.get("worker")
         if worker is None or task_of(span.lane) == worker:
             continue
-        if run.processes.died_between(str(worker), span.start_s, span.end_s):
+        rounding_s = 1e-12 * max(1.0, span.end_s)
+        if run.processes.died_between(str(worker), span.start_s, span.end_s - rounding_s):
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 

@@ -6,8 +6,11 @@ from simdist.chaos.workloads.base import Workload
 from simdist.chaos.workloads.coordinator import Coordinator
 from simdist.chaos.workloads.fits import FITS
 from simdist.chaos.workloads.mains import Mains, TrainedMains
+from simdist.chaos.workloads.servers import Servers
 from simdist.chaos.workloads.synchronous import SYNCHRONOUS
 
 __all__ = ["WORKLOADS", "Workload"]
 
-WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (Coordinator(), *SYNCHRONOUS, Mains(), TrainedMains(), *FITS)}
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload for workload in (Coordinator(), *SYNCHRONOUS, Mains(), TrainedMains(), *FITS, Servers())
+}

@@ -28,9 +28,12 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.network import Flow, QuietFlows
 
-__all__ = ["CALL_TIMEOUT_S", "Call", "ServerCall", "CallPlan", "Replied"]
+__all__ = ["CALL_TIMEOUT_S", "REPEAT_FOR_S", "Call", "ServerCall", "CallPlan", "Replied"]
 
 CALL_TIMEOUT_S = 30.0
+
+# So long a client goes on calling servers that should be back.
+REPEAT_FOR_S = 300.0
 
 
 class Replied(Protocol):

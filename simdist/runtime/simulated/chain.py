@@ -20,6 +20,7 @@ from functools import partial
 
 from simdist.program.values import num_bytes
 from simdist.runtime.membership import MemberChange, MemberDecision
+from simdist.runtime.simulated.calls import REPEAT_FOR_S
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
@@ -51,7 +52,7 @@ class Chain(ServerRecovery):
         self.has_copy = True
         self.is_copying = False
         self.log: deque[Change] = deque()
-        self._tried_s = 0.0
+        self._tried_s = self._died_s = 0.0
         self._kind = world.trace.kind(follower.name, "copy", f"copy of {task.name}", {})
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -86,13 +87,19 @@ class Chain(ServerRecovery):
         if not (process.alive and copier.alive):
             return
         if self.follower.held is not None:
-            self.follower.held.append((self._repeated, what))
+            self.follower.held.append((self._begin_again, what))
             return
         if end > start:
             processor = self.follower.processor
-            processor.last = self.trace.add(self._kind, max(start, processor.late_s), max(end, processor.late_s), 0.0, 0.0, processor.last)
+            processor.last = self.trace.add(self._kind, processor.began(start, end), end, 0.0, 0.0, processor.last)
         answer = change, process
         self.world.routes.post(self.follower, self.task, "update_reply", self._safe, answer, lambda _: self._break())
+
+    def _begin_again(self, what: tuple[Change, Incarnation, Incarnation, float, float]) -> None:
+        """The follower goes on after a pause, and repeats the change from its beginning."""
+        change, process, copier, _, _ = what
+        if process.alive and copier.alive:
+            self._forwarded(change, process, None)
 
     def _safe(self, answer: tuple[Change, Incarnation]) -> None:
         change, process = answer
@@ -114,6 +121,8 @@ class Chain(ServerRecovery):
 
     def died(self, task: Task) -> None:
         super().died(task)
+        if task is self.task:
+            self._died_s = self.clock.now
         if task is self.follower:
             self.has_copy = self.is_copying = False
             if not self.is_serving:
@@ -167,4 +176,7 @@ class Chain(ServerRecovery):
         if error is None:
             self._restored(process, began_s)
         elif process.alive and not self.is_lost:
-            self._bring_back(process, size_bytes)
+            if self.clock.now - self._died_s > REPEAT_FOR_S:
+                self.lose()
+            else:
+                self._bring_back(process, size_bytes)

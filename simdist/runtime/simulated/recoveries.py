@@ -26,7 +26,7 @@ def protect(world: World, serving: Serving) -> None:
         known = world.recoveries.get(name)
         if known is None:
             following = serving.servers[(position + 1) % len(serving.servers)]
-            _install(world, name, _made(world, serving, name, following))
+            _install(world, name, _recovery_of(world, serving, name, following))
         elif type(known) is not KINDS[serving.recovery]:
             raise InvalidArgumentError(
                 f"recovery={serving.recovery!r}: {name} has another recovery already, which a strategy on the same cluster has asked for "
@@ -34,7 +34,7 @@ def protect(world: World, serving: Serving) -> None:
             )
 
 
-def _made(world: World, serving: Serving, name: str, following: str) -> ServerRecovery:
+def _recovery_of(world: World, serving: Serving, name: str, following: str) -> ServerRecovery:
     task, forget = world.task(name), world.servers[name].forget
     if serving.recovery == "replica":
         chain = Chain(world, task, world.task(following), forget)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.runtime.serving import Round
-from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
+from simdist.runtime.simulated.calls import REPEAT_FOR_S, Call, CallPlan, ServerCall
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.rounds import RoundServer
 from simdist.runtime.simulated.served import Served
@@ -83,6 +83,7 @@ class ApplyingRound:
         self.complete = complete
         self.error: BaseException | None = None
         self.is_over = False
+        self._began_s = world.now
         self._listeners: list[Callable[[], None]] = []
         parts: list[ServerCall] = []
         for name in served.rounds:
@@ -106,7 +107,8 @@ class ApplyingRound:
     def unanswered(self, call: Call, error: BaseException) -> None:
         """One has not answered: it is called again, unless what it held is lost."""
         is_away = isinstance(error, UnavailableError) and self.served.comes_back(call.plan.servers)
-        if isinstance(error, TimedOutError) or is_away:
+        too_late = self.world.now - self._began_s > REPEAT_FOR_S
+        if (isinstance(error, TimedOutError) or is_away) and not too_late:
             self.world.clock.after(REPEAT_S, self._call)
         else:
             self._end(error)

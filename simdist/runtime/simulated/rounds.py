@@ -153,11 +153,16 @@ class RoundServer:
     def complete(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
         """A round is complete: it is applied when the device is free, after the rounds before it."""
         if complete.clock < self.applied:
-            caller.applied(leg, self.server.task.processor.last)  # it was called before
+            self._confirm_again(caller, leg)
         elif complete.clock > self.applied or self._applying == complete.clock:
             self._later[complete.clock] = complete, caller, leg, process
         else:
             self._begin(complete, caller, leg, process)
+
+    def _confirm_again(self, caller: RoundCaller, leg: Leg) -> None:
+        """It was called before: what it asks for is applied, but may not be safe yet."""
+        record = self.server.task.processor.last
+        self.server.secure(0, 0.0, lambda: None, lambda: caller.applied(leg, record))
 
     def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
         self._applying = complete.clock
@@ -196,7 +201,9 @@ class RoundServer:
             for change in changes:
                 self._change(complete.clock, change)
         except UnavailableError as lost:
+            self._applying = -1
             caller.fail(lost)
+            self._go_on()
             return
         kept, self.applied, self._applying = self.kept, complete.clock + 1, -1
         self.kept = {ticket: updates for ticket, updates in kept.items() if not updates or updates[0].clock >= self.applied}
@@ -240,6 +247,9 @@ class RoundServer:
                 asked(leg)
             else:
                 self._waiting.append((needs, asked, leg))
+        for clock in [clock for clock in self._later if clock < self.applied]:
+            _, caller, leg, _ = self._later.pop(clock)
+            self._confirm_again(caller, leg)
         following = self._later.pop(self.applied, None)
         if following is not None:
             self._begin(*following)

@@ -97,7 +97,7 @@ class ServerLoop:
         update, identity = part.update, (push.identity, part.position)
         assert update is not None
         if identity in self._seen:
-            push.confirm(part, self.clock.now)
+            self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
         kept = KeptUpdate(ticket.clock, update, push.priced, push.operands[part.position], read_version)
@@ -174,7 +174,7 @@ class ServerLoop:
         update, identity = part.update, (push.identity, part.position)
         assert update is not None
         is_new = identity not in self._seen
-        take_back = self.versions_of((update.group,)) if self.recovery is not None and is_new else None
+        take_back = None if self.recovery is None else self.versions_of((update.group,) if is_new else ())
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
@@ -193,22 +193,23 @@ class ServerLoop:
         if take_back is None:
             push.confirm(part, end, last)
         else:
-            self._secure_update(push, part, end - start, take_back)
+            self._secure_update(push, part, end - start, take_back if is_new else None)
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
 
-    def _secure_update(self, push: Pushing, part: ServerCall, seconds: float, take_back: Callable[[], None]) -> None:
-        """Confirm an update that was applied when it will survive a crash."""
+    def _secure_update(self, push: Pushing, part: ServerCall, seconds: float, take_back: Callable[[], None] | None) -> None:
+        """Confirm an update when it will survive a crash; `take_back` is None where it was applied before."""
         update, identity, last = part.update, (push.identity, part.position), self.task.processor.last
         assert update is not None
 
         def undo() -> None:
-            if update.group not in self.states.joined:
+            if take_back is not None and update.group not in self.states.joined:
                 take_back()
                 self._seen.discard(identity)
 
-        self.secure(update.size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
+        size_bytes = 0 if take_back is None else update.size_bytes
+        self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
 
     def _put_off(self, received: Received) -> None:
         """Apply an update later by the pauses that it did not know of."""

@@ -53,7 +53,8 @@ class Snapshots(ServerRecovery):
         """Begin a snapshot, unless one is being written or nothing has changed."""
         held = self.held()
         process = self.task.process
-        if self._writing is process or not (process.alive and self.is_serving) or _versions(held) == _versions(self.last):
+        is_at_work = process.alive and self.is_serving and self.task.held is None
+        if self._writing is process or not is_at_work or _versions(held) == _versions(self.last):
             return
         self._writing = process
         size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
@@ -62,6 +63,9 @@ class Snapshots(ServerRecovery):
 
     def _written(self, what: tuple[Held, Incarnation, float, int]) -> None:
         held, process, began_s, size_bytes = what
+        if process.alive and self.task.held is not None:
+            self.task.held.append((self._written, what))
+            return
         if self._writing is process:
             self._writing = None
         if process.alive:

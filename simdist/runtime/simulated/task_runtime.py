@@ -14,7 +14,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, RunKernel
-from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
+from simdist.runtime.simulated.calls import REPEAT_FOR_S, Call, CallPlan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
@@ -26,9 +26,8 @@ from simdist.runtime.simulated.world import World
 
 __all__ = ["SimulatedTask"]
 
-# So long a worker waits before it calls a server again that is being restored, and so long it goes on with that.
+# So long a worker waits before it calls a server again that is being restored.
 REPEAT_S = 0.1
-RECOVERY_LIMIT_S = 3_600.0
 
 Argument = TypeVar("Argument")
 
@@ -166,7 +165,7 @@ class SimulatedTask:
 
     def unanswered(self, call: Call, error: BaseException) -> None:
         """A call has failed, and the step with it, unless its servers will be back."""
-        errand, too_late = self.errand, self.clock.now - self._began_s > RECOVERY_LIMIT_S
+        errand, too_late = self.errand, self.clock.now - self._began_s > REPEAT_FOR_S
         is_away = isinstance(error, (UnavailableError, TimedOutError)) and not too_late
         if errand is None or not is_away or not errand.served.comes_back(call.plan.servers):
             self.step.fail(error)

@@ -1,0 +1,128 @@
+"""Training with parameter servers in every mode: how workers wait for each other, what survives a crash of a server, what counts once.
+
+The steps of a word are all the same; options say how many there are between two joins, and how the strategy is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import simdist as sd
+from simdist.chaos.dice import Dice
+from simdist.chaos.scenarios import Options, Scenario
+from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
+from simdist.chaos.workloads.coordinator import excuses_of_servers
+from simdist.chaos.workloads.regression import LEARNING_RATE, MOMENTUM, START, batches
+from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
+
+if TYPE_CHECKING:
+    from simdist.chaos.stage import Stage
+
+__all__ = ["STEP", "Servers", "counts_once", "servers_may_lose"]
+
+STEP = "t"
+
+
+class Servers(Workload):
+    """See above."""
+
+    name = "servers"
+    weight = 3.0
+    same_result = False
+
+    def draw(self, dice: Dice, scenario: Scenario) -> Options:
+        mode = dice.part("mode").pick(["async", "sync", "bounded"], [1, 2, 1])
+        recoveries = ["raise", "checkpoint", "replica"] if scenario.servers > 1 else ["raise", "checkpoint"]
+        backups = dice.part("backups").whole(0, scenario.workers - 1) if mode == "sync" and dice.part("backup").chance(0.3) else 0
+        return {
+            "mode": mode,
+            "staleness": dice.part("staleness").pick([0, 1, 2, 5]) if mode == "bounded" else None,
+            "backup_workers": backups,
+            "recovery": dice.part("recovery").pick(recoveries, [1, 1, 4][: len(recoveries)]),
+            "exactly_once": dice.part("once").chance(0.5),
+            "shards": dice.part("shards").whole(1, 3),
+            "momentum": dice.part("momentum").chance(0.5),
+            "rounds": [dice.part("steps", number).whole(1, 12) for number in range(dice.part("joins").whole(1, 3))],
+        }
+
+    def jobs(self, scenario: Scenario) -> dict[str, int]:
+        return {"worker": scenario.workers, "ps": scenario.servers}
+
+    def run(self, stage: Stage) -> None:
+        options = stage.options
+        chosen = {name: options[name] for name in ("mode", "staleness", "backup_workers", "recovery", "exactly_once")}
+        strategy = sd.ParameterServerStrategy(stage.cluster, sd.FixedShardsPartitioner(options["shards"]), **chosen)
+        with strategy.scope():
+            weights = sd.Variable(START, name="weights")
+            count = sd.Variable(np.float32(0.0), name="count")
+            optimizer = sd.Optimizer(optax.sgd(LEARNING_RATE, momentum=MOMENTUM if options["momentum"] else None))
+
+        @sd.function
+        def step(iterator: Any) -> Any:
+            x, y = next(iterator)
+            loss, gradients = sd.value_and_grad(lambda: jnp.mean((x @ weights.value - y) ** 2), [weights])()
+            optimizer.apply_gradients(zip(gradients, [weights], strict=True))
+            count.assign_add(1.0)
+            return loss
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: batches(6)))
+        for steps in options["rounds"]:
+            for _ in range(steps):
+                stage.closures.append((STEP, coordinator.schedule(step, args=(iterator,))))
+                stage.note("scheduled", fact=STEP)
+            coordinator.join()
+            with suppress(UnavailableError):  # a read must change nothing: the next step fails by itself
+                stage.observe(weights.numpy)
+        stage.keep("count", count.numpy)
+        stage.keep("weights", weights.numpy)
+
+    def smaller(self, scenario: Scenario) -> Iterator[Options]:
+        options, rounds = scenario.options, scenario.options["rounds"]
+        for position in range(len(rounds)) if len(rounds) > 1 else ():
+            yield {**options, "rounds": [*rounds[:position], *rounds[position + 1 :]]}
+        for position, steps in enumerate(rounds):
+            if steps > 1:
+                yield {**options, "rounds": [*rounds[:position], steps // 2, *rounds[position + 1 :]]}
+        for name, least in (("exactly_once", False), ("momentum", False), ("shards", 1), ("backup_workers", 0)):
+            if options[name] != least:
+                yield {**options, name: least}
+
+    def excuses(self, run: EndedRun) -> Iterator[Excuse]:
+        yield from super().excuses(run)
+        if servers_may_lose(run):
+            yield from excuses_of_servers(run)
+        else:
+            for error, why in excuses_of_servers(run):
+                if issubclass(error, (DeadlineExceededError, TimedOutError)):
+                    yield error, why
+        if run.silences.begun:
+            # An update that was refused, of a worker that was believed to be dead, is an error of its own step; nobody waits for it.
+            yield AbortedError, "a worker that was silent goes on with a closure that was given away"
+
+
+def servers_may_lose(run: EndedRun) -> bool:
+    """Whether a server died whose variables nothing could bring back, by a rule that is on the side of the engine."""
+    servers = [task for task in run.cluster.tasks if task.startswith("ps")]
+    died = run.processes.crashed(servers, run.end_s)
+    if run.scenario.options["recovery"] != "replica":
+        return bool(died)
+    # One server at a time can be lost, and its copy must be complete: no second one dies, and messages between servers come.
+    deaths = [down for down in run.processes.downs if down.task in servers and down.from_s <= run.end_s]
+    return len(deaths) > 1 or (bool(deaths) and (run.silences.lost_messages(servers, run.end_s) or _stood_still(run, servers)))
+
+
+def _stood_still(run: EndedRun, servers: list[str]) -> bool:
+    return any(still.task in servers and still.from_s <= run.end_s for still in run.silences.stills)
+
+
+def counts_once(run: EndedRun) -> bool:
+    """Whether each closure that is done must have counted once."""
+    options = run.scenario.options
+    return (options["mode"] != "async" or options["exactly_once"]) and not servers_may_lose(run)

@@ -1,0 +1,122 @@
+"""Steps that a program with parameter servers runs on its chief: slow, as no worker helps, and useful for a look at values.
+
+The chief runs such a step as a worker runs a closure: it reads variables over the network and sends its updates to the servers. Variables
+that were made outside of every scope live on the chief, as in TensorFlow; they move there when a step first uses them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from simdist.errors import OutOfRangeError
+from simdist.program.arrays import Array, Tree
+from simdist.program.bound_call import BoundCall
+from simdist.program.function import ProgramCache, StepFunction
+from simdist.program.operations import Program, Read, Update
+from simdist.program.scope import is_default
+from simdist.runtime.base import Engine
+from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.work import StepResult, Worker, WorkerPool
+from simdist.variables.handles import variable_of
+from simdist.variables.variable import Placement, Variable, VariableStore
+
+__all__ = ["CoordinatorSteps", "move_to_chief"]
+
+log = logging.getLogger("simdist")
+
+
+class ServerStrategy(Protocol):
+    """What running a step on the chief needs of a strategy with parameter servers."""
+
+    engine: Engine
+    store: VariableStore
+    programs: ProgramCache
+    variables: list[Variable]
+
+    def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
+    def whole(self, variable: Variable, value: Any, task: str) -> Placement: ...
+
+
+class _StepOnCoordinator:
+    """One step, as `WorkerStep`."""
+
+    repeat = 1
+
+    def __init__(self, strategy: ServerStrategy, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> None:
+        self.strategy = strategy
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+
+    def ready(self, worker: Worker) -> None:
+        return None
+
+    def bind(self, worker: Worker) -> BoundCall:
+        return self.fn.bind(self.args, self.kwargs)
+
+    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+        try:
+            program = self.fn.program(call, self.strategy.programs)
+        except StopIteration:
+            raise OutOfRangeError("The dataset has run out. Take fewer steps, or end it with .repeat().") from None
+        return self.strategy.link(program, worker.name)
+
+    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+        return False
+
+
+class CoordinatorSteps:
+    """Runs steps on the chief, and warns of it once.
+
+    Args:
+        strategy: whose steps they are.
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        self.strategy: ServerStrategy = strategy
+        self._pool: WorkerPool | None = None
+        self._has_warned = False
+
+    def warn(self, what: str) -> None:
+        """Warn, the first time, of what runs on the coordinator and not on a worker."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%s was called on the coordinator, outside of a scheduled function, and runs on %s: no worker helps. Use "
+                "ClusterCoordinator(strategy).schedule(fn) for training.",
+                what,
+                self.strategy.engine.chief,
+            )
+
+    def run(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+        """Run a step on the chief; its values, as numpy arrays."""
+        engine = self.strategy.engine
+        engine.require_usable(f"The step {fn.name} was called")
+        self.warn(f"The step {fn.name}")
+        if self._pool is None:
+            self._pool = engine.start_workers([engine.chief], self.strategy)  # pyright: ignore[reportArgumentType]
+        handle = self._pool.call(engine.chief, _StepOnCoordinator(self.strategy, fn, args, kwargs), 0)
+        result = handle.wait()
+        handle.accept()
+        assert isinstance(result, StepResult)
+        arrays: list[Array] = [np.asarray(array) for array in engine.arrays([result.bundle])[0]]
+        if arrays:
+            engine.trace.observed()
+        return result.linked.rebuild(arrays)
+
+
+def move_to_chief(strategy: ServerStrategy, program: Program) -> None:
+    """Let variables that were made outside of every scope live on the chief of the strategy whose step uses them."""
+    for op in program.operations:
+        used = (op.variable,) if isinstance(op, Read) else op.variables if isinstance(op, Update) else ()
+        for variable in map(variable_of, used):
+            store = variable.placement.store
+            if store is not strategy.store and is_default(store.strategy) and len(variable.placement.cells) == 1:
+                value, before = store.cell_value(variable, variable.placement.cells[0]), variable.placement.cells
+                variable.placement = strategy.whole(variable, np.asarray(value), strategy.engine.chief)
+                strategy.variables.append(variable)
+                store.layout.drop(before)

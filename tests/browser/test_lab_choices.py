@@ -1,0 +1,153 @@
+"""What a reader of the Lab chooses, in a real browser: a moment, several commands, records, a task; with a mouse and with fingers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixture_pages import bundle, chromium_browser, fixture_page, why_not
+from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+CRASHES = "await source.send('plan', { faults: ['worker:1', 'worker:2', 'worker:4'].map((task) => ({ kind: 'crash', task, at: 0.01 })) });"
+
+
+class Hand:
+    """Touches the screen of a page: ``touchStart``, ``touchMove`` with all fingers that are down, ``touchEnd``."""
+
+    def __init__(self, page: Page) -> None:
+        self.session = page.context.new_cdp_session(page)
+
+    def __call__(self, kind: str, *places: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(places)]
+        self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
+@pytest.fixture(scope="module")
+def shared_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path: Path = bundle(tmp_path_factory.mktemp("fixtures"))
+    with chromium_browser() as browser, fixture_page(browser, path, has_touch=True) as page:
+        yield page
+
+
+@pytest.fixture
+def page(shared_page: Page) -> Page:
+    """A Lab with a crash and a slow worker, at 24.3 ms."""
+    shared_page.mouse.move(2, 2)
+    run(shared_page, "await broken(); source.setView([0, 0.025]); await wait(80)")
+    return shared_page
+
+
+def run(page: Page, script: str) -> Any:
+    return page.evaluate(f"(async () => {{ {script} }})()")
+
+
+def asked(page: Page) -> list[tuple[str, dict[str, Any]]]:
+    found = page.evaluate("source.asked.splice(0).map(({ verb, args }) => [verb, args])")
+    return [(verb, args) for verb, args in found]
+
+
+def has_drawn_over(page: Page) -> bool:
+    """Whether anything is drawn over the plot."""
+    script = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte > 0)"
+    return page.locator(".sdw-over").evaluate(script)
+
+
+@pytest.fixture
+def hand(page: Page) -> Iterator[Hand]:
+    hand = Hand(page)
+    yield hand
+    hand.session.detach()
+
+
+def test_fork_parts_where_a_click_has_chosen_a_moment(page: Page) -> None:
+    plot = page.locator(".sdw-plot")
+    box = plot.bounding_box()
+    assert box is not None
+    asked(page)
+    plot.click(position={"x": box["width"] * 0.4, "y": 5})
+    page.mouse.move(5, 5)
+    fork = page.get_by_role("button", name="Fork", exact=True)
+    assert re.search(r"the same up to (9\.9|10\.0)\d* ms", fork.get_attribute("title") or "")
+    assert page.locator(".sdw-at-pinned").is_visible()
+    fork.click()
+    ((verb, args),) = asked(page)
+    assert (verb, args["t_s"]) == ("fork", pytest.approx(0.01, rel=0.02))
+
+
+def test_fork_is_at_the_present_where_no_moment_is_chosen(page: Page) -> None:
+    plot = page.locator(".sdw-plot")
+    plot.click(position={"x": 60, "y": 5})
+    plot.press("Escape")
+    page.mouse.move(5, 5)
+    assert not page.locator(".sdw-at-pinned").is_visible()
+    asked(page)
+    page.get_by_role("button", name="Fork", exact=True).click()
+    assert asked(page) == [("fork", {"t_s": 0.0243, "without": []})]
+
+
+def test_several_commands_are_left_out_of_one_fork(page: Page) -> None:
+    run(page, CRASHES)
+    asked(page)
+    several = page.locator(".sdw-console").get_by_role("button", name="What if not these")
+    assert several.count() == 0
+    page.get_by_role("checkbox", name="Leave out: Crash of worker:4").check()
+    page.get_by_role("checkbox", name="Leave out: Crash of worker:1").first.check()
+    run(page, "source.advance(0.0001); await wait(50)")
+    assert several.inner_text() == "What if not these 2?"
+    several.click()
+    page.wait_for_timeout(50)
+    assert [(verb, args["without"]) for verb, args in asked(page)] == [("fork", [0, 4])]
+    assert page.locator(".sdw-leave-out:checked").count() == 0
+
+
+def test_records_selected_from_python_are_framed_and_escape_forgets_them(page: Page) -> None:
+    assert not has_drawn_over(page)
+    run(page, "source.setSelection([3, 4, 5]); await wait(60)")
+    assert has_drawn_over(page)
+    page.locator(".sdw-plot").press("Escape")
+    page.wait_for_timeout(60)
+    assert page.evaluate("source.selection()") == []
+    assert not has_drawn_over(page)
+
+
+def test_a_task_that_is_chosen_in_one_view_is_chosen_in_the_other(page: Page) -> None:
+    page.locator(".sdw-task[aria-label^='worker:5']").click()
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(60)
+    assert page.locator(".sdw-lanes .sdw-current").all_inner_texts() == ["worker:5"]
+    page.locator(".sdw-plot").focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(60)
+    assert page.locator(".sdw-lanes .sdw-current").all_inner_texts() == ["worker:6"]
+    chosen = page.locator(".sdw-task.sdw-chosen")
+    assert [label.split(": ")[0] for label in chosen.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")] == ["worker:6"]
+
+
+def test_two_fingers_zoom_the_timeline(page: Page, hand: Hand) -> None:
+    box = page.locator(".sdw-plot").bounding_box()
+    assert box is not None
+    y, middle = box["y"] + 20, box["x"] + box["width"] / 2
+    hand("touchStart", (middle - 50, y), (middle + 50, y))
+    for spread in (60, 80, 100):
+        hand("touchMove", (middle - spread, y), (middle + spread, y))
+    hand("touchEnd")
+    page.wait_for_timeout(80)
+    start, end = [float(part) for part in (page.locator(".sdw-timeline").get_attribute("data-view") or "").split(",")]
+    assert (start + end) / 2 == pytest.approx(0.0125, rel=0.02)
+    assert end - start == pytest.approx(0.0125, rel=0.02)
+
+
+def test_a_finger_that_rests_on_a_task_opens_its_menu(page: Page, hand: Hand) -> None:
+    task = page.locator(".sdw-task[aria-label^='worker:5']").bounding_box()
+    assert task is not None
+    place = (task["x"] + task["width"] / 2, task["y"] + task["height"] / 2)
+    hand("touchStart", place)
+    page.locator(".sdw-card:visible").wait_for(timeout=3_000)
+    hand("touchEnd")
+    page.wait_for_timeout(100)
+    assert page.locator(".sdw-card h4:visible").all_inner_texts() == ["worker:5"]

@@ -1,0 +1,4 @@
+import uPlot from "uplot";
+import { offer } from "./page_parts.ts";
+
+offer("uplot", { default: uPlot });
