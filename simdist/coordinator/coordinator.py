@@ -22,6 +22,7 @@ from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
+from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
 from simdist.coordinator.waits import Waits
 from simdist.coordinator.watchdog import Watchdog
@@ -29,7 +30,7 @@ from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
-from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
+from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle, running_closure
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -114,14 +115,13 @@ class ClusterCoordinator:
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
         self.attempts = 0
-        self._rounds = synchronization if isinstance(synchronization, BoundedStaleness) else None
-        self._replies: dict[int, Handle] = {}  # by ticket, of closures that are done and whose round is not complete
-        self._in_round: dict[int, Closure] = {}  # that are done and do not count yet
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
-        self._broken: BaseException | None = None  # why no further round can be applied
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
+        self._rounds: RoundClosures | None = None
+        if isinstance(synchronization, BoundedStaleness):
+            self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
         self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
         self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, self._workforce.tells)
         self._workforce.begin()
@@ -157,11 +157,8 @@ class ClusterCoordinator:
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each; the last's result."""
         self._require_usable("schedule was called")
-        if self._broken is not None:
-            raise UnavailableError(
-                f"schedule was called, but the servers have lost a round of updates ({self._broken}). Make the strategy and the model "
-                "again, or use recovery='replica'."
-            )
+        if self._rounds is not None:
+            self._rounds.require_whole()
         for _ in range(repeat - 1 if self._rounds is not None else 0):
             self.schedule_steps(fn, args, kwargs, 1)
         if self._rounds is not None:
@@ -200,7 +197,7 @@ class ClusterCoordinator:
     @property
     def pending(self) -> int:
         """Closures that are neither done, failed nor cancelled; one whose round is not complete is not done."""
-        return self.queue.pending + len(self._in_round)
+        return self.queue.pending + (0 if self._rounds is None else len(self._rounds.waiting))
 
     def fetch(self, value: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
@@ -308,7 +305,7 @@ class ClusterCoordinator:
         """What the messages of this attempt carry."""
         self.attempts += 1
         oldest = next(iter(self.closures))
-        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.ticket(worker, self.attempts, oldest)
+        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.policy.ticket(worker, self.attempts, oldest)
 
     def _replied(self, attempt: Attempt, call: Handle, ticket: int) -> None:
         """A reply has come. What travelled with it counts if the closure is still its worker's."""
@@ -330,8 +327,7 @@ class ClusterCoordinator:
     def _accepted(self, call: Handle, ticket: int, attempt: Attempt) -> Exception | None:
         """Let what travelled with a reply count: now, or with its round."""
         if self._rounds is not None:
-            self._replies[ticket] = call
-            self._rounds.completed(attempt.worker, ticket, attempt.closure)
+            self._rounds.keep(attempt, ticket, call)
             return None
         try:
             call.accept()
@@ -351,7 +347,7 @@ class ClusterCoordinator:
                 case ClosureAction.RETRY:
                     trace.instant(worker, "retry", f"closure {number} is run again", now, cause=cause, closure=number)
                 case ClosureAction.RESOLVE if self._rounds is not None:
-                    self._in_round[number] = self.closures.pop(number)
+                    self._rounds.waiting[number] = self.closures.pop(number)
                 case ClosureAction.RESOLVE:
                     self._watchdog.ended()
                     self.closures.pop(number).result.end(None)
@@ -367,34 +363,11 @@ class ClusterCoordinator:
                     assert_never(decision.kind)
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if self._rounds is not None:
-            self._complete_rounds(self._rounds)
+            self._rounds.complete()
         self._open_waits()
 
-    def _complete_rounds(self, policy: BoundedStaleness) -> None:
-        """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
-        rounds = policy.complete_rounds(not self.queue.queue)
-        for complete in rounds:
-            for ticket in complete.tickets:
-                self._replies.pop(ticket).accept()
-            call = self._workers.apply_round(complete)
-            call.then(partial(self._round_applied, complete, call))
-        if rounds:
-            while (worker := policy.late()) is not None:
-                self._workers.abandon(worker)
-                self._carry_out(self.queue.dropped(self.queue.running[worker]))
-            self._carry_out(self.queue.round_complete())
-
-    def _round_applied(self, complete: Round, call: Handle) -> None:
-        """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
-        if call.error is not None:
-            self._broken = self._broken or call.error
-            for worker in self.queue.running:
-                self._workers.abandon(worker)
-            self._carry_out(self.queue.failed(call.error))
-        for number in complete.closures if call.error is None else list(self._in_round):
-            closure = self._in_round.pop(number, None)
-            if closure is not None:
-                closure.result.end(call.error)
+    def _rounds_ended(self) -> None:
+        """Closures of rounds have ended."""
         self._watchdog.ended()
         self._open_waits()
 
