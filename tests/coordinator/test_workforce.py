@@ -191,3 +191,59 @@ def test_tasks_without_time_are_fixed(engine: dict[str, Any]) -> None:
     with pytest.raises(FailedPreconditionError, match="from beginning to end"):
         coordinator.remove_worker("worker:1")
     assert coordinator.strategy.workers == ["worker:0", "worker:1"] and coordinator.queue.idle.keys() == {"worker:0", "worker:1"}
+
+
+def test_workers_with_variables_of_their_own_are_fixed() -> None:
+    cluster, coordinator = coordinated(3)
+    coordinator.remove_worker("worker:0")
+    values = [coordinator.schedule(lambda: (sd.sleep(1.0), sd.get_current_worker_index())[1]) for _ in range(2)]
+    assert sorted(coordinator.fetch(values)) == [0, 1]  # numbered anew
+    with coordinator.strategy.scope():
+        own = sd.Variable(0.0, per_worker_variable=True)
+    for call in (coordinator.add_worker, lambda: coordinator.remove_worker("worker:1")):
+        with pytest.raises(FailedPreconditionError, match="variables of which each worker has a copy"):
+            call()
+    assert cluster.tasks == ["chief:0", "worker:1", "worker:2", "ps:0", "ps:1"]
+    for _ in range(4):
+        coordinator.schedule(sd.function(lambda: own.assign_add(1.0)))
+    coordinator.join()
+    assert float(sum(own.read_all())) == 4.0
+
+
+def test_a_main_of_a_task_may_add_workers() -> None:
+    cluster, coordinator = coordinated(1)
+    run = cluster.launch(lambda: sd.sleep(1.0) or coordinator.add_worker(), job="ps")
+    for _ in range(6):
+        coordinator.schedule(lambda: sd.sleep(1.0))
+    coordinator.join()
+    run.join()
+    assert set(run.results.values()) == {"worker:1", "worker:2"}
+    assert cluster.now == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_closure_cannot_change_the_workers_of_its_coordinator() -> None:
+    _, coordinator = coordinated(2)
+    for call in (coordinator.add_worker, lambda: coordinator.remove_worker("worker:1")):
+        coordinator.schedule(call)
+        with pytest.raises(FailedPreconditionError, match="was called in closure"):
+            coordinator.join()
+
+
+@pytest.mark.parametrize("numerics", ["deferred", "off"])
+def test_workers_come_and_go_in_the_same_way_each_time(numerics: str) -> None:
+    def digest() -> Any:
+        cluster = sd.Cluster(
+            {"worker": 2, "ps": 1}, seed=3, numerics=numerics, hardware=sd.hardware.Device(jitter=sd.hardware.Exponential())
+        )
+        coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+        _, step = counting(coordinator)
+        for _ in range(12):
+            coordinator.schedule(step)
+        sd.sleep(0.7, cluster)
+        coordinator.add_worker()
+        sd.sleep(1.1, cluster)
+        coordinator.remove_worker("worker:0")
+        coordinator.join()
+        return cluster.trace.digest()
+
+    assert digest() == digest()
