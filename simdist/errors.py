@@ -5,6 +5,7 @@ keeps working, and each message says what was given, what was expected and what 
 
     SimdistError
     ├── InvalidArgumentError     (ValueError)       an argument, a loss or a dataset is not usable
+    │   └── ClosureInputError                       a worker could not make a dataset or a resource for a closure
     ├── NotFoundError            (LookupError)      a task, file or variable does not exist
     ├── OutOfRangeError          (RuntimeError)     a dataset has no more elements
     ├── FailedPreconditionError  (RuntimeError)     the call is right, but not now or not here
@@ -24,6 +25,7 @@ from collections.abc import Iterable
 __all__ = [
     "AbortedError",
     "CancelledError",
+    "ClosureInputError",
     "DeadlineExceededError",
     "DenseReadWarning",
     "DenseUpdateWarning",
@@ -54,6 +56,10 @@ class DenseUpdateWarning(UserWarning):
 
 class InvalidArgumentError(SimdistError, ValueError):
     """An argument, a value or a dataset cannot be used as it is."""
+
+
+class ClosureInputError(InvalidArgumentError):
+    """A dataset, iterator or resource that a closure needs could not be made on its worker; the cause says why."""
 
 
 class NotFoundError(SimdistError, LookupError):

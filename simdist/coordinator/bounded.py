@@ -63,7 +63,7 @@ class BoundedStaleness:
     counts = UpdatesCount.WITH_ROUND
 
     def __init__(self, ranks: Mapping[str, int], staleness: int, backup_workers: int = 0) -> None:
-        self.ranks = ranks
+        self.ranks = dict(ranks)
         self.staleness = staleness
         self.backup_workers = backup_workers
         self.open_round = 0
@@ -72,7 +72,8 @@ class BoundedStaleness:
         self.contributions: dict[int, list[Contribution]] = {}
 
     def joined(self, worker: str) -> None:
-        """A worker that joins counts from the open round on."""
+        """A worker that joins counts from the open round on; one that is new is added up after all others."""
+        self.ranks.setdefault(worker, max(self.ranks.values(), default=-1) + 1)
         self.clocks[worker] = self.open_round
 
     def left(self, worker: str) -> None:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 
-from simdist.coordinator.per_worker import PerWorker
-from simdist.coordinator.remote_value import Result
-from simdist.errors import OutOfRangeError
+from simdist.coordinator.options import CoordinatorOptions
+from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator
+from simdist.coordinator.remote_value import RemoteValue, Result
+from simdist.data.iterator import DatasetIterator
+from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
+from simdist.program.values import snapshot
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.work import RunningClosure, Worker, running_closure
-from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.parameter_server import ParameterServerStrategy, making_dataset
 
-__all__ = ["Closure"]
+__all__ = ["Closure", "new_closure"]
 
-# So often a closure is run again because a message of it was lost; then that is its error.
-MAX_TIME_OUTS = 5
+MAX_TIME_OUTS = CoordinatorOptions.tolerated_time_outs
 
 
 @dataclass
 class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
-    `key` is equal for calls of the same step with the same arguments; None where that is not known.
+    `key` is equal for calls of the same step with the same arguments; None where that is not known. `resuming` are the arguments whose
+    positions count, and `taken` the iterators of each worker that has run the closure; `begun` is the worker that was sent it last.
     """
 
     strategy: ParameterServerStrategy
@@ -38,44 +41,74 @@ class Closure:
     result: Result
     repeat: int = 1
     key: Hashable = None
+    tolerated_time_outs: int = MAX_TIME_OUTS
     time_outs: int = 0
+    begun: str = ""
+    resuming: tuple[PerWorkerIterator, ...] = ()
+    taken: dict[str, list[DatasetIterator]] = field(default_factory=dict[str, list[DatasetIterator]])
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
         self.time_outs += 1
-        return self.time_outs <= MAX_TIME_OUTS
+        return self.time_outs <= self.tolerated_time_outs
+
+    def accepted(self, worker: str) -> None:
+        """The closure counts, as this worker has run it: what it has taken of datasets is used up."""
+        for per_worker, iterator in zip(self.resuming, self.taken.get(worker, ()), strict=False):
+            per_worker.accepted[worker] = iterator.state_dict()
+
+    def cancelled(self, cause: BaseException | None) -> CancelledError:
+        """The error of a closure that is dropped because another one failed; it says whether anything of it may count."""
+        counts = "It has changed nothing."
+        if self.begun and not self.strategy.serving.in_rounds:
+            counts = f"It had begun on {self.begun}: what it had changed by then counts."
+        return CancelledError(f"Closure {self.result.number} was cancelled, because another closure failed: {cause!r}. {counts}")
 
     def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""
         with self._running_on(worker):
             args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
+            self._note_taken(worker)
             return self.fn(*args, **kwargs)
 
     def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
         known: tuple[BoundCall, LinkedProgram] | None = worker.local.get(self.key) if self.key is not None else None
-        return known if known is not None and self.still_fits(known[1], known[0]) else None
+        if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
+            return None
+        self._note_taken(worker)
+        return known if self.still_fits(known[1], known[0]) else None
 
     def bind(self, worker: Worker) -> BoundCall:
         """The arguments of a traced function, on this worker."""
         assert isinstance(self.fn, StepFunction)
         with self._running_on(worker):
-            return self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
+            call = self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
+        self._note_taken(worker)
+        return call
 
     def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
-        assert isinstance(self.fn, StepFunction)
         try:
             with self._running_on(worker):
-                program = self.fn.program(call, self.strategy.programs)
+                linked = self.linked(call, worker.name)
         except StopIteration:
             raise OutOfRangeError(
                 f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
                 "Schedule fewer steps, or end the dataset with .repeat()."
             ) from None
-        linked = self.strategy.link(program, worker.name)
         if self.key is not None and not call.arrays:
             worker.local[self.key] = call, linked
+        return linked
+
+    def linked(self, call: BoundCall, worker: str) -> LinkedProgram:
+        """As `link`, without code of a worker.
+
+        Raises:
+            StopIteration: an iterator has not enough elements left.
+        """
+        assert isinstance(self.fn, StepFunction)
+        linked = self.strategy.link(self.fn.program(call, self.strategy.programs), worker)
         return linked
 
     def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
@@ -92,8 +125,51 @@ class Closure:
             running_closure.set(None)
 
     def _resolved(self, leaf: object, worker: Worker) -> object:
-        return leaf.on(worker, self._input_context) if isinstance(leaf, PerWorker) else leaf
+        if not isinstance(leaf, PerWorker):
+            return leaf
+        if not isinstance(leaf, (PerWorkerDataset, PerWorkerIterator)):
+            return leaf.on(worker, self._input_context)
+        making_dataset.set(worker.name)
+        try:
+            own = leaf.on(worker, self._input_context)
+        finally:
+            making_dataset.set("")
+        if leaf in self.resuming:
+            leaf.put_in_place(worker)
+        return own
+
+    def _note_taken(self, worker: Worker) -> None:
+        """Note which iterators the closure takes batches of: what they have given counts when the closure does."""
+        if self.resuming:
+            self.taken[worker.name] = [worker.local[iterator.number] for iterator in self.resuming]
 
     def _input_context(self, worker: Worker) -> InputContext:
-        numbers = self.strategy.worker_numbers
-        return InputContext(len(numbers), numbers[worker.name], self.strategy.num_replicas_in_sync)
+        return self.strategy.input_context(worker.name)
+
+
+def new_closure(
+    strategy: ParameterServerStrategy,
+    fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    result: Result,
+    repeat: int,
+    tolerated_time_outs: int,
+) -> Closure:
+    """A closure with the arguments of this moment; arguments as of `Closure`.
+
+    Raises:
+        InvalidArgumentError: there is a `RemoteValue` in the arguments.
+    """
+    leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+    numbers: list[int] = []
+    for leaf in leaves:
+        if isinstance(leaf, RemoteValue):
+            raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
+        if isinstance(leaf, PerWorker):
+            numbers.append(leaf.number)
+    args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
+    # The numbers, so that what is known of a call keeps no per-worker value alive.
+    key = (fn, structure, *numbers) if len(numbers) == len(leaves) else None
+    resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
+    return Closure(strategy, fn, tuple(args), dict(kwargs), result, repeat, key, tolerated_time_outs, resuming=resuming)

@@ -13,26 +13,31 @@ from typing import Any, assert_never
 
 import jax
 
-from simdist.arguments import require_arguments
+from simdist.arguments import flag, require_arguments
 from simdist.coordinator.bounded import BoundedStaleness
-from simdist.coordinator.closure import Closure
+from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
-from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerResource
+from simdist.coordinator.options import CoordinatorOptions
+from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
+from simdist.coordinator.policies import policy_of
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
-from simdist.coordinator.synchronization import Asynchronous, Reads, Synchronization, UpdatesCount
+from simdist.coordinator.round_closures import RoundClosures
+from simdist.coordinator.synchronization import Synchronization
+from simdist.coordinator.waits import Waits
+from simdist.coordinator.watchdog import Watchdog
+from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
-from simdist.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
-from simdist.program.values import snapshot
-from simdist.runtime.base import Promise
-from simdist.runtime.membership import MemberChange, MemberDecision
-from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
+from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle, running_closure
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["ClusterCoordinator"]
+
+DEFAULTS = CoordinatorOptions()
 
 
 class ClusterCoordinator:
@@ -41,10 +46,18 @@ class ClusterCoordinator:
     Args:
         strategy: a `ParameterServerStrategy`.
         synchronization: how workers wait for each other; default: as the strategy's mode= says.
+        max_queued: closures that may wait for a worker; `schedule` waits while there are so many. Default 262,144; 0 or less: any number.
+        start_delay_s: seconds; the worker with index i begins i times so much later. Default 0.
+        start_delay_max_s: seconds; no worker begins later than that. Default 0: no bound.
+        watchdog_s: seconds; if closures are pending and none has ended for so long, a `RuntimeWarning` and an instant of the trace
+            ("watchdog") say who waits for what. Default None: never.
+        tolerated_time_outs: how often a closure is run again because a message of it was lost; the next time that is its error. Default 5.
 
     Raises:
-        InvalidArgumentError: another kind of strategy; or a synchronization that the servers cannot carry out, or another than that with
-            which the coordinator of this strategy was made.
+        InvalidArgumentError: another kind of strategy; or a synchronization that the servers cannot carry out, or a number that makes no
+            sense; or other arguments than those with which the coordinator of this strategy was made.
+        FailedPreconditionError: a start delay or a watchdog on an engine without time.
+        TypeError: an option that is no number.
 
     Example:
         >>> import simdist as sd
@@ -63,14 +76,30 @@ class ClusterCoordinator:
         (5.0, ClusterCoordinator(2 workers, 5 closures scheduled, 0 pending))
     """
 
-    def __new__(cls, strategy: Strategy, synchronization: Synchronization | None = None) -> ClusterCoordinator:
+    def __new__(
+        cls,
+        strategy: Strategy,
+        synchronization: Synchronization | None = None,
+        *,
+        max_queued: int = DEFAULTS.max_queued,
+        start_delay_s: float = DEFAULTS.start_delay_s,
+        start_delay_max_s: float = DEFAULTS.start_delay_max_s,
+        watchdog_s: float | None = DEFAULTS.watchdog_s,
+        tolerated_time_outs: int = DEFAULTS.tolerated_time_outs,
+    ) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise InvalidArgumentError(f"ClusterCoordinator needs a ParameterServerStrategy; got {type(strategy).__name__}.")
+        options = CoordinatorOptions(max_queued, start_delay_s, start_delay_max_s, watchdog_s, tolerated_time_outs)
         known: ClusterCoordinator | None = strategy.coordinator
         if known is None:
             known = super().__new__(cls)
-            known._set_up(strategy, _carried_out(synchronization, strategy))
+            known._set_up(strategy, policy_of(synchronization, strategy), options)
             strategy.coordinator = known
+        elif options not in (DEFAULTS, known.options):
+            raise InvalidArgumentError(
+                f"This strategy has a coordinator already, with {known.options!r}; they cannot become {options!r}. Leave them out here, or "
+                "make another strategy."
+            )
         elif synchronization not in (None, known.queue.synchronization):
             raise InvalidArgumentError(
                 f"This strategy has a coordinator already, with {known.queue.synchronization!r}; {synchronization!r} cannot take its "
@@ -78,26 +107,25 @@ class ClusterCoordinator:
             )
         return known
 
-    def _set_up(self, strategy: ParameterServerStrategy, synchronization: Synchronization) -> None:
+    def _set_up(self, strategy: ParameterServerStrategy, synchronization: Synchronization, options: CoordinatorOptions) -> None:
         self.strategy = strategy
         self.engine = engine = strategy.engine
+        self.options = options
         self.queue = ClosureQueue(synchronization)
         self.closures: dict[int, Closure] = {}
         self.scheduled = 0
         self.attempts = 0
         self._gives_tickets = strategy.serving.remembers
-        self._rounds = synchronization if isinstance(synchronization, BoundedStaleness) else None
-        self._replies: dict[int, Handle] = {}  # by ticket, of closures that are done and whose round is not complete
-        self._in_round: dict[int, Closure] = {}  # that are done and do not count yet
-        self._broken: BaseException | None = None  # why no further round can be applied
-        self._joining: list[Promise] = []  # of those who wait until nothing is pending
+        self._joining = Waits(engine)  # until nothing is pending
+        self._scheduling = Waits(engine)  # until the queue has room
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
-        engine.subscribe([*strategy.workers, *strategy.servers], self._membership_changed)
-        for name in strategy.workers:
-            # Somebody else may have been told before that they are up.
-            if engine.is_believed_up(name):
-                self._carry_out(self.queue.worker_up(name))
+        self._rounds: RoundClosures | None = None
+        if isinstance(synchronization, BoundedStaleness):
+            self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
+        self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
+        self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, self._workforce.tells)
+        self._workforce.begin()
 
     def __repr__(self) -> str:
         return f"ClusterCoordinator({len(self.strategy.workers)} workers, {self.scheduled} closures scheduled, {self.pending} pending)"
@@ -105,7 +133,7 @@ class ClusterCoordinator:
     # -- for users ------------------------------------------------------------------------------------------------
 
     def schedule(self, fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> RemoteValue:
-        """Run a function on some worker, as soon as one is free. Returns at once.
+        """Run a function on some worker, as soon as one is free. Returns at once, unless max_queued closures wait for a worker already.
 
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker.
@@ -130,30 +158,26 @@ class ClusterCoordinator:
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each; the last's result."""
         self._require_usable("schedule was called")
-        if self._broken is not None:
-            raise UnavailableError(
-                f"schedule was called, but the servers have lost a round of updates ({self._broken}). Make the strategy and the model "
-                "again, or use recovery='replica'."
-            )
+        if self._rounds is not None:
+            self._rounds.require_whole()
         for _ in range(repeat - 1 if self._rounds is not None else 0):
             self.schedule_steps(fn, args, kwargs, 1)
         if self._rounds is not None:
             repeat = 1
-        leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
-        are_per_worker = True
-        for leaf in leaves:
-            if isinstance(leaf, RemoteValue):
-                raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
-            are_per_worker = are_per_worker and isinstance(leaf, PerWorker)
-        args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
-        number = self.scheduled
+        self._wait_for_room()
+        number, result = self.scheduled, Result(self.engine, self.scheduled)
+        self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
         self.scheduled += 1
-        result = Result(self.engine, number)
-        self.closures[number] = Closure(
-            self.strategy, fn, args, kwargs, result, repeat, (fn, structure, *leaves) if are_per_worker else None
-        )
+        self._watchdog.scheduled()
         self._carry_out(self.queue.schedule(number))
         return result
+
+    def _wait_for_room(self) -> None:
+        """Wait until the queue may take one more closure."""
+        while self.options.is_full(len(self.queue.queue)):
+            self._scheduling.wait(f"room in the queue, which holds max_queued={self.options.max_queued} closures (schedule)")
+            self._require_usable("schedule was called")
+            self._raise_stored()
 
     def join(self) -> None:
         """Wait for everything that was scheduled; raise the first error of a closure, once.
@@ -163,9 +187,7 @@ class ClusterCoordinator:
         """
         while self.pending:
             self._require_usable("join was called")
-            promise = self.engine.promise()
-            self._joining.append(promise)
-            promise.wait(f"{self.pending} closures (join)")
+            self._joining.wait(f"{self.pending} closures (join)")
         self._raise_stored()
 
     def done(self) -> bool:
@@ -176,23 +198,31 @@ class ClusterCoordinator:
     @property
     def pending(self) -> int:
         """Closures that are neither done, failed nor cancelled; one whose round is not complete is not done."""
-        return self.queue.pending + len(self._in_round)
+        return self.queue.pending + (0 if self._rounds is None else len(self._rounds.waiting))
 
     def fetch(self, value: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
         return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, value)
 
-    def create_per_worker_dataset(self, source: object) -> PerWorkerDataset:
-        """A dataset on each worker.
+    def create_per_worker_dataset(self, source: object, resume: bool = False) -> PerWorkerDataset:
+        """A dataset on each worker, which each makes when a closure first needs it.
+
+        Each worker keeps the number of its pipeline, and how many there are, for as long as this dataset lives; one that is added later
+        makes one more pipeline, with the numbers of that moment.
 
         Args:
             source: a function that returns an `sd.Dataset` or a distributed one, or one of these.
+            resume: whether a worker that comes back goes on after the last batch of a closure that counts. It also takes batches once
+                more which it took for a closure that did not count (it failed, or was given to another worker). Default False, as in
+                TensorFlow: the worker begins its dataset anew, and batches of such closures are lost.
 
         Raises:
-            InvalidArgumentError: something else.
+            InvalidArgumentError: another kind of source.
+            TypeError: resume is neither True nor False.
         """
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
-            return PerWorkerDataset(source)
+            pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
+            return PerWorkerDataset(source, pipelines, flag(resume, "resume"))
         raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
 
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:
@@ -204,6 +234,42 @@ class ClusterCoordinator:
         if not callable(fn):
             raise TypeError(f"create_per_worker_resource takes a function without arguments; got {type(fn).__name__}.")
         return PerWorkerResource(fn)
+
+    def add_worker(self) -> str:
+        """Start one more worker, while training goes on. It takes closures as soon as the chief has heard of it.
+
+        Returns:
+            The name of its task.
+
+        Raises:
+            FailedPreconditionError: the tasks of this engine are fixed; or as `schedule`.
+            InvalidArgumentError: the network has no place for another: a torus has as many nodes as its shape says.
+
+        Example:
+            >>> import simdist as sd
+            >>> cluster = sd.Cluster({"worker": 1, "ps": 1})
+            >>> coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+            >>> coordinator.add_worker(), cluster.tasks
+            ('worker:1', ['chief:0', 'worker:0', 'ps:0', 'worker:1'])
+            >>> coordinator.remove_worker("worker:0")
+            >>> coordinator.strategy.workers, cluster.tasks
+            (['worker:1'], ['chief:0', 'ps:0', 'worker:1'])
+        """
+        self._require_usable("add_worker was called")
+        return self._workforce.add()
+
+    def remove_worker(self, task: str) -> None:
+        """Take a worker away, while training goes on. A message tells it to end; what it runs is given to another worker at once.
+
+        Args:
+            task: the name of its task, such as "worker:1".
+
+        Raises:
+            InvalidArgumentError: there is no such worker.
+            FailedPreconditionError: it is the last one, or as many are left as backup_workers= says; or as `schedule`.
+        """
+        self._require_usable("remove_worker was called")
+        self._workforce.remove(task)
 
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
@@ -223,20 +289,10 @@ class ClusterCoordinator:
 
     # -- facts and decisions --------------------------------------------------------------------------------------
 
-    def _membership_changed(self, seen: MemberDecision) -> None:
-        if not self._process.alive or seen.task not in self.strategy.worker_numbers:
-            return
-        match seen.kind:
-            case MemberChange.UP:
-                self._carry_out(self.queue.worker_up(seen.task), seen.cause)
-            case MemberChange.DOWN:
-                self._carry_out(self.queue.worker_down(seen.task), seen.cause)
-            case _:
-                assert_never(seen.kind)
-
     def _dispatch(self, attempt: Attempt) -> None:
         number, worker = attempt.closure, attempt.worker
         closure, ticket = self.closures[number], NOT_IN_ROUNDS
+        closure.begun = worker
         if self._gives_tickets:
             ticket = self._ticket(worker)
         call = (
@@ -250,7 +306,7 @@ class ClusterCoordinator:
         """What the messages of this attempt carry."""
         self.attempts += 1
         oldest = next(iter(self.closures))
-        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.ticket(worker, self.attempts, oldest)
+        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.policy.ticket(worker, self.attempts, oldest)
 
     def _replied(self, attempt: Attempt, call: Handle, ticket: int) -> None:
         """A reply has come. What travelled with it counts if the closure is still its worker's."""
@@ -261,6 +317,7 @@ class ClusterCoordinator:
         if error is None:
             error = self._accepted(call, ticket, attempt)
         if error is None:
+            closure.accepted(attempt.worker)
             closure.result.take(call.value)
             self._carry_out(self.queue.completed(attempt))
         elif isinstance(error, TimedOutError) and closure.may_be_tried_again():
@@ -271,8 +328,7 @@ class ClusterCoordinator:
     def _accepted(self, call: Handle, ticket: int, attempt: Attempt) -> Exception | None:
         """Let what travelled with a reply count: now, or with its round."""
         if self._rounds is not None:
-            self._replies[ticket] = call
-            self._rounds.completed(attempt.worker, ticket, attempt.closure)
+            self._rounds.keep(attempt, ticket, call)
             return None
         try:
             call.accept()
@@ -292,77 +348,38 @@ class ClusterCoordinator:
                 case ClosureAction.RETRY:
                     trace.instant(worker, "retry", f"closure {number} is run again", now, cause=cause, closure=number)
                 case ClosureAction.RESOLVE if self._rounds is not None:
-                    self._in_round[number] = self.closures.pop(number)
+                    self._rounds.waiting[number] = self.closures.pop(number)
                 case ClosureAction.RESOLVE:
+                    self._watchdog.ended()
                     self.closures.pop(number).result.end(None)
                 case ClosureAction.FAIL:
+                    self._watchdog.ended()
                     trace.instant(worker, "error", f"closure {number}: {type(decision.error).__name__}", now, closure=number)
                     self.closures.pop(number).result.end(decision.error)
                 case ClosureAction.CANCEL:
                     trace.instant(chief, "cancel", f"closure {number}", now, closure=number)
-                    error = f"Closure {number} was cancelled, because another closure failed: {self.queue.error!r}"
-                    self.closures.pop(number).result.end(CancelledError(error))
+                    closure = self.closures.pop(number)
+                    closure.result.end(closure.cancelled(self.queue.error))
                 case _:
                     assert_never(decision.kind)
         trace.counter(chief, "queue", now, len(self.queue.queue))
         if self._rounds is not None:
-            self._complete_rounds(self._rounds)
-        self._open_joins()
+            self._rounds.complete()
+        self._open_waits()
 
-    def _complete_rounds(self, policy: BoundedStaleness) -> None:
-        """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
-        rounds = policy.complete_rounds(not self.queue.queue)
-        for complete in rounds:
-            for ticket in complete.tickets:
-                self._replies.pop(ticket).accept()
-            call = self._workers.apply_round(complete)
-            call.then(partial(self._round_applied, complete, call))
-        if rounds:
-            while (worker := policy.late()) is not None:
-                self._workers.abandon(worker)
-                self._carry_out(self.queue.dropped(self.queue.running[worker]))
-            self._carry_out(self.queue.round_complete())
+    def _rounds_ended(self) -> None:
+        """Closures of rounds have ended."""
+        self._watchdog.ended()
+        self._open_waits()
 
-    def _round_applied(self, complete: Round, call: Handle) -> None:
-        """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
-        if call.error is not None:
-            self._broken = self._broken or call.error
-            for worker in self.queue.running:
-                self._workers.abandon(worker)
-            self._carry_out(self.queue.failed(call.error))
-        for number in complete.closures if call.error is None else list(self._in_round):
-            closure = self._in_round.pop(number, None)
-            if closure is not None:
-                closure.result.end(call.error)
-        self._open_joins()
-
-    def _open_joins(self) -> None:
+    def _open_waits(self) -> None:
+        """Let those go on who wait for room in the queue, or until nothing is pending."""
+        if not self.options.is_full(len(self.queue.queue)):
+            self._scheduling.let_go()
         if not self.pending:
-            joining, self._joining = self._joining, []
-            for promise in joining:
-                promise.open()
+            self._joining.let_go()
 
     def _raise_stored(self) -> None:
         error = self.queue.take_error()
         if error is not None:
             raise error
-
-
-def _carried_out(synchronization: Synchronization | None, strategy: ParameterServerStrategy) -> Synchronization:
-    """A policy that the servers can carry out: the given one, or that of the strategy's mode."""
-    if synchronization is None:
-        if not strategy.serving.in_rounds:
-            return Asynchronous()
-        return BoundedStaleness(strategy.worker_numbers, strategy.staleness, strategy.backup_workers)
-    if strategy.serving.in_rounds:
-        raise InvalidArgumentError(
-            f"The strategy was made with mode={strategy.mode!r}, which says how workers wait for each other, and the coordinator with "
-            f"synchronization={synchronization!r}. Leave one of them out."
-        )
-    if synchronization.reads is not Reads.PRESENT or synchronization.counts is not UpdatesCount.ON_ARRIVAL:
-        raise InvalidArgumentError(
-            f"{synchronization!r} needs servers that keep the versions of a round and collect its updates (reads={synchronization.reads}, "
-            f"counts={synchronization.counts}). Make the strategy with mode='bounded' or mode='sync' for that, or use a policy with "
-            "reads=Reads.PRESENT and counts=UpdatesCount.ON_ARRIVAL."
-        )
-    return synchronization

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Generic, NoReturn, TypeVar
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NoReturn, TypeVar
 
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.data.positions import Position
+from simdist.errors import AbortedError, ClosureInputError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 from simdist.input import InputContext
+from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
 from simdist.strategies.base import DistributedFromFunction
 
@@ -18,9 +21,13 @@ __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResou
 T = TypeVar("T")
 _numbers = itertools.count()
 
+OWNERS = "per-worker values that live"  # in the memory of a worker: what it has made of each, by number
+
 
 class PerWorker(Generic[T]):
     """Something that each worker makes for itself when it first needs it."""
+
+    name = "per-worker value"
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -30,10 +37,33 @@ class PerWorker(Generic[T]):
         raise FailedPreconditionError(f"{type(self).__name__} cannot be made on {worker.name}.")
 
     def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> T:
-        """This worker's own; made now if this incarnation has none."""
+        """This worker's own; made now if this incarnation has none.
+
+        Raises:
+            ClosureInputError: it cannot be made; the next closure that needs it tries again.
+            UnavailableError, AbortedError: it needs a task that is gone.
+        """
         if self.number not in worker.local:
-            worker.local[self.number] = self.make(worker, context_of(worker))
+            _release_unused(worker)
+            try:
+                worker.local[self.number] = self.make(worker, context_of(worker))
+                worker.local[OWNERS][self.number] = weakref.ref(self)
+            except (ClosureInputError, UnavailableError, AbortedError):
+                raise
+            except Exception as error:
+                raise ClosureInputError(f"{worker.name} could not make its {self.name}: {type(error).__name__}: {error}") from error
         return worker.local[self.number]
+
+
+def _release_unused(worker: Worker) -> None:
+    """Forget what this worker has made for per-worker values that are gone, and the steps that it knows with them."""
+    owners: dict[int, weakref.ref[Any]] = worker.local.setdefault(OWNERS, {})
+    gone = {number for number, owner in owners.items() if owner() is None}
+    if gone:
+        for key in [key for key in worker.local if key in gone or (isinstance(key, tuple) and gone.intersection(key[2:]))]:
+            del worker.local[key]
+        for number in gone:
+            del owners[number]
 
 
 class PerWorkerDataset(PerWorker[Dataset]):
@@ -41,33 +71,74 @@ class PerWorkerDataset(PerWorker[Dataset]):
 
     Args:
         source: the dataset, or a function that makes it; or one that was distributed from a function.
+        pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when workers
+            join or leave; a worker that joins gets one when it makes its pipeline.
+        resume: whether the iterator of a worker that comes back goes on where closures that count have left it.
     """
 
-    def __init__(self, source: Dataset | DistributedFromFunction | Callable[[], object]) -> None:
+    name = "dataset"
+
+    def __init__(
+        self,
+        source: Dataset | DistributedFromFunction | Callable[[], object],
+        pipelines: Mapping[str, InputContext] | None = None,
+        resume: bool = False,
+    ) -> None:
         super().__init__()
         self.source = source
+        self.pipelines = dict(pipelines or {})
+        self.resume = resume
 
     def make(self, worker: Worker, context: InputContext) -> Dataset:
         made = self.source if isinstance(self.source, (Dataset, DistributedFromFunction)) else self.source()
         if isinstance(made, DistributedFromFunction):
-            made = made.dataset_fn(context)
+            made = made.dataset_fn(self.pipelines.setdefault(worker.name, context))
         if not isinstance(made, Dataset):
             raise InvalidArgumentError(f"A per-worker dataset must be an sd.Dataset; the function returned {type(made).__name__}.")
         return made
 
     def __iter__(self) -> PerWorkerIterator:
+        """An iterator on each worker.
+
+        Raises:
+            FailedPreconditionError: a step is being traced.
+        """
+        if active_tracer() is not None:
+            raise FailedPreconditionError(
+                "iter() was called on a per-worker dataset in a step, which would begin the dataset anew. Call iter() at the coordinator, "
+                "and pass the iterator to the step: coordinator.schedule(step_fn, args=(iterator,))."
+            )
         return PerWorkerIterator(self)
 
 
 class PerWorkerIterator(PerWorker[DatasetIterator]):
-    """An iterator on each worker; pass it to a step, and call ``next`` there."""
+    """An iterator on each worker; pass it to a step, and call ``next`` there.
+
+    Attributes:
+        accepted: of a dataset that is resumed: where each worker stands after its last closure that counts.
+    """
+
+    name = "iterator"
 
     def __init__(self, dataset: PerWorkerDataset) -> None:
         super().__init__()
         self.dataset = dataset
+        self.accepted: dict[str, Position] = {}
 
     def make(self, worker: Worker, context: InputContext) -> DatasetIterator:
         return iter(self.dataset.on(worker, lambda _: context))
+
+    def is_in_place(self, worker: Worker) -> bool:
+        """Whether the worker's iterator stands where the next closure has to begin."""
+        iterator: DatasetIterator | None = worker.local.get(self.number)
+        return iterator is not None and iterator.state_dict() == self.accepted.get(worker.name)
+
+    def put_in_place(self, worker: Worker) -> None:
+        """Let the worker's iterator stand after the last batch of a closure that counts: its process is new, or a closure did not count."""
+        iterator: DatasetIterator = worker.local[self.number]
+        position = self.accepted.setdefault(worker.name, iterator.state_dict())
+        if iterator.state_dict() != position:
+            iterator.go_to(position)
 
     def __iter__(self) -> PerWorkerIterator:
         return self
@@ -81,6 +152,8 @@ class PerWorkerIterator(PerWorker[DatasetIterator]):
 
 class PerWorkerResource(PerWorker[object]):
     """What a function makes on each worker."""
+
+    name = "resource"
 
     def __init__(self, fn: Callable[[], object]) -> None:
         super().__init__()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NoReturn
+from collections.abc import Mapping, Sized
+from typing import Any, Literal, NoReturn, cast
 
 import jax
 import numpy as np
 
+from simdist.errors import NotFoundError
 from simdist.program.arrays import Array
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
@@ -61,9 +63,10 @@ class Result:
 
 
 class RemoteValue:
-    """The result of a closure. Made by `ClusterCoordinator.schedule`.
+    """The result of a closure, or a part of it. Made by `ClusterCoordinator.schedule`.
 
-    Its `fetch` waits for the closure; to look at the number takes no virtual time.
+    Its `fetch` waits for the closure; to look at the number takes no virtual time. What a step returns is known only when a worker has
+    traced it: ``value[0]`` and ``value["loss"]`` are remote values of parts, and whether there are such parts is found at their fetch.
 
     Example:
         >>> import simdist as sd
@@ -73,22 +76,54 @@ class RemoteValue:
         ...     print(value)
         ...     print(value.fetch())
         ...     print(value)
+        ...     print(value["loss"], value["loss"].fetch())
         RemoteValue(closure 0, pending)
         {'loss': 0.5}
         RemoteValue(closure 0, ready)
+        RemoteValue(closure 0['loss'], ready) 0.5
     """
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, path: tuple[Any, ...] = ()) -> None:
         self._result = result
+        self._path = path  # to the part that this is, from the whole
+
+    def __getitem__(self, key: Any) -> RemoteValue:
+        """The remote value of a part; waits for nothing.
+
+        Args:
+            key: as of the list, tuple, mapping or array that the function returns.
+        """
+        return RemoteValue(self._result, (*self._path, key))
+
+    def __iter__(self) -> NoReturn:
+        """Refuse: how many parts there are is known only when a worker has run the function.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"cannot unpack {self!r}, nor iterate over it: its parts are known when its function has run. Take one part, value[0] or "
+            'value["loss"], or all of them, value.fetch().'
+        )
 
     def fetch(self) -> Any:
         """The value with numpy arrays (or what the function returned); waits until it is there.
 
         Raises:
             CancelledError: the closure was dropped because another one failed.
+            NotFoundError: the function has returned something without this part.
             Exception: the closure's own error, at each call.
         """
-        return self._result.value()
+        value: Any = self._result.value()
+        for depth, key in enumerate(self._path):
+            try:
+                value = value[key]
+            except (LookupError, TypeError) as error:
+                whole = RemoteValue(self._result, self._path[:depth])
+                raise NotFoundError(
+                    f"{whole!r} has no part [{key!r}]: {type(error).__name__}: {error}. Its function returned {_in_words(value)}."
+                ) from error
+        return value
 
     def get(self) -> Any:
         """The value with JAX arrays on the chief; waits until it is there."""
@@ -116,4 +151,14 @@ class RemoteValue:
         return float(self.fetch())
 
     def __repr__(self) -> str:
-        return f"RemoteValue(closure {self._result.number}, {self.state})"
+        part = "".join(f"[{key!r}]" for key in self._path)
+        return f"RemoteValue(closure {self._result.number}{part}, {self.state})"
+
+
+def _in_words(value: object) -> str:
+    """What a value consists of."""
+    if isinstance(value, Mapping):
+        return f"a {type(value).__name__} with the keys {list(cast('Mapping[object, object]', value))!r}"
+    if isinstance(value, Sized) and not isinstance(value, np.ndarray):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"

@@ -126,10 +126,18 @@ class DatasetIterator(StepIterator):
         Raises:
             InvalidArgumentError: the state belongs to another dataset.
         """
-        consumed, bases = consumed_and_bases(state, len(self._shuffles))
-        self._bases = bases
+        _, bases = consumed_and_bases(state, len(self._shuffles))
         for shuffle, base in zip(self._shuffles, bases, strict=True):
             shuffle.iterations = base + 1
+        self.go_to(state)
+
+    def go_to(self, state: Position) -> None:
+        """As `load_state_dict`, for an iterator beside others: later iterators of this dataset are as they would have been.
+
+        Raises:
+            InvalidArgumentError: the state belongs to another dataset.
+        """
+        consumed, self._bases = consumed_and_bases(state, len(self._shuffles))
         self._open()
         self._skip(consumed)
         self._consumed = consumed

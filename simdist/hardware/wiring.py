@@ -87,6 +87,23 @@ class Wiring:
                 ports.setdefault(port, []).append(link.name)
         _make_exceptions(network, self.links, ports)
 
+    def add_host(self, host: str) -> list[LinkModel]:
+        """One more host, after the others; its links have the figures of the network. What there is stays as it is.
+
+        Returns:
+            The new links.
+
+        Raises:
+            InvalidArgumentError: the topology has no place for it, or the name is taken.
+        """
+        hosts, network = (*self.hosts, host), self.network
+        new = [link for link in network.topology.links(hosts, network.bandwidth, network.latency) if link.name not in self.links]
+        self._add(host, _Endpoint(len(self.hosts), (), ()))
+        self._numbers[host] = len(self.hosts)
+        self.hosts = hosts
+        self.links.update({link.name: link for link in new})
+        return new
+
     def add_device(self, host: str, device: str) -> list[LinkModel]:
         """One more device inside a host; its links, where they are new, have the figures of the network inside hosts.
 

@@ -21,7 +21,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RunKernel
+from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, LinkedProgram, ReadGroups, ReadWithRows, RunKernel
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
@@ -158,6 +158,15 @@ class Engine(Protocol):
         """The number of steps that a task has taken, in all its incarnations."""
         ...
 
+    def add_task(self, job: str) -> str:
+        """Start one more task of a job, with a device as the others of it have; its name. It registers at the chief by a message.
+
+        Raises:
+            FailedPreconditionError: the tasks of this engine are fixed.
+            InvalidArgumentError: there is no task of this job, or the network has no place for another.
+        """
+        ...
+
     def add_device(self, device: str) -> None:
         """Add a device to a task (``worker:0/gpu:1``), a copy of the task's own, unless it exists already."""
         ...
@@ -210,6 +219,10 @@ class Engine(Protocol):
 
     # -- work
 
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        """A forecast for a worker: seconds of one step of a program, and seconds that the messages of its closure take."""
+        ...
+
     def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkerPool:
         """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy.
 
@@ -255,6 +268,18 @@ class Engine(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Block the caller for some seconds of the engine's time."""
+        ...
+
+    def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
+        """Call a function in so many seconds of the engine's time; one that is not awaited keeps no wait alive.
+
+        Raises:
+            FailedPreconditionError: this engine has no time.
+        """
+        ...
+
+    def waiting(self) -> list[str]:
+        """Who waits for what now, in words; for messages."""
         ...
 
     def close(self) -> None:

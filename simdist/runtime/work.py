@@ -121,6 +121,14 @@ class WorkerPool(Protocol):
         """Run a plain function in a worker's process, as closure `number`."""
         ...
 
+    def add(self, task: str) -> None:
+        """Start a worker on one more task."""
+        ...
+
+    def remove(self, task: str) -> None:
+        """Tell a worker to end: what it was sent counts no more, and its task leaves the cluster unless others use it."""
+        ...
+
     def abandon(self, task: str) -> None:
         """Tell a worker to stop what it was sent: it counts no more."""
         ...

@@ -11,7 +11,7 @@ from simdist.arguments import END_S
 from simdist.errors import DeadlineExceededError, InvalidArgumentError
 from simdist.simulation.fiber import Waiter, words
 
-__all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck"]
+__all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck", "waits_of"]
 
 
 def no_time_to_wait(seconds: float) -> InvalidArgumentError:
@@ -43,14 +43,18 @@ def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
     )
 
 
-def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
-    """The error for a wait when no event is pending."""
-    waiting = [
+def waits_of(waiters: Sequence[Waiter]) -> list[str]:
+    """Who of these waits for what, in words."""
+    return [
         f"{waiter.lane} {'waits' if waiter.held is None else 'is paused, and waits'} for {words(waiter.waits_for) or 'an event'}"
         for waiter in waiters
         if waiter.waiting is not None
     ]
-    others = "; ".join(waiting) or "no task is waiting for anything"
+
+
+def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
+    """The error for a wait when no event is pending."""
+    others = "; ".join(waits_of(waiters)) or "no task is waiting for anything"
     return DeadlineExceededError(
         f"Waiting for {what or 'an event'} at {now_s:.6f} s, but nothing that is still to happen can end this wait. "
         f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=, and a pause or "

@@ -55,6 +55,11 @@ class Fabric:
         self._links = {name: Link(name, link.bandwidth) for name, link in self.wiring.links.items()}
         self._routes: dict[tuple[str, str], Route] = {}
 
+    def add_host(self, host: str) -> None:
+        """One more host; see `Wiring.add_host`."""
+        for link in self.wiring.add_host(host):
+            self._links[link.name] = Link(link.name, link.bandwidth)
+
     def add_device(self, host: str, device: str) -> None:
         """One more device inside a host; see `Wiring.add_device`."""
         for link in self.wiring.add_device(host, device):

@@ -22,7 +22,9 @@ import numpy as np
 from simdist.arguments import flag
 from simdist.caches import BoundedCache
 from simdist.data import Dataset
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.input import InputContext
+from simdist.process_state import TaskLocal
 from simdist.program.arrays import Tree
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
 from simdist.program.operations import Program, VariableHandle
@@ -47,7 +49,10 @@ from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["ParameterServerStrategy"]
+__all__ = ["ParameterServerStrategy", "making_dataset"]
+
+making_dataset: TaskLocal[str] = TaskLocal(str)
+"""The worker that makes its dataset now; empty where none does."""
 
 
 class ParameterServerStrategy(Strategy):
@@ -145,6 +150,36 @@ class ParameterServerStrategy(Strategy):
     def tasks_with_tables(self) -> list[str]:
         """Every worker has a copy of its own; one that is down has none until it returns."""
         return [worker for worker in self.workers if self.engine.process(worker).alive]
+
+    def input_context(self, worker: str) -> InputContext:
+        """Which pipeline a worker builds, of those of the workers that there are now."""
+        return InputContext(len(self.workers), self.worker_numbers.get(worker, 0), self.num_replicas_in_sync)
+
+    def require_changeable_workers(self) -> None:
+        """Refuse that a worker joins or leaves where variables have a copy on each.
+
+        Raises:
+            FailedPreconditionError: some have.
+        """
+        if self.worker_copies.is_used:
+            raise FailedPreconditionError(
+                "Workers cannot join or leave: there are variables of which each worker has a copy (made with per_worker_variable=True, or "
+                "for get_current_worker_index in a step). Let workers come and go before these are made, or use create_per_worker_resource."
+            )
+
+    def change_workers(self, workers: Sequence[str]) -> None:
+        """These are the workers from now on, numbered anew."""
+        self.workers[:] = workers
+        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
+
+    def create(self, variable: Variable, value: Any) -> None:
+        worker = making_dataset.get()
+        if worker:
+            raise InvalidArgumentError(
+                f"{variable.name!r} was made while {worker} made its dataset, and each worker would make one more. Make variables in "
+                "strategy.scope(), before the dataset, and use them in its functions."
+            )
+        super().create(variable, value)
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""

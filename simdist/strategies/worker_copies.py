@@ -48,6 +48,11 @@ class WorkerCopies:
         self._first_values: dict[Cell, Array] = {}
         self._index: Variable | None = None
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there are such variables."""
+        return bool(self._first_values)
+
     def place(self, variable: Variable, value: Array) -> Placement:
         """A copy of a new variable on each worker."""
         return self._add_copies(variable, [value] * len(self.strategy.workers))

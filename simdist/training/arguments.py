@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.training.keras_model import KerasArgument, StrategyModel, Verbose
+from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose
 from simdist.variables.handles import adopted
 
 __all__ = ["compile_arguments", "require_compile_options", "require_inherited", "require_no_strategy_inside", "require_options"]
@@ -52,8 +52,12 @@ def require_no_strategy_inside(model: StrategyModel) -> None:
         )
 
 
-def require_compile_options(arguments: dict[str, KerasArgument]) -> None:
+def require_compile_options(arguments: dict[str, KerasArgument], has_closures: bool = False) -> None:
     """Steps under a strategy are always traced and compiled, one for each batch.
+
+    Args:
+        arguments: of compile.
+        has_closures: whether the strategy sends steps to workers, so that their number in a closure may be chosen.
 
     Raises:
         InvalidArgumentError: something else was asked for.
@@ -65,8 +69,13 @@ def require_compile_options(arguments: dict[str, KerasArgument]) -> None:
     if arguments.get("jit_compile", "auto") not in ("auto", True):
         raise InvalidArgumentError("jit_compile=False is not for models under a strategy, whose steps are compiled. Leave it out.")
     count = arguments.get("steps_per_execution", 1)
-    if not _is_count(count, 1):
-        raise InvalidArgumentError(f"steps_per_execution={count!r} is not a number of steps; expected an integer from 1.")
+    if count == AUTO and not has_closures:
+        raise InvalidArgumentError(
+            f"steps_per_execution={AUTO!r} chooses how many steps go to a worker at once, and this strategy sends none. Leave it out."
+        )
+    if count != AUTO and not _is_count(count, 1):
+        also = f", or {AUTO!r}" if has_closures else ""
+        raise InvalidArgumentError(f"steps_per_execution={count!r} is not a number of steps; expected an integer from 1{also}.")
 
 
 def compile_arguments(args: tuple[KerasArgument, ...], options: dict[str, KerasArgument]) -> dict[str, KerasArgument]:

@@ -21,7 +21,16 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, Tree
 from simdist.training.arguments import require_inherited, require_options
 from simdist.training.callbacks import callback_list, usable
-from simdist.training.keras_model import Callbacks, CompiledStep, Examples, Logs, StrategyModel, Verbose, strategy_of
+from simdist.training.keras_model import (
+    Callbacks,
+    CompiledStep,
+    Examples,
+    Logs,
+    StrategyModel,
+    Verbose,
+    fixed_steps_per_execution,
+    strategy_of,
+)
 from simdist.training.sources import evaluation_source, first_batch, is_dataset
 from simdist.training.step import Example, build
 from simdist.variables.keras_objects import KerasVariable
@@ -214,7 +223,7 @@ def _count(source: Dataset, steps: int | None) -> int | None:
 
 def _executions(model: StrategyModel, iterator: DatasetIterator, steps: int | None) -> Iterator[tuple[int, int, list[Tree]]]:
     """First number, last number and batches of what callbacks see as one: as many steps as the model was compiled for."""
-    size, done = int(model.steps_per_execution), 0
+    size, done = fixed_steps_per_execution(model) or 1, 0
     batches: list[Tree] = []
     while steps is None or done < steps:
         try:

@@ -18,6 +18,7 @@ from simdist.strategies.base import Strategy
 from simdist.variables.optimizer import Optimizer
 
 __all__ = [
+    "AUTO",
     "Callbacks",
     "CompiledStep",
     "Examples",
@@ -27,8 +28,12 @@ __all__ = [
     "Tensor",
     "TrainingState",
     "Verbose",
+    "fixed_steps_per_execution",
     "strategy_of",
 ]
+
+AUTO = "auto"
+"""As steps_per_execution: as many steps as keep the messages of closures a small part of the time."""
 
 Tensor: TypeAlias = Any
 """What Keras' functions take for an array, and give: an array of JAX, or a placeholder of one."""
@@ -99,6 +104,11 @@ class StrategyModel(keras.Model):
     def simdist_listed(self, logs: Logs) -> float | list[float]:
         """Loss and metrics in their order, as ``evaluate`` returns them; a loss alone is no list."""
         return self._flatten_metrics_in_order(logs)
+
+
+def fixed_steps_per_execution(model: StrategyModel) -> int | None:
+    """The number of steps that a model was compiled for; None: it is to be chosen."""
+    return None if model.steps_per_execution == AUTO else int(model.steps_per_execution)
 
 
 def strategy_of(model: StrategyModel) -> Strategy:

@@ -14,7 +14,8 @@ from simdist.input import DatasetCreator, DistributedDataset, DistributedIterato
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
-from simdist.training.keras_model import StrategyModel, strategy_of
+from simdist.training.bundling import bundled
+from simdist.training.keras_model import StrategyModel, fixed_steps_per_execution, strategy_of
 from simdist.training.sources import Source, first_batch
 from simdist.training.step import build, train_step_of
 
@@ -86,7 +87,9 @@ class CoordinatedSteps:
 
     def __init__(self, model: StrategyModel, strategy: ParameterServerStrategy, source: Source) -> None:
         self.model = model
+        self.strategy = strategy
         self.coordinator = ClusterCoordinator(strategy)
+        self.per_closure = fixed_steps_per_execution(model)
         assert not isinstance(source, DistributedDataset)
         source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
         workers = len(strategy.workers)
@@ -94,14 +97,16 @@ class CoordinatedSteps:
         self.dataset = self.coordinator.create_per_worker_dataset(DistributedFromFunction(make))
         self.iterator = iter(self.dataset)
         sample = source if isinstance(source, Dataset) else make(InputContext(workers, 0, 1))
-        build(model, first_batch("fit", iter(sample)))
+        self.sample = iter(sample)
+        build(model, first_batch("fit", self.sample))
         self.step = train_step_of(model)
 
     def epoch(self, steps: int | None, callbacks: CallbackList) -> int:
         """Run the steps of an epoch; return their number."""
         assert steps is not None
-        per_closure = int(self.model.steps_per_execution)
-        done = 0
+        if self.per_closure is None:
+            self.per_closure = bundled(self.step, self.strategy, self.sample, steps)
+        per_closure, done = self.per_closure, 0
         while done < steps:
             count = min(per_closure, steps - done)
             self.coordinator.schedule_steps(self.step, (self.iterator,), {}, count)

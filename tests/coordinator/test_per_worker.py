@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import ClosureInputError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 
 @pytest.fixture
@@ -81,3 +81,63 @@ def test_an_iterator_gives_elements_on_workers_only(coordinator: sd.ClusterCoord
     assert iter(iterator) is iterator
     with pytest.raises(FailedPreconditionError, match="its elements live on the workers"):
         next(iterator)
+
+
+# -- what cannot be made ------------------------------------------------------------------------------------------------
+
+
+def test_closures_that_need_a_resource_which_cannot_be_made_say_so_and_others_go_on(coordinator: sd.ClusterCoordinator) -> None:
+    resource = coordinator.create_per_worker_resource(lambda: {}["missing"])
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+    coordinator.join()
+    value = coordinator.schedule(lambda own: own, args=(resource,))
+    with pytest.raises(ClosureInputError, match=r"worker:\d could not make its resource: KeyError: 'missing'") as caught:
+        coordinator.join()
+    assert isinstance(caught.value.__cause__, KeyError)
+    for _ in range(2):
+        with pytest.raises(ClosureInputError):
+            value.fetch()
+    coordinator.join()
+    assert coordinator.schedule(lambda: 7).fetch() == 7
+
+
+def test_what_could_not_be_made_is_made_when_it_can(coordinator: sd.ClusterCoordinator) -> None:
+    there: list[str] = []
+    resource = coordinator.create_per_worker_resource(lambda: there[0])
+    coordinator.schedule(str.upper, args=(resource,))
+    with pytest.raises(ClosureInputError, match="IndexError"):
+        coordinator.join()
+    there.append("file")
+    assert coordinator.schedule(str.upper, args=(resource,)).fetch() == "FILE"
+
+
+def test_a_task_that_is_gone_while_a_resource_is_made_is_the_error_itself(coordinator: sd.ClusterCoordinator) -> None:
+    def lost() -> None:
+        raise UnavailableError("ps:0 is down")
+
+    coordinator.schedule(print, args=(coordinator.create_per_worker_resource(lost),))
+    with pytest.raises(UnavailableError, match="ps:0 is down"):
+        coordinator.join()
+
+
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+def test_a_function_of_a_dataset_makes_no_variable(engine: str) -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine=engine)))
+
+    def dataset() -> sd.Dataset:
+        sd.Variable(0.0, name="inside")
+        return sd.Dataset.range(4).batch(2)
+
+    coordinator.schedule(sd.function(lambda iterator: next(iterator)), args=(iter(coordinator.create_per_worker_dataset(dataset)),))
+    with pytest.raises(ClosureInputError, match="'inside' was made while worker:0 made its dataset"):
+        coordinator.join()
+    assert coordinator.strategy.variables == []
+    made = coordinator.create_per_worker_resource(lambda: sd.Variable(3.0))
+    assert float(coordinator.schedule(sd.function(lambda own: own.value), args=(made,)).fetch()) == 3.0
+
+
+def test_a_dataset_is_not_begun_anew_in_a_step(coordinator: sd.ClusterCoordinator) -> None:
+    dataset = coordinator.create_per_worker_dataset(sd.Dataset.range(4).batch(2))
+    coordinator.schedule(sd.function(lambda: next(iter(dataset))))
+    with pytest.raises(FailedPreconditionError, match=r"iter\(\) was called on a per-worker dataset in a step"):
+        coordinator.join()

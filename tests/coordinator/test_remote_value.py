@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import CancelledError
+from simdist.errors import CancelledError, NotFoundError
 
 
 @pytest.fixture
@@ -59,6 +59,49 @@ def test_the_error_of_a_closure_is_raised_at_each_fetch(coordinator: sd.ClusterC
 def test_fetch_of_the_coordinator_goes_through_structures(coordinator: sd.ClusterCoordinator) -> None:
     values = {"a": [coordinator.schedule(lambda: 1)], "b": (coordinator.schedule(lambda: 2), "as it is")}
     assert coordinator.fetch(values) == {"a": [1], "b": (2, "as it is")}
+
+
+def test_parts_of_a_value_wait_at_their_fetch(coordinator: sd.ClusterCoordinator) -> None:
+    step = sd.function(lambda x: {"pair": (x + 1.0, [x * 2.0, "name"])}, seconds=2.0)
+    value = coordinator.schedule(step, args=(np.float32(3.0),))
+    part = value["pair"][1]
+    assert repr(part) == "RemoteValue(closure 0['pair'][1], pending)" and coordinator.engine.now == 0.0
+    assert float(value["pair"][0].fetch()) == float(value["pair"][0]) == 4.0
+    assert coordinator.fetch([part, {"name": part[1]}, 3]) == [[6.0, "name"], {"name": "name"}, 3]
+    assert isinstance(part[0].get(), jax.Array) and part.state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("loss", r"\['loss'\]: KeyError.*a dict with the keys \['a'\]"), (0, r"has no part \[0\]: KeyError")]
+)
+def test_a_part_that_is_not_there_is_named_at_its_fetch(key: Any, words: str, coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: {"a": (1, 2)})
+    part = value[key]
+    with pytest.raises(NotFoundError, match=words):
+        part.fetch()
+    for missing, kind in ((value["a"][2], "IndexError.*a tuple of 2"), (value["a"][0][0], "TypeError.*a int")):
+        with pytest.raises(NotFoundError, match=kind):
+            missing.fetch()
+    coordinator.join()
+
+
+def test_a_value_is_not_unpacked(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: (1, 2))
+    with pytest.raises(TypeError, match=r"cannot unpack RemoteValue\(closure 0, pending\).* value\[0\] .*value\.fetch\(\)"):
+        _first, _second = value
+    with pytest.raises(TypeError, match="cannot unpack"):
+        list(value[0])
+    assert coordinator.fetch((value[1], value[0])) == (2, 1)
+
+
+def test_a_function_without_a_result_gives_none(coordinator: sd.ClusterCoordinator) -> None:
+    values = [
+        coordinator.schedule(lambda: None),
+        coordinator.schedule(sd.function(lambda: None)),
+        coordinator.schedule(sd.function(lambda: {"a": None})),
+    ]
+    assert coordinator.fetch(values) == [None, None, {"a": None}]
+    assert values[2]["a"].fetch() is None
 
 
 @pytest.mark.parametrize("take", [copy.copy, pickle.dumps], ids=lambda take: take.__name__)

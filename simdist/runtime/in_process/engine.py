@@ -16,6 +16,7 @@ from simdist.runtime.in_process.computing import arrays_of, call_kernel
 from simdist.runtime.in_process.programs import InProcessDriver, TaskHere
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
+from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
@@ -103,6 +104,9 @@ class WithoutTime(InProcessDriver):
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
 
+    def add_task(self, job: str) -> NoReturn:
+        _refuse(f"The tasks of this cluster are there from beginning to end, and no {job} can join. Workers come and go in")
+
     def add_device(self, device: str) -> None:
         task = self.process(device.partition("/")[0])
         if device not in self._memory:
@@ -139,6 +143,9 @@ class WithoutTime(InProcessDriver):
 
     # -- work -----------------------------------------------------------------------------------------------------
 
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        return 0.0, 0.0
+
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> NoReturn:
         _refuse("Mains that meet each other need an engine with tasks that run side by side:")
 
@@ -154,6 +161,12 @@ class WithoutTime(InProcessDriver):
 
     def sleep(self, seconds: float) -> None:
         _refuse("No time passes in this cluster, so nobody can sleep. Leave the sleep out, or take an engine with a clock:")
+
+    def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
+        _refuse("No time passes in this cluster, so nothing can happen later. Leave the seconds out, or take an engine with a clock:")
+
+    def waiting(self) -> list[str]:
+        return []  # all that was asked for has been done
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[tuple[Any, ...]]:
         return list(map(arrays_of, bundles))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
 from simdist import debugging
-from simdist.errors import AbortedError
+from simdist.errors import AbortedError, FailedPreconditionError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active_context
 from simdist.program.function import BoundCall
@@ -114,6 +114,15 @@ class Workers(ABC):
 
     def call_function(self, task: str, function: Callable[[Worker], Any], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
         return self._reply(task, number, lambda worker, _: self.do(worker, function))
+
+    def add(self, task: str) -> NoReturn:
+        raise AssertionError(f"{task}: the tasks of this engine are fixed")
+
+    def remove(self, task: str) -> NoReturn:
+        raise FailedPreconditionError(
+            f"{task} cannot leave: the tasks of this cluster are there from beginning to end. Workers come and go in "
+            "sd.Cluster(..., engine='simulated')."
+        )
 
     def abandon(self, task: str) -> NoReturn:
         raise AssertionError(f"{task}: a closure has run when it was sent")

@@ -72,6 +72,7 @@ class Detection:
         self.patience = PATIENCE
         self._watched: dict[str, None] = {}
         self._began_s: float | None = None
+        self._joining: set[str] = set()  # of whom nothing was heard yet
         self._noticed: dict[str, set[int]] = {}  # by task, incarnations of which the trace tells that they are gone
 
     def watch(self, names: Iterable[str]) -> None:
@@ -79,18 +80,31 @@ class Detection:
         for name in names:
             self._watched[name] = None
             task = self.tasks[name]
+            if name in self._joining:
+                continue  # its registration is on its way
             if task.alive or task.process.lost:  # of a machine that is gone nobody knows yet
                 self.heartbeat(name, task.incarnation)
         if self._began_s is None:
             self._began_s = self.clock.now
             self.clock.after_daemon(HEARTBEAT_S, self._beat)
 
+    def join(self, task: Task) -> None:
+        """A new task registers at the chief, which has not heard of it before."""
+        self._joining.add(task.name)
+        self.register(task)
+
+    def forget(self, task: Task) -> None:
+        """A task leaves: nothing is expected of it any more."""
+        self._watched.pop(task.name, None)
+        self.membership.beliefs.pop(task.name, None)
+
     def register(self, task: Task) -> None:
-        """Register a task at the chief after a restart."""
+        """Register a task at the chief after a start."""
         self.mail.post(task, lambda process: self.heartbeat(task.name, process.incarnation))
 
     def heartbeat(self, name: str, incarnation: int) -> None:
         """A heartbeat has arrived; one of a task that is not watched changes nothing."""
+        self._joining.discard(name)
         if name in self._watched:
             self._decide(self.membership.heartbeat(name, incarnation, self.clock.now))
 

@@ -12,9 +12,12 @@ from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.values import Bundle
+from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.simulated.forecast import closure_figures
+from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
@@ -22,6 +25,7 @@ from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
+from simdist.simulation.endless import waits_of
 from simdist.simulation.fiber import Gate
 
 __all__ = ["SimulatedEngine"]
@@ -49,7 +53,6 @@ class SimulatedEngine:
         self.trace = world.trace
         self.numerics = numerics
         self.versions = world.states
-        self.task_names = list(world.tasks)
         self.chief = world.chief.name
 
     @property
@@ -57,6 +60,13 @@ class SimulatedEngine:
         return self.world.clock.now
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
+
+    @property
+    def task_names(self) -> list[str]:
+        return [name for name in self.world.tasks if name not in self.world.left]
+
+    def add_task(self, job: str) -> str:
+        return join(self.world, job).name
 
     def process(self, task: str) -> Incarnation:
         return self.world.task(task).process
@@ -119,6 +129,9 @@ class SimulatedEngine:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
+    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+        return closure_figures(self.world, linked, task)
+
     def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> SimulatedWorkers:
         return SimulatedWorkers(self.world, tasks, strategy, serving)
 
@@ -144,6 +157,15 @@ class SimulatedEngine:
 
     def sleep(self, seconds: float) -> None:
         self.world.clock.sleep(seconds)
+
+    def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
+        if is_awaited:
+            self.world.clock.after(seconds, lambda _: function())
+        else:
+            self.world.clock.after_daemon(seconds, function)
+
+    def waiting(self) -> list[str]:
+        return waits_of([*self.world.clock.fibers, *self.world.clock.steps])
 
     def close(self) -> None:
         self.world.close()

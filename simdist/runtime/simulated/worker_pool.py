@@ -9,6 +9,7 @@ from simdist.program.scope import Scope
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Serving, Ticket
 from simdist.runtime.simulated.closure_call import ClosureCall
+from simdist.runtime.simulated.joining import end_process, leave
 from simdist.runtime.simulated.recoveries import protect
 from simdist.runtime.simulated.round_call import ApplyingRound
 from simdist.runtime.simulated.served import Served
@@ -33,14 +34,36 @@ class SimulatedWorkers:
         self.world = world
         protect(world, serving)
         self.served = Served(world.servers, serving)
-        self.loops = {name: WorkerLoop(world, world.task(name), strategy) for name in tasks}
+        self.strategy = strategy
+        self.loops: dict[str, WorkerLoop] = {}
         self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
-        for name, loop in self.loops.items():
-            world.mains[name].append(loop.start)
-            if loop.task.alive:
-                loop.start()
+        for name in tasks:
+            self.add(name)
         world.workers.append(self)
         world.detection.listeners.append(self._tell_those_who_were_away)
+
+    def add(self, task: str) -> None:
+        loop = self.loops[task] = WorkerLoop(self.world, self.world.task(task), self.strategy)
+        self.world.mains[task].append(loop.start)
+        if loop.task.alive:
+            loop.start()
+
+    def remove(self, task: str) -> None:
+        loop = self.loops.pop(task)
+        self._away.pop(task, None)
+        self.world.mains[task].remove(loop.start)
+        self._tell_servers(task, loop.task.incarnation, loop.sent)
+        is_needed = any(task in pool.loops for pool in self.world.workers) or bool(self.world.mains[task])
+        if not is_needed:
+            leave(self.world, loop.task)
+        self.world.routes.post(self.world.chief, loop.task, "notice", self._ended, (loop, is_needed))
+
+    def _ended(self, what: tuple[WorkerLoop, bool]) -> None:
+        """A worker learns that it is one no longer."""
+        loop, is_needed = what
+        loop.replaced(loop.sent)
+        if not is_needed:
+            end_process(self.world, loop.task)
 
     def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
         loop = self.loops[task]

@@ -90,6 +90,7 @@ class World:
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
         self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
+        self.left: set[str] = set()  # tasks that are members no longer
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.engine_context = TaskContext()  # of fibers that run no code of a user
 
@@ -155,6 +156,10 @@ class World:
             for transfers in list(self.transport.collectives):
                 transfers.host_lost(task)
             self.silence.tell()
+
+    def end(self, task: Task) -> None:
+        """End the process of a task that has left the cluster."""
+        self._die(task, "resize", f"{task.name} has ended", None, "it has left")
 
     def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str) -> None:
         now, incarnation, is_told = self.now, task.incarnation, not task.process.lost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,3 +237,14 @@ def test_a_workers_step_meets_nobody(engine: Engine, driver: Driver) -> None:
 
     with pytest.raises(FailedPreconditionError):
         POOLS[engine].call("worker:0", Together(driver, lambda x: exchanged("all_reduce", x)[0], (np.float32(1),)), 1).wait()
+
+
+def test_a_forecast_of_a_closure_says_how_long_its_step_and_its_messages_take(driver: Driver) -> None:
+    variable = driver.variable(np.ones(1000, np.float32), "ps:0")
+    worker: Any = SimpleNamespace(name="worker:0")
+    step = WorkerStep(driver, lambda: variable.assign_add(variable.value * 2.0), ())
+    linked = step.link(worker, step.bind(worker))
+    step_s, messages_s = driver.engine.closure_figures(linked, "worker:0")
+    began_s = driver.engine.now
+    driver.result(driver.call("worker:0", lambda: variable.assign_add(variable.value * 2.0)))
+    assert driver.engine.now - began_s == pytest.approx(step_s + messages_s, rel=0.01)

@@ -15,7 +15,7 @@ from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
 from simdist.runtime.membership import MemberDecision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
-from tests.runtime.conformance.driver import Driver, WorkerStep
+from tests.runtime.conformance.driver import POOLS, Driver, WorkerStep
 
 
 def test_an_engine_knows_its_tasks_the_chief_first(engine: Engine) -> None:
@@ -165,3 +165,59 @@ def test_workers_may_be_started_for_a_second_strategy(make_engine: Callable[...,
     engine.start_workers(["worker:1"], second).call("worker:1", WorkerStep(driver, step, ()), 1).wait()
     driver.call("worker:1", step).wait()
     assert seen[0] == [second] and all(strategy is not second for strategy in seen[1])
+
+
+def test_what_is_to_happen_later_happens_then_or_is_refused(engine: Engine) -> None:
+    called_s: list[float] = []
+    try:
+        engine.after(0.002, lambda: called_s.append(engine.now))
+    except FailedPreconditionError as error:
+        assert "No time passes" in str(error)
+        return
+    Driver(engine).pass_time(0.01)
+    assert called_s == [0.002]
+
+
+def test_what_is_not_awaited_keeps_no_wait_alive(engine: Engine) -> None:
+    promise = engine.promise()
+    for seconds, is_awaited in ((1.0, False), (0.5, True)):
+        try:
+            engine.after(seconds, promise.open if not is_awaited else lambda: None, is_awaited)
+        except FailedPreconditionError:
+            return
+    with pytest.raises(SimdistError, match="the second coming"):
+        promise.wait("the second coming")
+    assert engine.now < 1.0 and not promise.is_open
+
+
+def test_an_engine_says_who_waits_for_what(engine: Engine) -> None:
+    Driver(engine).pass_time(0.01)
+    assert all(isinstance(words, str) and " for " in words for words in engine.waiting())
+
+
+def test_a_task_joins_and_a_worker_leaves_or_both_are_refused(engine: Engine) -> None:
+    pool, driver = POOLS[engine], Driver(engine)
+    try:
+        name = engine.add_task("worker")
+    except FailedPreconditionError:
+        with pytest.raises(FailedPreconditionError, match="worker:1"):
+            pool.remove("worker:1")
+        assert list(engine.task_names) == list(TASKS)
+        return
+    assert (name, list(engine.task_names)) == ("worker:2", [*TASKS, "worker:2"])
+    heard: list[MemberDecision] = []
+    engine.subscribe([name], heard.append)
+    assert heard == [] and not engine.is_believed_up(name)  # its registration is on its way
+    pool.add(name)
+    driver.pass_time(0.01)
+    assert [decision.kind for decision in heard] == ["up"]
+    assert float(driver.result(driver.call(name, lambda: np.float32(5)))) == 5
+    pool.remove(name)
+    driver.pass_time(0.01)
+    assert list(engine.task_names) == list(TASKS) and len(heard) == 1
+    assert engine.add_task("worker") == "worker:3"
+
+
+def test_a_job_without_tasks_gets_none(engine: Engine) -> None:
+    with pytest.raises(SimdistError):
+        engine.add_task("evaluator")

@@ -1,0 +1,90 @@
+"""The closures of a coordinator whose workers proceed in rounds: their replies wait, and count when their round is complete.
+
+Which rounds are complete is decided in `simdist.coordinator.bounded`; this file carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from simdist.coordinator.bounded import BoundedStaleness
+from simdist.coordinator.closure import Closure
+from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
+from simdist.errors import UnavailableError
+from simdist.runtime.serving import Round
+from simdist.runtime.work import Handle, WorkerPool
+
+__all__ = ["RoundClosures"]
+
+
+class RoundClosures:
+    """The closures that are done and do not count yet.
+
+    Args:
+        policy: says which rounds are complete.
+        queue, workers: of the coordinator.
+        decided: is called with what the queue decides.
+        ended: is called when closures have ended.
+    """
+
+    def __init__(
+        self,
+        policy: BoundedStaleness,
+        queue: ClosureQueue,
+        workers: WorkerPool,
+        decided: Callable[[list[ClosureDecision]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.policy = policy
+        self.queue = queue
+        self.workers = workers
+        self.decided = decided
+        self.ended = ended
+        self.waiting: dict[int, Closure] = {}
+        self._replies: dict[int, Handle] = {}  # by ticket
+        self._broken: BaseException | None = None  # why no further round can be applied
+
+    def require_whole(self) -> None:
+        """Refuse closures after the servers have lost a round.
+
+        Raises:
+            UnavailableError: they have.
+        """
+        if self._broken is not None:
+            raise UnavailableError(
+                f"schedule was called, but the servers have lost a round of updates ({self._broken}). Make the strategy and the model "
+                "again, or use recovery='replica'."
+            )
+
+    def keep(self, attempt: Attempt, ticket: int, call: Handle) -> None:
+        """A reply has come: what travelled with it counts with its round."""
+        self._replies[ticket] = call
+        self.policy.completed(attempt.worker, ticket, attempt.closure)
+
+    def complete(self) -> None:
+        """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
+        rounds = self.policy.complete_rounds(not self.queue.queue)
+        for complete in rounds:
+            for ticket in complete.tickets:
+                self._replies.pop(ticket).accept()
+            call = self.workers.apply_round(complete)
+            call.then(partial(self._applied, complete, call))
+        if rounds:
+            while (worker := self.policy.late()) is not None:
+                self.workers.abandon(worker)
+                self.decided(self.queue.dropped(self.queue.running[worker]))
+            self.decided(self.queue.round_complete())
+
+    def _applied(self, complete: Round, call: Handle) -> None:
+        """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
+        if call.error is not None:
+            self._broken = self._broken or call.error
+            for worker in self.queue.running:
+                self.workers.abandon(worker)
+            self.decided(self.queue.failed(call.error))
+        for number in complete.closures if call.error is None else list(self.waiting):
+            closure = self.waiting.pop(number, None)
+            if closure is not None:
+                closure.result.end(call.error)
+        self.ended()

@@ -1,0 +1,128 @@
+"""Datasets that are resumed: a worker that comes back goes on after the last batch of a closure that counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.coordinator.remote_value import RemoteValue
+
+ROWS = 36
+
+
+def taken_with(
+    resume: bool, faults: Any, workers: int = 2, steps: int = 12, repeat: int = 1, step: Any = None, source: Any = None, **options: Any
+) -> list[int]:
+    """The rows that closures which count have taken, in the order of the closures."""
+    cluster = sd.Cluster({"worker": workers, "ps": 1})
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, **options))
+    faults(cluster.faults)
+    dataset = coordinator.create_per_worker_dataset(source or coordinator.strategy.distribute_datasets_from_function(part), resume=resume)
+    iterator = iter(dataset)
+    step = step or sd.function(lambda iterator: next(iterator).sum(), seconds=1.0)
+    values = [RemoteValue(coordinator.schedule_steps(step, (iterator,), {}, repeat)) for _ in range(steps)]
+    return [int(value) for value in coordinator.fetch(values)]
+
+
+def part(context: sd.InputContext) -> sd.Dataset:
+    dataset = sd.Dataset.range(ROWS).shard(context.num_input_pipelines, context.input_pipeline_id)
+    return dataset.shuffle(ROWS, seed=5).map(lambda x: x).batch(1)
+
+
+def plain(iterator: Any) -> int:
+    sd.sleep(1.0)
+    return int(next(iterator).sum())
+
+
+@pytest.mark.parametrize("step", [None, plain], ids=["traced", "plain"])
+@pytest.mark.parametrize("crash_s", np.linspace(0.3, 11.3, 12).tolist())
+def test_a_crash_repeats_no_row_and_leaves_none_out(crash_s: float, step: Any) -> None:
+    taken = taken_with(True, lambda faults: faults.crash("worker:1", at=crash_s, restart_after=0.4), steps=ROWS - 2, step=step)
+    assert len(set(taken)) == ROWS - 2
+
+
+def test_without_it_a_worker_begins_anew() -> None:
+    taken = taken_with(False, lambda faults: faults.crash("worker:1", at=3.5, restart_after=0.4))
+    assert len(set(taken)) < len(taken)
+
+
+def test_rows_come_in_the_order_in_which_they_would_have_come() -> None:
+    undisturbed = taken_with(True, lambda faults: None, workers=1, steps=ROWS)
+    assert sorted(undisturbed) == list(range(ROWS)) and undisturbed != sorted(undisturbed)
+    assert taken_with(False, lambda faults: None, workers=1, steps=ROWS) == undisturbed
+    for crash_s in (0.5, 5.5, 5.0001, 20.5):
+        assert taken_with(True, lambda faults, at=crash_s: faults.crash("worker:0", at=at, restart_after=1.0), 1, ROWS) == undisturbed
+
+
+def test_a_closure_of_several_steps_that_is_lost_takes_all_its_batches_again() -> None:
+    sums = taken_with(True, lambda faults: faults.crash("worker:0", at=4.5, restart_after=1.0), workers=1, steps=8, repeat=3)
+    assert sums == taken_with(True, lambda faults: None, workers=1, steps=8, repeat=3)
+
+
+def test_a_worker_that_was_only_silent_takes_again_what_did_not_count() -> None:
+    def cut(faults: Any) -> None:
+        faults.partition("chief:0", "worker:1", at=2.5, until=20.0)
+
+    taken = taken_with(True, cut, steps=18)
+    assert len(set(taken)) == 18
+
+
+def test_a_reply_that_is_lost_takes_no_batch() -> None:
+    def lose(faults: Any) -> None:
+        faults.drop("worker:0", "chief:0", kind="closure_reply", at=2.5, until=3.5)
+
+    assert taken_with(True, lose, workers=1, steps=ROWS) == taken_with(True, lambda faults: None, workers=1, steps=ROWS)
+
+
+def test_closures_that_a_round_drops_take_no_batch() -> None:
+    taken = taken_with(True, lambda faults: faults.slow("worker:2", factor=4.0, at=0.0), workers=3, steps=18, mode="sync", backup_workers=1)
+    assert len(set(taken)) == 18
+
+
+def test_an_error_takes_no_batch() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(4).batch(1), resume=True))
+    assert coordinator.schedule(lambda iterator: int(next(iterator)[0]), (iterator,)).fetch() == 0
+    coordinator.schedule(lambda iterator: next(iterator) / {}, (iterator,))
+    with pytest.raises(TypeError):
+        coordinator.join()
+    assert coordinator.schedule(lambda iterator: int(next(iterator)[0]), (iterator,)).fetch() == 1
+
+
+def test_a_dataset_that_all_workers_share_is_put_back_for_one_alone() -> None:
+    shared = sd.Dataset.range(ROWS).shuffle(ROWS, seed=1).batch(1)
+    found = taken_with(True, lambda faults: faults.crash("worker:1", at=5.5, restart_after=1.0), steps=20, source=shared)
+    assert sorted(np.unique(found, return_counts=True)[1])[-1] <= 2  # each worker gives each row once
+    first, second = iter(shared), iter(shared)
+    assert first.state_dict()["shuffles"] != second.state_dict()["shuffles"] != [0]
+
+
+def test_a_new_iterator_begins_anew_although_the_dataset_is_resumed() -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    dataset = coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(4).batch(1), resume=True)
+    for _ in range(2):
+        iterator = iter(dataset)
+        rows = [coordinator.schedule(lambda iterator: int(next(iterator)[0]), (iterator,)).fetch() for _ in range(3)]
+        assert rows == [0, 1, 2]
+
+
+@pytest.mark.parametrize("engine", [{}, {"isolated": True}], ids=["shared", "isolated"])
+def test_it_changes_nothing_where_nothing_fails(engine: dict[str, Any]) -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine="in_process", **engine)))
+    iterator = iter(coordinator.create_per_worker_dataset(part_of_one, resume=True))
+    values = [coordinator.schedule(sd.function(lambda iterator: next(iterator).sum()), (iterator,)) for _ in range(6)]
+    assert sorted(int(value) for value in coordinator.fetch(values)) == [0, 0, 1, 1, 2, 2]
+
+
+def part_of_one() -> sd.Dataset:
+    return sd.Dataset.range(ROWS).batch(1)
+
+
+def test_resume_is_true_or_false() -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    with pytest.raises(TypeError, match="resume"):
+        coordinator.create_per_worker_dataset(sd.Dataset.range(4).batch(2), resume="yes")  # pyright: ignore[reportArgumentType]
