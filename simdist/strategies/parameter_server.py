@@ -62,8 +62,9 @@ class ParameterServerStrategy(Strategy):
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
-            rounds; the gradients of a round are averaged at the servers and applied as one update. "bounded": as "sync", but a worker may
-            be up to `staleness` rounds ahead of the slowest.
+            rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
+            (`assign_add`) are added up, and of assignments the last one counts. "bounded": as "sync", but a worker may be up to
+            `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.

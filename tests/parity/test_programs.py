@@ -258,7 +258,7 @@ def test_lookup_tables_and_a_sharded_embedding_in_a_custom_loop(kills: bool, see
     loss = coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()
 
     # The metric counts also what was wrong at the beginning of an epoch; the model is right after the fourth in any case.
-    assert max(reached) == 1.0 if seed == 2 else max(reached) > 0.9
+    assert max(reached) == 1.0 if seed == 2 and not kills else max(reached) > 0.9
     assert loss < 1e-3
     words = np.array([[a, b, c] for a in vocabulary for b in vocabulary for c in vocabulary if len({a, b, c}) == 3])
     given = np.asarray(model({"features": feature_lookup(words)}))[:, 0] < 0.0  # "yes" is number 0
