@@ -32,9 +32,10 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
 from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
+from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
 from simdist.strategies.base import DistributedFromFunction, Strategy, cluster_behind
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
