@@ -13,6 +13,7 @@ import pytest
 from simdist.coordinator.closure_states import ClosureState
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.queue import Attempt
+from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.runtime.cluster import newest_cluster
@@ -165,14 +166,12 @@ def closures_that_exit_end_the_loop_of_their_worker(patch: pytest.MonkeyPatch) -
 def only_the_last_who_joins_is_woken(patch: pytest.MonkeyPatch) -> None:
     """Who joins second takes the place of the first, who waits for ever."""
 
-    def join(coordinator: ClusterCoordinator) -> None:
-        while coordinator.queue.pending:
-            promise = coordinator.engine.promise()
-            coordinator._joining = [promise]
-            promise.wait("closures (join)")
-        coordinator._raise_stored()
+    def wait(waits: Waits, what: str) -> None:
+        promise = waits.engine.promise()
+        waits._promises = [promise]
+        promise.wait(what)
 
-    patch.setattr(ClusterCoordinator, "join", join)
+    patch.setattr(Waits, "wait", wait)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
