@@ -17,7 +17,7 @@ import numpy as np
 from simdist.trace.by_key import union_by_key
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import task_of
-from simdist.trace.staleness import Updates
+from simdist.trace.staleness import Updates, staleness_by_lane
 from simdist.trace.summary_records import ServerSummary
 
 __all__ = ["server_loads"]
@@ -54,33 +54,22 @@ def server_loads(trace: EventLog, lanes: Iterable[str], stale: Updates) -> dict[
     lane = spans.lane
     updates = np.bincount(lane[applied], minlength=len(trace.names.texts))
     busy_s = union_by_key(lane[applied], spans.start[applied], spans.end[applied])
-    mean, largest = _staleness(lane[stale.row], stale.staleness)
+    staleness = staleness_by_lane(trace, stale)
     found: dict[str, ServerSummary] = {}
     for server in servers:
         code = codes.get(server, -1)
         count, seconds = int(updates[code]) if code >= 0 else 0, busy_s.get(code, 0.0)
+        mean, largest = staleness.get(server, (None, None))
         found[server] = {
             "updates": count,
-            "mean_staleness": mean.get(code),
-            "max_staleness": largest.get(code),
+            "mean_staleness": mean,
+            "max_staleness": largest,
             "busy_s": seconds,
             "utilisation": seconds / duration_s if duration_s else 0.0,
             "bytes_received": _received(sums, server, count),
             "bytes_sent": _whole(sums.get((server, "bytes_sent"), 0)),
         }
     return found
-
-
-def _staleness(lanes: np.ndarray, staleness: np.ndarray) -> tuple[dict[int, float], dict[int, int]]:
-    """The mean and the largest staleness by the code of a lane; lanes without updates are missing."""
-    if not len(lanes):
-        return {}, {}
-    count, total = np.bincount(lanes), np.zeros(int(lanes.max()) + 1, np.int64)
-    np.add.at(total, lanes, staleness)
-    largest = np.zeros(len(total), np.int64)
-    np.maximum.at(largest, lanes, staleness)
-    known: list[int] = np.flatnonzero(count).tolist()
-    return {code: int(total[code]) / int(count[code]) for code in known}, {code: int(largest[code]) for code in known}
 
 
 def _received(sums: Mapping[tuple[str, str], float], server: str, updates: int) -> float | None:
