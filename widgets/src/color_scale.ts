@@ -10,5 +10,5 @@ export function colorScale({ title, ramp, ends, unknown }: ShardScale): HTMLElem
   const bars = ramp.map((fill, index) => shape("rect", { x: index * step, width: step + 0.5, height: 12, fill }));
   const strip = shape("svg", { width: SCALE_WIDTH, height: 12, "aria-hidden": "true" }, ...bars);
   const none = unknown ? [element("span", { class: "sdw-swatch", style: `background:${unknown}` }), "none"] : [];
-  return element("p", { class: "sdw-scale" }, ...(title ? [`${title}:`] : []), ends[0], strip, ends[1], ...none);
+  return element("p", { class: "sdw-scale" }, ...(title ? [element("span", {}, `${title}:`)] : []), ends[0], strip, ends[1], ...none);
 }
