@@ -20,7 +20,7 @@ from simdist.variables.traffic import CellTraffic
 
 __all__ = ["traffic_of"]
 
-Place = tuple[int, int]
+CellPosition = tuple[int, int]
 """Of a cell: the number of a group that it is in, or was in, and its position there."""
 
 
@@ -32,10 +32,10 @@ class _Sums:
         self.calls: dict[Cell, int] = {}
         self.bytes: dict[Cell, int] = {}
 
-    def add(self, place: Place, calls: int, units: int, unit_bytes: int | None = None) -> None:
+    def add(self, at: CellPosition, calls: int, units: int, unit_bytes: int | None = None) -> None:
         """Add some calls, and units that travelled in them, each of so many bytes; default those of the whole cell."""
         # A group knows its cells also after it was joined with others, so this is the cell, wherever it is by now.
-        group, position = place
+        group, position = at
         cell = self.groups[group].cells[position]
         self.calls[cell] = self.calls.get(cell, 0) + calls
         self.bytes[cell] = self.bytes.get(cell, 0) + units * (cell.aval.size_bytes if unit_bytes is None else unit_bytes)
@@ -59,8 +59,8 @@ def _add(reads: _Sums, updates: _Sums, key: Hashable, known: object) -> None:
     """Add what one entry of the plans of a task stands for; that of a read of rows also has what gathers them."""
     match key, known:
         case ReadGroups(), CallPlan():
-            for place in _places(known, key.cells):
-                reads.add(place, known.uses, known.uses)
+            for at in _positions(known, key.cells):
+                reads.add(at, known.uses, known.uses)
         case ReadWithRows(), (RowReads() as asked, _):
             _add_row_reads(reads, key, asked)
         case ApplyAll(), CallPlan():
@@ -73,7 +73,7 @@ def _add(reads: _Sums, updates: _Sums, key: Hashable, known: object) -> None:
             pass
 
 
-def _places(plan: CallPlan, cells: Sequence[Sequence[int]]) -> Iterator[Place]:
+def _positions(plan: CallPlan, cells: Sequence[Sequence[int]]) -> Iterator[CellPosition]:
     """The cells that servers give; `cells` are the positions of those that are used, group by group."""
     for part in plan.parts:
         for group, place in part.groups:
