@@ -1,12 +1,15 @@
 """`BoundedStaleness`: workers proceed in rounds, and no worker is more than a few rounds ahead of the slowest.
 
 Each worker has a clock: the number of closures that it has completed. Its closure number c counts for round c. A round is complete when no
-worker can add to it any more; then the servers apply the average of its gradients, as one update. A worker may begin round c when all
-rounds up to c - s - 1 are complete, and what it reads contains them: with s = 0 that is synchronous training. The updates of a round are
-added up in the order of the workers' ranks, so that the result does not depend on who was faster.
+worker can add to it any more; then the servers apply the average of its gradients, as one update (increments are added up). A worker may
+begin round c when all rounds up to c - s - 1 are complete, and what it reads contains them: with s = 0 that is synchronous training. The
+updates of a round are added up in the order of the workers' ranks, so that the result does not depend on who was faster.
 
 With backup workers (s = 0 only) a round is complete without the slowest; they stop what they compute for it, and their closures are run
 again.
+
+The updates of a round are seen together, when it is complete; an implementation that shows each of them at once, as Ho et al. allow, has
+fresher reads where s is large.
 
 Invariants: a closure counts in exactly one round; rounds are completed in order; no clock is more than s ahead of the round that is open.
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
+from simdist.coordinator.table_copies import bring_tables
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.data.positions import Position
@@ -90,6 +91,7 @@ class PerWorkerDataset(PerWorker[Dataset]):
         self.resume = resume
 
     def make(self, worker: Worker, context: InputContext) -> Dataset:
+        bring_tables(worker)
         made = self.source if isinstance(self.source, (Dataset, DistributedFromFunction)) else self.source()
         if isinstance(made, DistributedFromFunction):
             made = made.dataset_fn(self.pipelines.setdefault(worker.name, context))

@@ -38,7 +38,6 @@ from simdist.runtime.linked import (
     Apply,
     ApplyAll,
     CheckFinite,
-    Combination,
     GroupPart,
     LinkedCollective,
     LinkedOperation,
@@ -53,14 +52,13 @@ from simdist.runtime.linked import (
     TableRows,
     TakeBatch,
 )
-from simdist.runtime.updating import assigning, cells_by_owner, join_groups
-from simdist.variables.aggregation import VariableAggregation
+from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, piece_of
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout
 from simdist.variables.update_rule import rule_of
 
-__all__ = ["link", "prepare"]
+__all__ = ["link"]
 
 Register = int
 
@@ -74,13 +72,6 @@ def link(program: Program, layout: Layout, replica: int = 0) -> LinkedProgram:
         replica: who runs it, by its place among the replicas that are driven here.
     """
     return _Linker(program, layout, replica).link()
-
-
-def prepare(program: Program, layout: Layout, replica: int = 0) -> None:
-    """Join the groups that the program's updates ask for."""
-    for op in program.operations:
-        if isinstance(op, Update):
-            join_groups(op, replica, layout)
 
 
 Piece: TypeAlias = "tuple[Register, ShardRange | None]"
@@ -291,7 +282,7 @@ class _Linker:
         return [
             (op.operands[number], variable_of(op.variables[number]).placement.range_of(cell))
             for number, cell in cells
-            if not _is_by_rows(op, number)
+            if not is_by_rows(op, number)
         ]
 
     def _aval(self, piece: Piece) -> Aval:
@@ -306,7 +297,7 @@ class _Linker:
         slot = self._slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
         if pieces and all(register in self.program.constants for register in registers):
-            arrays = [_piece(jnp.asarray(self.program.constants[register]), part) for register, part in pieces]
+            arrays = [piece_of(jnp.asarray(self.program.constants[register]), part) for register, part in pieces]
             self.constants.append((slot, Bundle.of(arrays)))
         elif pieces:
             self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
@@ -342,7 +333,7 @@ class _Linker:
                 return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)
 
             values = dict(zip(results, function(*map(gathered, sources, axes)), strict=True))
-            return [_piece(values[register], part) for bundle in bundles for register, part in bundle.pieces]
+            return [piece_of(values[register], part) for bundle in bundles for register, part in bundle.pieces]
 
         kernel = kernel_of(self.program.name, run, avals)
         first = others[0][1] if others and others[0][0] == "batch" else None
@@ -371,7 +362,7 @@ class _Linker:
         for cells in cells_by_owner(op, self.replica).values():
             group = cells[0][1].group
             slot = self._pack(self._operand_pieces(op, cells))
-            positions = [cell.position for number, cell in cells if not _is_by_rows(op, number)]
+            positions = [cell.position for number, cell in cells if not is_by_rows(op, number)]
             operand_avals = self.slot_avals[slot]
             rows = self._row_operands(op, cells)
             if isinstance(op.rule, str):
@@ -382,7 +373,7 @@ class _Linker:
             else:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
-            what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, _combination(op), given
+            what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
             parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows))))
         self.operations.append(ApplyAll(tuple(parts)))
 
@@ -390,27 +381,10 @@ class _Linker:
         """The gradients of rows that some cells are changed with."""
         found: list[tuple[tuple[int, Cell], RowOperand]] = []
         for number, cell in cells:
-            if _is_by_rows(op, number):
+            if is_by_rows(op, number):
                 register, read = op.operands[number], op.row_reads[number]
                 assert read is not None
                 first, stop = cell.rows or (0, cell.aval.shape[0])
                 operand = RowOperand(read, self._pack([(register, None)]), self.program.avals[register], first, stop)
                 found.append(((number, cell), operand))
         return found
-
-
-def _is_by_rows(op: Update, number: int) -> bool:
-    """Whether the operand for a variable is a gradient of rows."""
-    return bool(op.row_reads) and op.row_reads[number] is not None
-
-
-def _combination(op: Update) -> Combination:
-    """What becomes of an update that counts together with those of other workers."""
-    if op.rule == "add":
-        return "sum"
-    averaged = all(variable_of(variable).aggregation is VariableAggregation.MEAN for variable in op.variables)
-    return "last" if op.rule == "assign" and not averaged else "mean"
-
-
-def _piece(array: jax.Array, part: ShardRange | None) -> jax.Array:
-    return array if part is None else part.of(array)

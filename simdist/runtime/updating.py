@@ -9,13 +9,16 @@ import jax
 
 from simdist.caches import bounded
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.operations import Update
+from simdist.program.operations import Program, Update
 from simdist.program.values import BundleType
+from simdist.runtime.linked import Combination
+from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.handles import variable_of
+from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.update_rule import rule_of
 
-__all__ = ["assigning", "cells_by_owner", "join_groups"]
+__all__ = ["assigning", "cells_by_owner", "combination_of", "is_by_rows", "piece_of", "join_groups", "prepare"]
 
 
 def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
@@ -27,6 +30,26 @@ def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell
     return cells
 
 
+def is_by_rows(op: Update, number: int) -> bool:
+    """Whether the operand for a variable is a gradient of rows."""
+    return bool(op.row_reads) and op.row_reads[number] is not None
+
+
+def combination_of(op: Update) -> Combination:
+    """What becomes of an update that counts together with those of other workers."""
+    if op.rule == "add":
+        return "sum"
+    averaged = all(variable_of(variable).aggregation is VariableAggregation.MEAN for variable in op.variables)
+    return "last" if op.rule == "assign" and not averaged else "mean"
+
+
+def prepare(program: Program, layout: Layout, replica: int = 0) -> None:
+    """Join the groups that the program's updates ask for."""
+    for op in program.operations:
+        if isinstance(op, Update):
+            join_groups(op, replica, layout)
+
+
 def join_groups(op: Update, replica: int, layout: Layout) -> None:
     """Make one group of the cells that an update changes together, for each owner."""
     for owner, cells in cells_by_owner(op, replica).items():
@@ -36,6 +59,11 @@ def join_groups(op: Update, replica: int, layout: Layout) -> None:
                 layout.join(own)
         else:
             rule_of(op.rule).join(owner, op.variables, cells, layout)
+
+
+def piece_of(array: jax.Array, part: ShardRange | None) -> jax.Array:
+    """The part of an operand that belongs to a shard; None: all of it."""
+    return array if part is None else part.of(array)
 
 
 @bounded("kernels of assignments", size=256)

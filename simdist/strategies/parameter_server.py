@@ -32,9 +32,10 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
 from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
+from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
 from simdist.strategies.base import DistributedFromFunction, Strategy, cluster_behind
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
@@ -64,8 +65,9 @@ class ParameterServerStrategy(Strategy):
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
-            rounds; the gradients of a round are averaged at the servers and applied as one update. "bounded": as "sync", but a worker may
-            be up to `staleness` rounds ahead of the slowest.
+            rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
+            (`assign_add`) are added up, and of assignments the last one counts. "bounded": as "sync", but a worker may be up to
+            `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.
@@ -208,7 +210,7 @@ class ParameterServerStrategy(Strategy):
 
         Returns:
             A record for each of `placements()`, in the same order. What a step of the chief or of a worker finds on its own task does not
-            travel, nor does a lookup table; updates of the chief's variables travel with the reply of their closure, and are not counted.
+            travel; updates of the chief's variables travel with the reply of their closure, and are not counted, nor are lookup tables.
 
         Raises:
             FailedPreconditionError: nothing travels in the engine of this cluster.

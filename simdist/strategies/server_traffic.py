@@ -33,7 +33,7 @@ def traffic_records(
     """
     cells = _cells_in_order(variables, layout)
     traffic = engine.traffic(cells)
-    traffic += [CellTraffic()] * (len(placements) - len(cells))  # lookup tables lie with those who ask them
+    traffic += [CellTraffic()] * (len(placements) - len(cells))  # lookup tables
     staleness = staleness_by_lane(engine.trace, stale_updates(engine.trace))
     return [_record(place, sums, staleness.get(place.task, (None, 0))[0]) for place, sums in zip(placements, traffic, strict=True)]
 

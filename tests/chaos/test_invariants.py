@@ -18,6 +18,7 @@ from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
 from simdist.runtime.membership import MemberState
 from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.rounds import RoundServer
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.world import World
 
@@ -30,6 +31,21 @@ NUMBERS = replace(STEPS, numerics="deferred")
 CRASH = Disturbance("crash", "worker:1", at_s=2e-4, figures={"restart_after": 1e-3})
 CRASHED = replace(CLOSURES, disturbances=(CRASH,))
 PAUSED = replace(CLOSURES, disturbances=(Disturbance("pause", "worker:1", at_s=1e-6, figures={"until": 7.0}),))
+ROUNDS = Scenario(
+    "servers",
+    {
+        "mode": "sync",
+        "staleness": None,
+        "backup_workers": 0,
+        "recovery": "raise",
+        "exactly_once": False,
+        "shards": 1,
+        "momentum": False,
+        "rounds": [4, 2],
+    },
+    workers=2,
+    numerics="deferred",
+)
 SLOWED = replace(STEPS, disturbances=(Disturbance("slow", "worker:1", at_s=1e-6, figures={"factor": 3.0, "until": None}),))
 
 
@@ -172,11 +188,39 @@ def crash_nobody(patch: pytest.MonkeyPatch) -> Scenario:
     return CRASHED
 
 
+def leave_one_out(patch: pytest.MonkeyPatch) -> Scenario:
+    """A round with several updates is applied without the last one."""
+    by_group = RoundServer._by_group
+    patch.setattr(RoundServer, "_by_group", lambda rounds, complete: (updates[:-1] for updates in by_group(rounds, complete)))
+    return ROUNDS
+
+
+def read_at_once(patch: pytest.MonkeyPatch) -> Scenario:
+    """A read does not wait for the round that it needs."""
+    patch.setattr(RoundServer, "wait", lambda rounds, needs, asked, leg: False)
+    return ROUNDS
+
+
+def keep_the_version(patch: pytest.MonkeyPatch) -> Scenario:
+    """An update has the number of the one before."""
+    commit = ServerLoop.commit
+
+    def still(server: ServerLoop, update: Any, *arguments: Any) -> None:
+        server.states.versions[update.group] -= 1
+        commit(server, update, *arguments)
+
+    patch.setattr(ServerLoop, "commit", still)
+    return ROUNDS
+
+
 SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
     "no-closure-lost": lose_closures,
     "updates-counted": apply_twice,
     "one-thing-at-a-time": compute_at_once,
     "crash-takes-effect": crash_nobody,
+    "counts-as-asked": leave_one_out,
+    "bounded-staleness": read_at_once,
+    "versions-grow": keep_the_version,
 }
 
 

@@ -203,7 +203,9 @@ def fit_in_packs_of_steps(make: Make) -> list[Any]:
 
 def shards_of_columns_and_copies_of_workers(make: Make) -> list[Any]:
     """Shards along axis 1, some items, rows, one shard; a copy and the number of each worker; a step on the chief."""
-    strategy = sd.ParameterServerStrategy(make({"worker": 1, "ps": 2}), lambda shape, dtype: [*[1] * (len(shape) - 1), 3], "bytes")
+    strategy = sd.ParameterServerStrategy(
+        make({"worker": 1, "ps": 2}), lambda shape, dtype: [*[1] * (len(shape) - 1), 3], placement="bytes"
+    )
     with strategy.scope():
         table = sd.Variable(np.arange(15, dtype=np.float32).reshape(3, 5))
         steps = sd.Variable(0.0, per_worker_variable=True)

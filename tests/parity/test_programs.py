@@ -197,9 +197,10 @@ def custom_loop(strategy: Any) -> None:
 
 
 @pytest.mark.parametrize("kills", [False, True], ids=["undisturbed", "a worker dies in every epoch"])
+@pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # of `keras.Input`, where JAX has 32 bits
-def test_lookup_tables_and_a_sharded_embedding_in_a_custom_loop(kills: bool) -> None:
-    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
+def test_lookup_tables_and_a_sharded_embedding_in_a_custom_loop(kills: bool, seed: int) -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=seed)
     strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.MinSizePartitioner(min_shard_bytes=256 << 10, max_shards=2))
     vocabulary = ["avenger", "ironman", "batman", "hulk", "spiderman", "kingkong", "wonder_woman"]
     with strategy.scope():
@@ -256,8 +257,12 @@ def test_lookup_tables_and_a_sharded_embedding_in_a_custom_loop(kills: bool) -> 
         reached.append(float(accuracy.result()))
     loss = coordinator.schedule(step_fn, args=(per_worker_iterator,)).fetch()
 
-    assert max(reached) == 1.0
-    assert loss < 0.1
+    # The metric counts also what was wrong at the beginning of an epoch; the model is right after the fourth in any case.
+    assert max(reached) == 1.0 if seed == 2 and not kills else max(reached) > 0.9
+    assert loss < 1e-3
+    words = np.array([[a, b, c] for a in vocabulary for b in vocabulary for c in vocabulary if len({a, b, c}) == 3])
+    given = np.asarray(model({"features": feature_lookup(words)}))[:, 0] < 0.0  # "yes" is number 0
+    assert np.array_equal(given, (words == "avenger").any(axis=1))
     assert len(list(cluster.trace.instants.where(category="crash"))) == (4 if kills else 0)
     shards = [(r.shape, r.task) for r in strategy.placements() if r.kind == "parameter" and r.num_shards == 2]
     assert shards == [((8, 16384), "ps:0"), ((8, 16384), "ps:1")]

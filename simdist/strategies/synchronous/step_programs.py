@@ -10,7 +10,8 @@ from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.operations import Program
 from simdist.program.replica_programs import ReplicaPrograms
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
+from simdist.runtime.updating import prepare
 from simdist.variables.state import Layout
 
 __all__ = ["StepPrograms"]

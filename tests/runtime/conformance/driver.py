@@ -23,9 +23,10 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
 from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
+from simdist.runtime.updating import prepare
 from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement

@@ -13,9 +13,10 @@ from simdist.errors import ResourceExhaustedError
 from simdist.hardware import MemoryAccount, laptop_cpu
 from simdist.program.function import StepFunction
 from simdist.runtime.linked import ApplyAll, LinkedProgram, RunKernel
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.pricing import Prices
+from simdist.runtime.updating import prepare
 from tests.runtime.conformance.driver import Driver, exchanged
 from tests.runtime.conformance.engines import simulated
 from tests.runtime.simulated.machines import TASKS

@@ -13,7 +13,8 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
 from simdist.runtime.linked import ApplyAll, LinkedProgram, RunKernel
-from simdist.runtime.linking import link, prepare
+from simdist.runtime.linking import link
+from simdist.runtime.updating import prepare
 from simdist.runtime.wire import decode_kernel, decode_program, encode, encode_kernel, encode_program
 from simdist.runtime.wire.kernels import digest_of
 
