@@ -28,7 +28,8 @@ from simdist.runtime.replicas import Communication, Member, Process, ReplicaGrou
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.trace import Trace
-from simdist.variables.state import GroupVersions
+from simdist.variables.state import Cell, GroupVersions
+from simdist.variables.traffic import CellTraffic
 
 __all__ = ["PENDING", "Engine", "Later", "OperationResult", "Pending", "Promise", "StepInProgress", "TaskRuntime"]
 
@@ -211,6 +212,14 @@ class Engine(Protocol):
 
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
         """Change groups of one type at once, in no time: a kernel of a group's arrays and the operand gives its next version."""
+        ...
+
+    def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:
+        """What has travelled for each of these cells between the tasks that hold them and those whose steps use them.
+
+        Raises:
+            FailedPreconditionError: nothing travels here.
+        """
         ...
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:

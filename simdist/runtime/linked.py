@@ -46,9 +46,14 @@ one counts."""
 
 @dataclass(frozen=True, eq=False)
 class ReadGroups:
-    """Read versions of groups: (group, slot that it goes to, bytes of the cells that are used) of each."""
+    """Read versions of groups: (group, slot that it goes to, bytes of the cells that are used) of each.
+
+    Attributes:
+        cells: for each group the positions of the cells that are used; for accounts of what travels, empty where nothing does.
+    """
 
     groups: tuple[tuple[int, Slot, int], ...]
+    cells: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
@@ -192,6 +197,7 @@ class Apply:
         size_bytes: of the operands; of gradients of rows, those of the rows are added when it is known which.
         combination: with updates of others that count together with it.
         rows: the gradients of rows among the operands of the kernel, after the bundle.
+        cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
     """
 
     number: int
@@ -204,6 +210,7 @@ class Apply:
     size_bytes: int
     combination: Combination = "mean"
     rows: tuple[RowOperand, ...] = ()
+    cells: tuple[int, ...] = ()
 
     @property
     def reads(self) -> tuple[BundleType, ...]:

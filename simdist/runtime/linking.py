@@ -167,6 +167,7 @@ class _Linker:
 
     def _read(self, reads: Sequence[Read | ReadRows]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
+        used: dict[int, list[int]] = {}
         tables = [self._rows(op) for op in reads if isinstance(op, ReadRows)]
         with_tables = {shard.group for table in tables for shard in table.shards}
         parts = self._parts([op for op in reads if isinstance(op, Read)], with_tables)
@@ -187,9 +188,10 @@ class _Linker:
                     wanted[group] = (group, self._slot(cell.group.avals), 0)
                 _, slot, size = wanted[group]
                 wanted[group] = (group, slot, size + cell.aval.size_bytes)
+                used.setdefault(group, []).append(cell.position)
                 pieces.append(("slot", slot, cell.position))
             self.source[op.output] = pieces
-        dense = ReadGroups(tuple(wanted.values()))
+        dense = ReadGroups(tuple(wanted.values()), tuple(map(tuple, used.values())))
         self.operations.append(ReadWithRows(dense, tuple(parts.values()), tuple(tables)) if tables else dense)
 
     def _parts(self, reads: Sequence[Read], groups: set[int]) -> dict[int, GroupPart]:
@@ -371,20 +373,8 @@ class _Linker:
             else:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
-            parts.append(
-                Apply(
-                    self._number(),
-                    group.number,
-                    group.task,
-                    kernel,
-                    group.avals,
-                    operand_avals,
-                    slot,
-                    size_bytes,
-                    combination_of(op),
-                    given,
-                )
-            )
+            what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
+            parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows))))
         self.operations.append(ApplyAll(tuple(parts)))
 
     def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:

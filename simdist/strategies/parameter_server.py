@@ -41,6 +41,7 @@ from simdist.strategies.base import DistributedFromFunction, Strategy, cluster_b
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
+from simdist.strategies.server_traffic import traffic_records
 from simdist.strategies.worker_copies import WorkerCopies
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.partitioners import checked_cut
@@ -48,6 +49,7 @@ from simdist.variables.read_cache import reading_once
 from simdist.variables.shard_range import ShardRange, equal_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
+from simdist.variables.traffic import TrafficRecord
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["ParameterServerStrategy", "making_dataset"]
@@ -202,6 +204,29 @@ class ParameterServerStrategy(Strategy):
             cells.append(cell)
         ShardedVariable.of(variable)
         return Placement(cells, self.store)
+
+    def traffic(self) -> list[TrafficRecord]:
+        """The shard map with its traffic: how often each shard was read and updated by steps, and the bytes that travelled for it.
+
+        Returns:
+            A record for each of `placements()`, in the same order. What a step of the chief or of a worker finds on its own task does not
+            travel; updates of the chief's variables travel with the reply of their closure, and are not counted, nor are lookup tables.
+
+        Raises:
+            FailedPreconditionError: nothing travels in the engine of this cluster.
+
+        Example:
+            >>> import simdist as sd
+            >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+            >>> with strategy.scope():
+            ...     table = sd.Variable([[0.0], [0.0]], name="table")
+            >>> coordinator = sd.ClusterCoordinator(strategy)
+            >>> closure = coordinator.schedule(sd.function(lambda: table.assign_add([[1.0], [1.0]])))
+            >>> coordinator.join()
+            >>> [(record.task, record.updates, record.bytes_updated) for record in strategy.traffic()]
+            [('ps:0', 1, 4), ('ps:1', 1, 4)]
+        """
+        return traffic_records(self.engine, self.placements(), self.variables, self.store.layout)
 
     def ranges_of(self, variable: VariableHandle) -> list[ShardRange]:
         """The shards into which the partitioner splits a variable; none where it stays whole: beside another one, or as a scalar."""

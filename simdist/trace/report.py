@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from simdist.trace.summary_records import FailureSummary, LaneSummary, Summary
+from simdist.trace.summary_records import FailureSummary, LaneSummary, ServerSummary, Summary
 
 __all__ = ["format_summary"]
 
@@ -50,6 +50,8 @@ def format_summary(numbers: Summary) -> str:
     ]
     if numbers["lanes"]:
         lines += ["", *_lane_table(numbers["lanes"])]
+    if any(server["updates"] for server in numbers["servers"].values()):
+        lines += ["", *_server_table(numbers["servers"])]
     if more := [line for show in (_devices, _links, _queues, _staleness, _critical_path) for line in show(numbers)]:
         lines += ["", *more]
     if numbers["failures"]:
@@ -71,6 +73,27 @@ def _lane_table(lanes: Mapping[str, LaneSummary]) -> list[str]:
         for name, lane in lanes.items()
     ]
     return _aligned([header, *rows])
+
+
+def _server_table(servers: Mapping[str, ServerSummary]) -> list[str]:
+    header = ["server", "updates", "staleness", "largest", "applied_s", "applying", "bytes_received", "bytes_sent"]
+    shown = _most({name: server["updates"] for name, server in servers.items()})
+    rows = [
+        [
+            name,
+            f"{server['updates']:,}",
+            NEVER if server["mean_staleness"] is None else f"{server['mean_staleness']:.2f}",
+            NEVER if server["max_staleness"] is None else str(server["max_staleness"]),
+            _seconds(server["busy_s"]),
+            f"{100 * server['utilisation']:.1f} %",
+            NEVER if server["bytes_received"] is None else f"{server['bytes_received']:,}",
+            f"{server['bytes_sent']:,}",
+        ]
+        for name, server in servers.items()
+        if name in shown
+    ]
+    lines = _aligned([header, *rows])
+    return [*lines, f"and {len(servers) - len(rows)} others with fewer updates"] if len(rows) < len(servers) else lines
 
 
 def _failure_table(failures: Sequence[FailureSummary]) -> list[str]:

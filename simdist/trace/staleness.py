@@ -27,7 +27,7 @@ import numpy as np
 from simdist.trace.by_key import count_until
 from simdist.trace.event_log import EventLog
 
-__all__ = ["Updates", "stale_updates"]
+__all__ = ["Updates", "stale_updates", "staleness_by_lane"]
 
 UNKNOWN = -1
 
@@ -77,6 +77,33 @@ def stale_updates(trace: EventLog) -> Updates:
     staleness[rows] = reported
     known = applied[staleness[applied] >= 0]
     return Updates(known, columns["end_s"][known], staleness[known])
+
+
+def staleness_by_lane(trace: EventLog, stale: Updates) -> dict[str, tuple[float, int]]:
+    """The mean and the largest staleness of the updates on each lane.
+
+    Args:
+        trace: the log of the run.
+        stale: its updates (`stale_updates`).
+
+    Returns:
+        (mean, largest) by lane; lanes without updates are missing.
+
+    Example:
+        >>> from simdist.trace import Trace
+        >>> trace = Trace()
+        >>> for version in (1, 2):
+        ...     _ = trace.span("ps:0", "apply", "sgd", 0.0, 1.0, read_version=0, version=version)
+        >>> staleness_by_lane(trace, stale_updates(trace))
+        {'ps:0': (0.5, 1)}
+    """
+    lanes, numbers = np.unique(trace.spans.lane[stale.row], return_inverse=True)
+    total, largest = np.zeros(len(lanes), np.int64), np.zeros(len(lanes), np.int64)
+    np.add.at(total, numbers, stale.staleness)
+    np.maximum.at(largest, numbers, stale.staleness)
+    means = total / np.bincount(numbers, minlength=len(lanes))
+    names = [trace.names.texts[lane] for lane in lanes.tolist()]
+    return dict(zip(names, zip(means.tolist(), largest.tolist(), strict=True), strict=True))
 
 
 def _read_ends_s(trace: EventLog, columns: dict[str, np.ndarray]) -> np.ndarray:

@@ -6,7 +6,7 @@ devices compute: spans of the categories ``compute`` and ``apply``, as a share o
 task that have any.
 
 Bytes come from the totals ``bytes_sent`` of tasks and ``link_bytes`` of links, the length of queues from the counter
-``queue``; staleness.py, critical_path.py and failures.py say how the rest is found.
+``queue``; staleness.py, server_load.py, critical_path.py and failures.py say how the rest is found.
 
 Invariants: sums are exactly rounded (math.fsum), so a summary is the same on every machine; a moment that
 never came is None.
@@ -27,6 +27,7 @@ from simdist.trace.critical_path import critical_path
 from simdist.trace.event_log import EventLog
 from simdist.trace.failures import Failure, failures
 from simdist.trace.records import task_of
+from simdist.trace.server_load import server_loads
 from simdist.trace.staleness import stale_updates
 from simdist.trace.summary_records import (
     FailureSummary,
@@ -58,6 +59,8 @@ def summary(trace: EventLog) -> Summary:
         - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
         - ``links``: bytes by name of the link;
         - ``staleness``: ``updates``, ``mean``, ``max`` and ``histogram`` (number of updates by staleness);
+        - ``servers``: for each parameter server ``updates``, ``mean_staleness`` and ``max_staleness`` of them, ``busy_s`` and
+          ``utilisation`` by applying them, ``bytes_received`` (None where it shares its port) and ``bytes_sent``;
         - ``queues``: for each lane with a counter ``queue`` its ``mean`` over time and its ``max``;
         - ``critical_path``: ``end_s``, ``waited_s``, ``segments`` (how many) and ``seconds`` by category;
         - ``failures``: for each crash ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` from crash to
@@ -74,7 +77,7 @@ def summary(trace: EventLog) -> Summary:
         0.75
     """
     duration_s = trace.end_s()
-    lanes = _lanes(trace)
+    lanes, stale = _lanes(trace), stale_updates(trace)
     return {
         "seed": trace.seed,
         "duration_s": duration_s,
@@ -83,7 +86,8 @@ def summary(trace: EventLog) -> Summary:
         "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.sums().items()) if name == "link_bytes"},
         "spans": _counts(trace),
         "instants": dict(sorted(Counter(item.category for item in trace.instants).items())),
-        "staleness": _staleness(stale_updates(trace).staleness),
+        "staleness": _staleness(stale.staleness),
+        "servers": server_loads(trace, lanes, stale),
         "queues": {lane: _queue(*trace.counters.series(lane, "queue"), duration_s) for lane in trace.counters.lanes_of("queue")},
         "critical_path": _critical(trace),
         "failures": [_failure(failure) for failure in failures(trace.instants)],

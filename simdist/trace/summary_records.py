@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-__all__ = ["FailureSummary", "LaneSummary", "PathSummary", "QueueSummary", "StalenessSummary", "Summary", "TaskSummary"]
+__all__ = ["FailureSummary", "LaneSummary", "PathSummary", "QueueSummary", "ServerSummary", "StalenessSummary", "Summary", "TaskSummary"]
 
 
 class LaneSummary(TypedDict):
@@ -33,6 +33,21 @@ class StalenessSummary(TypedDict):
     mean: float | None
     max: int | None
     histogram: dict[int, int]
+
+
+class ServerSummary(TypedDict):
+    """One parameter server: `busy_s` and `utilisation` count the time in which it applied updates.
+
+    The staleness is None where no update has one; `bytes_received` is None where the server shares its port with other tasks.
+    """
+
+    updates: int
+    mean_staleness: float | None
+    max_staleness: int | None
+    busy_s: float
+    utilisation: float
+    bytes_received: float | None
+    bytes_sent: float
 
 
 class QueueSummary(TypedDict):
@@ -73,6 +88,7 @@ class Summary(TypedDict):
     spans: dict[str, int]
     instants: dict[str, int]
     staleness: StalenessSummary
+    servers: dict[str, ServerSummary]
     queues: dict[str, QueueSummary]
     critical_path: PathSummary
     failures: list[FailureSummary]

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 import simdist_widgets as sw
-from simdist_widgets.heat_map import HEAT_MAP_FROM, ramp_color
+from simdist_widgets.color_ramp import ramp_color
+from simdist_widgets.heat_map import HEAT_MAP_FROM
 
 
 def records(servers: int, shards: int = 1) -> list[SimpleNamespace]:

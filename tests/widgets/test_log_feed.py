@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,13 @@ def test_last_value_of_a_counter_is_that_of_its_series() -> None:
             for name in ("queue", "other"):
                 assert counters.last("chief:0", name) == counters.series("chief:0", name)[1][-1]
     assert counters.last("chief:0", "none") is None
+
+
+def test_the_value_of_an_update_is_its_staleness() -> None:
+    trace, reader = Trace(), Reader()
+    trace.span("ps:0", "apply", "sgd", 0.0, 1.0, read_version=2, version=5)
+    trace.span("ps:0", "apply", "sgd", 1.0, 2.0, version=6)
+    trace.span("worker:0", "read", "read", 1.0, 2.0, read_version=2, version=5)
+    reader.read(LogFeed().take(trace))
+    stale, unknown, other = [row[6] for row in reader.rows]
+    assert (stale, math.isnan(unknown), other) == (2.0, True, 0.0)

@@ -12,28 +12,13 @@ from typing import Any
 
 from simdist.extras import needs
 from simdist_widgets.byte_units import format_bytes
-from simdist_widgets.shard_figure import range_text
+from simdist_widgets.color_ramp import RAMP_LENGTH, ramp_color
+from simdist_widgets.shard_colors import FIGURES, color_of, scale_of
+from simdist_widgets.shard_figure import BAR, range_text
 
 HEAT_MAP_FROM = 40  # tasks, from which columns of blocks say less than cells
 COLUMNS = (10, 20, 25, 50)  # that a row may have
 MOST_LARGEST = 5
-# From no bytes to the most that a task has: one hue, so that dark is more for everyone (after ColorBrewer's Blues).
-STOPS = ("#eff3fa", "#c6dbef", "#8fc0e0", "#539ecd", "#2371b5", "#08408a")
-RAMP_LENGTH = 32
-
-
-def ramp_color(share: float) -> str:
-    """The colour of a share of the greatest amount, 0.0 to 1.0.
-
-    Example:
-        >>> ramp_color(0.0), ramp_color(1.0)
-        ('#eff3fa', '#08408a')
-    """
-    position = min(max(share, 0.0), 1.0) * (len(STOPS) - 1)
-    index = min(int(position), len(STOPS) - 2)
-    part = position - index
-    low, high = (bytes.fromhex(stop[1:]) for stop in STOPS[index : index + 2])
-    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(low, high, strict=True))
 
 
 def heat_map(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> dict[str, Any]:
@@ -80,6 +65,29 @@ def heat_map(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced
     return {"columns": columns, "rows": [[cell(task) for task in row] for row in rows], "ramp": ramp, "greatest": greatest}
 
 
+def color_cells(heat: dict[str, Any], shards: Sequence[Mapping[str, Any]], color_by: str) -> None:
+    """Colour the cells of a heat map by a figure of the shards in place of their bytes.
+
+    Args:
+        heat: what `heat_map` returned; its cells get the figure of their task, and the map its scale.
+        shards: with the traffic of each.
+        color_by: a key of `FIGURES`.
+    """
+    figure = FIGURES[color_by]
+    values: dict[str, list[float]] = {}
+    for shard in shards:
+        if (value := figure.value(shard)) is not None:
+            values.setdefault(shard["task"], []).append(value)
+    together = {task: figure.together(held) for task, held in values.items()}
+    greatest = max(together.values(), default=0)
+    cells = [cell for row in heat["rows"] for cell in row]
+    for cell in cells:
+        value = together.get(cell["task"])
+        cell["color"] = color_of(value, greatest)
+        cell["figure"] = [figure.title, "none" if value is None else figure.text(value)]
+    heat["scale"] = scale_of(color_by, greatest, any(cell["task"] not in together for cell in cells))
+
+
 def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
     """The same cells as a matplotlib ``Figure``.
 
@@ -108,9 +116,12 @@ def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title, loc="left", fontsize=9)
+    ends = heat["scale"]["ends"] if "scale" in heat else ["0 B", f"{format_bytes(heat['greatest'])} of a task"]
     scale = ScalarMappable(Normalize(0, heat["greatest"] or 1), ListedColormap(heat["ramp"]))
-    bar = figure.colorbar(scale, ax=ax, orientation="horizontal", fraction=0.05, aspect=50, shrink=0.5)
-    bar.set_ticks([0, heat["greatest"] or 1], labels=["0 B", f"{format_bytes(heat['greatest'])} of a task"])
+    bar = figure.colorbar(scale, ax=ax, **BAR)
+    bar.set_ticks([0, heat["greatest"] or 1], labels=ends)
+    if "scale" in heat:
+        bar.set_label(heat["scale"]["title"])
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     return figure
 

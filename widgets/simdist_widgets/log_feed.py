@@ -1,7 +1,7 @@
 """A growing log in pieces: what has been recorded since the last look, as columns that a front end appends.
 
-Rows come in batches: spans, then instants, then counters, each in order of recording. Texts are sent once: each batch names the lanes,
-names and categories that are new. What has been sent is never sent again.
+Rows come in batches: spans, then instants, then counters, each in order of recording. The value of an update is its staleness. Texts are
+sent once: each batch names the lanes, names and categories that are new. What has been sent is never sent again.
 
 The other side is src/live_trace.ts.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from simdist.trace import Trace
+from simdist.trace.kinds import SpanKind
 from simdist.trace.plots import lane_names
 from simdist.trace.styles import MARK_STYLES, SPAN_STYLES, mark_style, span_style
 from simdist_widgets.trace_bytes import pack
@@ -100,12 +101,15 @@ class LogFeed:
 
     def _new_spans(self, trace: Trace) -> dict[str, np.ndarray]:
         spans = trace.spans
-        start, end = (column[self._spans :] for column in spans.numbers()[:2])
+        start, end, first, second = (column[self._spans :] for column in spans.numbers())
         kind, cause = spans.kind[self._spans :], spans.cause[self._spans :]
         lane, category, name = (np.zeros(len(kind), np.int64) for _ in range(3))
+        value = np.zeros(len(kind))
         for code in np.unique(kind).tolist():
             rows, common = kind == code, spans.kinds.all[code]
             lane[rows], category[rows] = self._lanes.code(common.lane), self._kinds.code(common.category)
+            if common.category == "apply":
+                value[rows] = _staleness(common, first[rows], second[rows])
             if common.numbered:
                 for row in np.flatnonzero(rows).tolist():
                     name[row] = self._names.code(spans[self._spans + row].name)
@@ -113,7 +117,7 @@ class LogFeed:
                 name[rows] = self._names.code(common.name)
         numbers = self._numbers_of_spans(trace, len(kind))
         self._spans += len(kind)
-        return _columns(SPAN, lane, start, end - start, name, category, np.zeros(len(kind)), cause, numbers)
+        return _columns(SPAN, lane, start, end - start, name, category, value, cause, numbers)
 
     def _numbers_of_spans(self, trace: Trace, count: int) -> np.ndarray:
         """The numbers of the records that the next spans are: all instants that were given came before them."""
@@ -143,6 +147,13 @@ class LogFeed:
         name = np.array([self._names.code(counter.name) for counter in new], np.int64)
         nothing, none = np.zeros(len(new)), np.full(len(new), -1, np.int64)
         return _columns(COUNTER, lane, start, nothing, name, np.zeros(len(new), np.int64), value, none, none)
+
+
+def _staleness(common: SpanKind, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The staleness of updates of one kind, as `simdist.trace.staleness` defines it: float64 of shape (n,); NaN where none is reported."""
+    if [name for name, _ in common.numbers] != ["read_version", "version"]:
+        return np.full(len(first), np.nan)
+    return second - 1 - first
 
 
 def _columns(

@@ -10,20 +10,29 @@ from typing import Any
 
 from simdist.extras import needs
 from simdist_widgets.byte_units import byte_ticks, format_bytes
+from simdist_widgets.shard_colors import ink_on
 
 # Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the stack.
 KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
 ROOM_PER_CHARACTER = 0.0085  # of the longest bar
 LEAST_CHARACTERS = 7
+# How a scale of colours lies below a map.
+BAR: dict[str, Any] = {"orientation": "horizontal", "fraction": 0.05, "aspect": 50, "shrink": 0.5}
 
 
-def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> Any:
+def shard_figure(
+    tasks: Sequence[str],
+    shards: Sequence[Mapping[str, Any]],
+    balanced: Sequence[str],
+    scale: Mapping[str, Any] | None = None,
+) -> Any:
     """Draws the bytes of every task as one bar, cut into shards.
 
     Args:
         tasks: the tasks, top to bottom.
         shards: dicts with the fields of a placement record, in the order in which they are stacked.
         balanced: the tasks between which the variables are meant to be shared.
+        scale: of the colours that the shards have (`simdist_widgets.shard_colors`); default None: they are coloured by their kind.
 
     Returns:
         A matplotlib ``Figure``.
@@ -50,7 +59,10 @@ def shard_figure(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], bala
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_title(balance_text(tasks, shards, balanced), loc="left", fontsize=9)
-    _draw_legend(ax, {str(shard["kind"]) for shard in shards})
+    if scale is None:
+        _draw_legend(ax, {str(shard["kind"]) for shard in shards})
+    else:
+        _draw_scale(figure, ax, scale)
     return figure
 
 
@@ -86,18 +98,31 @@ def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest:
     left = 0
     for shard in shards:
         size = shard["size_bytes"]
-        color = KIND_COLORS.get(shard["kind"], KIND_COLORS["other"])
-        ax.barh(row, size, left=left, height=0.62, color=color, edgecolor="white", linewidth=0.8)
+        color = shard.get("color") or KIND_COLORS.get(shard["kind"], KIND_COLORS["other"])
+        edge = "#9aa3ad" if "color" in shard else "white"  # the lightest colour of a scale is nearly white
+        ax.barh(row, size, left=left, height=0.62, color=color, edgecolor=edge, linewidth=0.8)
         name = shard["variable"]
         if shard["num_shards"] > 1:
             name = f"{name} {range_text(shard)}"
         room = int(size / (ROOM_PER_CHARACTER * greatest)) - 1
         if room >= min(len(name), LEAST_CHARACTERS):
             name = name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
-            ink = "#101418" if color == KIND_COLORS["slot"] else "white"
+            ink = ink_on(color) if "color" in shard else "#101418" if color == KIND_COLORS["slot"] else "white"
             ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink)
         left += size
     ax.text(left + greatest * 0.01, row, f"{format_bytes(left)}{share}", va="center", fontsize=9)
+
+
+def _draw_scale(figure: Any, ax: Any, scale: Mapping[str, Any]) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+    from matplotlib.patches import Patch
+
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), ListedColormap(scale["ramp"])), ax=ax, **BAR)
+    bar.set_ticks([0, 1], labels=scale["ends"])
+    bar.set_label(scale["title"])
+    if scale["unknown"]:
+        ax.legend(handles=[Patch(color=scale["unknown"], label="none")], loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 def _draw_legend(ax: Any, kinds: set[str]) -> None:

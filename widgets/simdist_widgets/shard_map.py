@@ -16,7 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 import traitlets
 
 from simdist_widgets.base import STATIC, BaseWidget
-from simdist_widgets.heat_map import HEAT_MAP_FROM, heat_figure, heat_map
+from simdist_widgets.heat_map import HEAT_MAP_FROM, color_cells, heat_figure, heat_map
+from simdist_widgets.shard_colors import checked_color_by, color_shards, traffic_of
 from simdist_widgets.shard_figure import KIND_COLORS, balance_text, shard_figure
 
 FIELDS = (
@@ -63,9 +64,14 @@ class ShardMap(BaseWidget):
     Args:
         source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`; where a record also has
             `axis`, its rows are counted along that one, and where it has `slot_of`, that variable is named.
+        color_by: what the colour of a block shows: "kind" (the default), "traffic" (bytes that steps have read and updated), "version" (how
+            often it has changed) or "staleness" (mean of the updates of its server). All but "kind" need the traffic of the shards, which
+            the cards show then: a `ParameterServerStrategy` knows it, and `strategy.traffic()` is a list of such records.
 
     Raises:
-        TypeError: `source` is neither.
+        TypeError: `source` is neither, or its records have no traffic where colours show it.
+        InvalidArgumentError: no such `color_by`.
+        FailedPreconditionError: nothing travels in the engine of this strategy.
 
     Example:
         >>> from types import SimpleNamespace
@@ -82,8 +88,10 @@ class ShardMap(BaseWidget):
 
     header = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, source: Any) -> None:
-        shards = [_as_dict(record) for record in _records(source)]
+    def __init__(self, source: Any, color_by: str = "kind") -> None:
+        is_colored = checked_color_by(color_by) != "kind"
+        records = source.traffic() if is_colored and hasattr(source, "traffic") else _records(source)
+        shards = [_as_dict(record) | (traffic_of(record) if is_colored else {}) for record in records]
         shards.sort(key=lambda shard: _kind_order(shard["kind"]))  # stable: the given order within a kind
         tasks = sorted({shard["task"] for shard in shards}, key=_task_order)
         used = sorted({shard["kind"] for shard in shards}, key=_kind_order)
@@ -101,13 +109,17 @@ class ShardMap(BaseWidget):
             "shards": [] if heat else shards,
             "heat": heat,
         }
+        if is_colored and heat:
+            color_cells(heat, shards, color_by)
+        elif is_colored:
+            header["scale"] = color_shards(shards, color_by)
         super().__init__(header=header)
 
     def picture(self) -> Any:
         """The map as a matplotlib ``Figure``."""
         if self.header["heat"]:
             return heat_figure(self.header["heat"], self.header["balance"])
-        return shard_figure(self.header["tasks"], self.header["shards"], self.header["balanced"])
+        return shard_figure(self.header["tasks"], self.header["shards"], self.header["balanced"], self.header.get("scale"))
 
     def __repr__(self) -> str:
         header = self.header

@@ -3,7 +3,7 @@
 import { NO_CAUSE, type RowsMessage } from "./rows_message.ts";
 import type { ColumnPlace } from "./trace_data.ts";
 
-/** A record: what happened where; `end` makes it a span, `value` a counter. */
+/** A record: what happened where; `end` makes it a span, `value` a counter; `staleness` is that of an update. */
 export interface Recorded {
   readonly lane: string;
   readonly category: string;
@@ -12,6 +12,7 @@ export interface Recorded {
   readonly end?: number;
   readonly value?: number;
   readonly cause?: number;
+  readonly staleness?: number;
 }
 
 const WIDTH = { f8: 8, f4: 4, u4: 4, u1: 1 } as const;
@@ -57,7 +58,7 @@ export class RowPacker {
     return [message, bytes];
   }
 
-  private cell(column: keyof typeof COLUMNS, { lane, category, name, start, end, value, cause }: Recorded): number {
+  private cell(column: keyof typeof COLUMNS, { lane, category, name, start, end, value, cause, staleness }: Recorded): number {
     const cells = {
       lane: () => placeIn(this.lanes, lane),
       start: () => start,
@@ -65,7 +66,7 @@ export class RowPacker {
       name: () => placeIn(this.names, name),
       category: () => (value !== undefined ? 0 : (end !== undefined ? this.kinds : this.marks).indexOf(category)),
       sort: () => (value !== undefined ? 2 : end !== undefined ? 0 : 1),
-      value: () => value ?? 0,
+      value: () => value ?? staleness ?? NaN,
       cause: () => cause ?? NO_CAUSE,
     };
     return cells[column]();

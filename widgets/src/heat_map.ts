@@ -3,6 +3,7 @@
 // Exact numbers stand in a card, for the pointer and for the keyboard: the arrow keys walk among the cells, one stop for
 // the Tab key in all. Rows, colours and the scale come from Python, and are those of the static picture.
 
+import { colorScale } from "./color_scale.ts";
 import { element, shape } from "./dom.ts";
 import { formatBytes } from "./format.ts";
 import type { Heat, HeatCell } from "./shard_header.ts";
@@ -11,7 +12,6 @@ import type { Group, Tooltip } from "./tooltip.ts";
 const CELL_HEIGHT = 24;
 const LABEL_WIDTH = 84;
 const MOST_WIDTH = 56;
-const SCALE_WIDTH = 240;
 
 interface Cell {
   readonly cell: HeatCell;
@@ -21,10 +21,10 @@ interface Cell {
 }
 
 /** What the card says about a cell. */
-export function cellFacts({ task, bytes, color, share, num_shards, largest }: HeatCell): Group[] {
+export function cellFacts({ task, bytes, color, share, num_shards, largest, figure }: HeatCell): Group[] {
   const part = share === null ? [] : [["share", `${(share * 100).toFixed(2)} %`] as const];
   const rest = num_shards - largest.length;
-  const facts = [["bytes", `${bytes.toLocaleString("en-US")} (${formatBytes(bytes)})`] as const, ...part, ["shards", String(num_shards)] as const];
+  const facts = [["bytes", `${bytes.toLocaleString("en-US")} (${formatBytes(bytes)})`] as const, ...part, ["shards", String(num_shards)] as const, ...(figure ? [figure] : [])];
   const named = largest.map(([name, size]) => [name, formatBytes(size)] as const);
   const more = rest > 0 && named.length ? [["", `and ${rest} more`] as const] : [];
   const list = named.length ? [{ title: "largest", color: "", facts: [...named, ...more], isList: true }] : [];
@@ -90,11 +90,8 @@ export class HeatMap {
   }
 
   private scale(): HTMLElement {
-    const { ramp, greatest } = this.heat;
-    const step = SCALE_WIDTH / ramp.length;
-    const bars = ramp.map((fill, index) => shape("rect", { x: index * step, width: step + 0.5, height: 12, fill }));
-    const strip = shape("svg", { width: SCALE_WIDTH, height: 12, "aria-hidden": "true" }, ...bars);
-    return element("p", { class: "sdw-scale" }, "0 B", strip, `${formatBytes(greatest)} of a task`);
+    const { ramp, greatest, scale } = this.heat;
+    return colorScale(scale ?? { title: "", ramp, ends: ["0 B", `${formatBytes(greatest)} of a task`], unknown: null });
   }
 
   private askFocused(place: Cell): void {

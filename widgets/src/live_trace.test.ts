@@ -1,17 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { chartsOf } from "./chart_data.ts";
 import { MARK_KINDS, SPAN_KINDS } from "./fixture_cluster.ts";
 import { RowPacker, type Recorded } from "./fixture_rows.ts";
 import { PAGE } from "./live_table.ts";
-import { LiveTrace } from "./live_trace.ts";
+import { LiveTrace, STALENESS } from "./live_trace.ts";
 import type { Pyramid } from "./pyramid.ts";
+import { RecentMean } from "./recent_mean.ts";
 import { Rasteriser } from "./rasteriser.ts";
 
-const STYLES = { kinds: SPAN_KINDS, marks: MARK_KINDS };
+const KINDS = [...SPAN_KINDS, { name: "apply", color: "#808080", level: 1 }];
+const STYLES = { kinds: KINDS, marks: MARK_KINDS };
 
 function traceOf(batches: readonly (readonly Recorded[])[], tasks = ["worker:0"]): LiveTrace {
   const names = (kinds: readonly { readonly name: string }[]): string[] => kinds.map(({ name }) => name);
-  const packer = new RowPacker(0, names(SPAN_KINDS), names(MARK_KINDS));
+  const packer = new RowPacker(0, names(KINDS), names(MARK_KINDS));
   const trace = new LiveTrace(tasks, STYLES);
   for (const batch of batches) trace.append(...packer.pack(batch));
   return trace;
@@ -133,7 +136,7 @@ test("sums that were asked for early know the rows that came later", () => {
   const names = (kinds: readonly { readonly name: string }[]): string[] => kinds.map(({ name }) => name);
   const grow = (looksEarly: boolean): LiveTrace => {
     const trace = new LiveTrace(["worker:0"], { kinds: SPAN_KINDS, marks: MARK_KINDS });
-    const packer = new RowPacker(0, names(SPAN_KINDS), names(MARK_KINDS));
+    const packer = new RowPacker(0, names(KINDS), names(MARK_KINDS));
     for (const part of [spans.slice(0, 100), spans.slice(100)]) {
       trace.append(...packer.pack(part));
       if (looksEarly) sums(trace);
@@ -143,4 +146,18 @@ test("sums that were asked for early know the rows that came later", () => {
   const [early, late] = [sums(grow(true)), sums(grow(false))];
   assert.ok(early.length > 0 && Math.abs(early.reduce((sum, one) => sum + one, 0) - 300) < 1e-3);
   early.forEach((seconds, kind) => assert.ok(Math.abs(seconds - late[kind]) < 1e-3));
+});
+
+test("the staleness of updates is a series: the mean of the last ones, until a rewind", () => {
+  const update = (end: number, staleness = NaN): Recorded => ({ ...span("ps:0", end - 1, end, "apply"), staleness });
+  const trace = traceOf([[update(1, 4), span("worker:0", 0, 2), update(2, 2)], [update(3), update(4, 0)]]);
+  assert.deepEqual(trace.series.get(`\n${STALENESS}`)?.points(100), { times: [1, 2, 4], values: [4, 3, 2] });
+  assert.deepEqual(chartsOf({ trace, now: 4, isOver: true }).map(({ name }) => name), [STALENESS, "busy workers"]);
+  trace.clear();
+  assert.equal(trace.series.size, 0);
+});
+
+test("only the last updates count, however many there were", () => {
+  const recent = new RecentMean(3);
+  assert.deepEqual([9, 0, 0, 3, 6].map((value) => recent.add(value)), [9, 4.5, 3, 1, 3]);
 });

@@ -6,10 +6,14 @@ import { formatMoment } from "./format.ts";
 import { withRoom } from "./growing.ts";
 import { laneOrder } from "./lane_order.ts";
 import { LiveTable, Places } from "./live_table.ts";
+import { RecentMean } from "./recent_mean.ts";
 import { COUNTER, INSTANT, NO_CAUSE, readRows, SPAN, type RecordedRows, type RowsMessage } from "./rows_message.ts";
 import { DOWN_LEVEL, type Kind, type MarkKind, type TraceData, type TraceHeader } from "./trace_data.ts";
 
 const WORK_LEVEL = 1;
+const UPDATE = "apply"; // the kind of spans whose value is their staleness
+const RECENT = 20; // updates
+export const STALENESS = `staleness (mean of ${RECENT} updates)`; // the series of all servers together
 const DISC = "M7 0C7 3.87 3.87 7 0 7C-3.87 7 -7 3.87 -7 0C-7 -3.87 -3.87 -7 0 -7C3.87 -7 7 -3.87 7 0Z";
 const EMPTY_TEXT = "Nothing has happened yet. Press play, or take one step.";
 
@@ -30,6 +34,7 @@ export class LiveTrace implements TraceData {
   instants!: LiveTable;
   series = new Map<string, Series>();
   busy = new BusyBins();
+  private staleness = new RecentMean(RECENT);
   version = 0; // greater after every change
   arrived = 0; // rows
   private shownLanes: readonly string[] = [];
@@ -61,6 +66,7 @@ export class LiveTrace implements TraceData {
     [this.kinds, this.marks] = [[...this.styles.kinds], this.styles.marks.map(withGlyph)];
     this.series = new Map();
     this.busy = new BusyBins();
+    this.staleness = new RecentMean(RECENT);
     this.arrived = this.last_s = 0;
     this.greatest = -1;
     this.sorts.fill(COUNTER);
@@ -113,6 +119,9 @@ export class LiveTrace implements TraceData {
     this.last_s = Math.max(this.last_s, start + duration);
     const level = (sort === SPAN ? this.kinds : this.marks)[kind].level;
     if (sort === INSTANT && level > 0) this.eventRecords.push(record);
+    if (sort === SPAN && this.kinds[kind].name === UPDATE && Number.isFinite(rows.value[index])) {
+      this.addValue("", STALENESS, start + duration, this.staleness.add(rows.value[index]));
+    }
     if (sort === SPAN && level >= DOWN_LEVEL) this.downRecords.push(record);
     if (sort === SPAN && level === WORK_LEVEL && this.isWorker(this.lanes[lane])) this.busy.add(lane, start, duration);
   }

@@ -4,11 +4,12 @@
 // Pointing at a block or at such a line dims everything but the shards of the same variable. Blocks are shapes in SVG with a name for
 // screen readers; the arrow keys walk among them, one stop for the Tab key in all.
 
+import { colorScale } from "./color_scale.ts";
 import { element, shape } from "./dom.ts";
 import { formatBytes } from "./format.ts";
 import type { ShardHeader } from "./shard_header.ts";
 import { HEIGHT, layOut, type Block, type Column } from "./shard_layout.ts";
-import { bytesByKind, facts, label, note, rows, sameVariable } from "./shard_text.ts";
+import { bytesByKind, facts, label, note, rows, sameVariable, scaledColor } from "./shard_text.ts";
 import { inkOn } from "./theme.ts";
 import type { Tooltip } from "./tooltip.ts";
 
@@ -39,7 +40,8 @@ export class ShardColumns {
     private readonly tooltip: Tooltip,
   ) {
     this.columns = layOut(header.tasks, header.balanced, header.shards);
-    this.elements = [this.places, this.legend()];
+    this.places.classList.toggle("sdw-scaled", header.scale !== undefined);
+    this.elements = [this.places, header.scale ? colorScale(header.scale) : this.legend()];
     this.places.addEventListener("keydown", (event) => this.onKey(event));
     this.places.addEventListener("pointerleave", () => this.ask(null));
   }
@@ -101,6 +103,8 @@ export class ShardColumns {
   }
 
   private color({ shards }: Block): string {
+    const scaled = scaledColor(shards);
+    if (scaled) return scaled;
     const kind = shards.every((shard) => shard.kind === shards[0].kind) ? shards[0].kind : "";
     return this.header.kinds.find(({ name }) => name === kind)?.color ?? "#7f8790";
   }

@@ -9,6 +9,15 @@ export interface HeatCell {
   readonly num_shards: number;
   readonly share: number | null; // of the bytes of all tasks of the balance, 0 to 1; null: not one of them
   readonly largest: readonly (readonly [string, number])[]; // the names and bytes of its largest shards
+  readonly figure?: readonly [string, string]; // what its colour shows, where that is not its bytes
+}
+
+/** The scale of colours that show a figure of shards (shard_colors.py). */
+export interface ShardScale {
+  readonly title: string;
+  readonly ramp: readonly string[];
+  readonly ends: readonly [string, string];
+  readonly unknown: string | null; // the colour of what has no value; null: all have one
 }
 
 export interface Heat {
@@ -16,6 +25,7 @@ export interface Heat {
   readonly rows: readonly (readonly HeatCell[])[]; // every job begins a row
   readonly ramp: readonly string[]; // the colours of the scale, from 0 to `greatest` bytes
   readonly greatest: number; // bytes
+  readonly scale?: ShardScale; // where colours do not show bytes
 }
 
 export interface ShardHeader {
@@ -28,4 +38,5 @@ export interface ShardHeader {
   readonly kinds: readonly { readonly name: string; readonly color: string }[];
   readonly shards: readonly Shard[]; // none where there is `heat`
   readonly heat: Heat | null;
+  readonly scale?: ShardScale; // where colours do not show kinds
 }

@@ -50,8 +50,15 @@ export function facts(block: Block): Group[] {
     ...(shard.num_shards > 1 ? [["shard", piece] as const, [`${wordOf(shard)}s`, rangeOf(shard)] as const] : []),
     ["bytes", `${shard.size_bytes.toLocaleString("en-US")} (${formatBytes(shard.size_bytes)})`],
     ["task", shard.task],
+    ...(shard.facts ?? []),
   ] as const;
   return [{ title: shard.variable, color: "", facts: own as Group["facts"] }];
+}
+
+/** The colour of a block where colours show a figure: of several shards that of the greatest value. */
+export function scaledColor(shards: readonly Shard[]): string | undefined {
+  const order = [...shards].sort((a, b) => (b.value ?? -1) - (a.value ?? -1));
+  return order[0]?.color;
 }
 
 /** Whether two blocks hold shards of one variable. */

@@ -22,6 +22,7 @@ from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import LaunchedRun
+from simdist.variables.state import Cell
 
 __all__ = ["InProcessEngine", "WithoutTime", "require_no_backups", "require_no_rounds"]
 
@@ -129,6 +130,9 @@ class WithoutTime(InProcessDriver):
 
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
         """All devices read the same arrays."""
+
+    def traffic(self, cells: Sequence[Cell]) -> NoReturn:
+        _refuse("All tasks share the memory of one process, and nothing travels that could be counted. Traffic needs a network:")
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         for task in [self.process(name) for name in tasks if name not in self._up]:

@@ -79,6 +79,7 @@ class CallPlan:
 
     Attributes:
         kind: of the spans that show such calls.
+        uses: how many such calls a step has begun; a call that is repeated after an error counts once.
         legs: to the servers.
         backs: from them, by the legs that they answer.
     """
@@ -88,7 +89,7 @@ class CallPlan:
         self.count = count
         self.is_partial = elsewhere < count
         self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
-        self.kind = 0
+        self.kind = self.uses = 0
         self.servers = [part.there.target for part in parts]
         self.backs: dict[tuple[Leg, ...], Legs] = {}
         together: dict[tuple[float, float], list[Leg]] = {}

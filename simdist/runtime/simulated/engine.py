@@ -21,12 +21,15 @@ from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
+from simdist.runtime.simulated.traffic import traffic_of
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
 from simdist.simulation.endless import waits_of
 from simdist.simulation.fiber import Gate
+from simdist.variables.state import Cell
+from simdist.variables.traffic import CellTraffic
 
 __all__ = ["SimulatedEngine"]
 
@@ -121,6 +124,9 @@ class SimulatedEngine:
             after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
         for group, version in zip(groups, after, strict=True):
             states.put(group, version)
+
+    def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:
+        return traffic_of(self.world, cells)
 
     def arrays(self, bundles: Sequence[Bundle]) -> list[Arrays]:
         if len(bundles) > 1:

@@ -18,6 +18,7 @@ from simdist.runtime.linked import ApplyAll, ReadWithRows
 from simdist.runtime.linked_rows import ID_BYTES, RowOperands
 from simdist.runtime.simulated.calls import CallPlan, ServerCall
 from simdist.runtime.simulated.legs import Leg
+from simdist.runtime.simulated.row_counts import RowCounts
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
@@ -53,6 +54,9 @@ class RowReads:
         first: for each table, the position of its first shard among all that is read: groups and parts of groups come first.
         count: how many groups and shards are read at most.
         here: groups and shards of the task itself, with their positions.
+        elsewhere: groups of other tasks that are read as a whole, with their positions.
+        own_shards: the shards of the task itself: the number of the table, and that of the shard in it.
+        rows: how many were read of each shard, table by table.
     """
 
     def __init__(self, world: World, task: Task, op: ReadWithRows) -> None:
@@ -64,10 +68,13 @@ class RowReads:
         self.bounds = [np.array([shard.first for shard in table.shards] + [table.shards[-1].stop]) for table in op.tables]
         self._asked = self._by_server()
         mine = self._asked.pop(task.name, _Asked())
+        self.elsewhere = [read for asked in self._asked.values() for read in asked.groups]
+        self.own_shards = {(table, shard) for table, shard, _, _, _ in mine.shards}
         self.here = [*mine.groups, *((group, position) for _, _, group, position, _ in mine.shards)]
         self._legs: dict[str, tuple[Leg, Leg]] = {}
         self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
+        self.rows = RowCounts()
 
     def _by_server(self) -> dict[str, _Asked]:
         states, asked = self.world.states, dict[str, _Asked]()
@@ -92,6 +99,7 @@ class RowReads:
             [own.count_in(shard.first, shard.stop) for shard in table.shards] for own, table in zip(numbers, self.op.tables, strict=True)
         ]
         flat = tuple([count for own in counts for count in own])
+        self.rows.add(flat)
         return self._planned(counts) if len(self._asked) > FEW_SERVERS else self._plans.get(flat, lambda: self._planned(counts))
 
     def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
@@ -125,6 +133,10 @@ class RowPushes:
         world, task: where.
         op: the update.
         kept: whether a part travels with the reply of the closure.
+
+    Attributes:
+        sent: the positions of the parts that are sent to servers.
+        rows: how many gradients of rows were sent of each operand of rows, part by part.
     """
 
     def __init__(self, world: World, task: Task, op: ApplyAll, kept: Callable[[int], bool]) -> None:
@@ -135,6 +147,7 @@ class RowPushes:
         self._kind = world.trace.kind(task.name, "update", "update", {"bytes": int})
         self._legs = [self._legs_of(op.parts[position].task) for position in self.sent]
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
+        self.rows = RowCounts()
 
     def _legs_of(self, name: str) -> tuple[Leg, Leg]:
         server, routes = self.world.tasks[name], self.world.routes
@@ -143,7 +156,18 @@ class RowPushes:
     def plan(self, operands: Sequence[Bundle | RowOperands]) -> CallPlan:
         """The call that sends these operands."""
         sizes = tuple([self._size(position, operands[position]) for position in self.sent])
+        self.rows.add(self._counts(operands))
         return self._planned(sizes) if len(self.sent) > FEW_SERVERS else self._plans.get(sizes, lambda: self._planned(sizes))
+
+    def _counts(self, operands: Sequence[Bundle | RowOperands]) -> tuple[int, ...]:
+        """The rows of each operand of rows."""
+        counts: list[int] = []
+        for position in self.sent:
+            given = operands[position]
+            if isinstance(given, RowOperands):
+                pairs = zip(self.op.parts[position].rows, given.numbers, strict=True)
+                counts += [numbers.count_in(operand.first, operand.stop) for operand, numbers in pairs]
+        return tuple(counts)
 
     def _size(self, position: int, operands: Bundle | RowOperands) -> int:
         return operands.size_bytes if isinstance(operands, RowOperands) else self.op.parts[position].size_bytes

@@ -132,6 +132,7 @@ class SimulatedTask:
             else ()
         )
         own = [(position, states.present(op.numbers[position]), states.version(op.numbers[position])) for position in mine]
+        plan.uses += 1
         self._began_s = self.clock.now
         self.waits_for = "variables from parameter servers"
         self._call = reading = Reading(self.world.transport, self.task, plan, self, op.numbers, self.errand)
@@ -306,6 +307,7 @@ class SimulatedTask:
         plan = self.task.plans[op]
         if not plan.parts:
             return None
+        plan.uses += 1
         if op.moves_rows:
             plan = self._plan_rows(op).plan(operands)
         self._began_s = self.clock.now

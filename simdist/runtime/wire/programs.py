@@ -2,7 +2,7 @@
 
 Of a `LinkedProgram` the driver keeps the traced program, the layout's version and the function that rebuilds results. A task gets the
 operations, with kernels by their digests; the constants; the types of the slots. Groups are numbers already; of a collective the shapes
-travel, and not how the strategy wants it to be carried out.
+travel, and not how the strategy wants it to be carried out; nor do the accounts of which cells are read and updated.
 """
 
 from __future__ import annotations

@@ -54,6 +54,9 @@ def digest(kernel: Kernel) -> str:
     return digest_of(encode_kernel(kernel))
 
 
+STAYS = ("options", "cells")  # how a collective is carried out, and accounts of what travels, are the driver's
+
+
 def facts(value: Any) -> Any:
     """An operation in plain values: kernels by their digests, and of a collective what travels of it."""
     if isinstance(value, Kernel):
@@ -61,7 +64,7 @@ def facts(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(facts, value))
     if hasattr(value, "__dataclass_fields__"):
-        return type(value).__name__, *(facts(getattr(value, name)) for name in value.__dataclass_fields__ if name != "options")
+        return type(value).__name__, *(facts(getattr(value, name)) for name in value.__dataclass_fields__ if name not in STAYS)
     return value
 
 
