@@ -36,8 +36,8 @@ servers help only if the bytes are spread over them: the variable must be cut.
 """
 
 WHY_TURNS = """
-The servers take turns: kernel to `ps:0`, bias to `ps:1`, kernel to `ps:0`, and so on. Round robin counts variables, not bytes, and every
-model whose layers have a kernel and a bias meets two servers in step. All kernels are on one of them.
+The servers take turns: kernel to `ps:0`, bias to `ps:1`, kernel to `ps:0`, and so on. Round robin counts variables, not bytes. So all
+kernels are on one server, and all biases on the other.
 """
 
 WHY_ROWS = """
