@@ -14,7 +14,7 @@ __all__ = ["picture_of_load", "picture_of_rounds", "picture_of_tables"]
 
 MS_OF_ROUNDS = (16, 32, 64, 128, 256)
 MS_OF_STEPS = (0.1, 0.2, 0.4, 0.8)
-MS_OF_TABLES = (0.1, 1, 10, 100)
+MS_OF_TABLES = (0.01, 0.1, 1, 10, 100)
 
 
 def picture_of_rounds(
