@@ -25,7 +25,7 @@ ROWS = {
         right=[
             {"servers": 7, "partitioner": MEGABYTE, "placement": "bytes"},
             {"servers": np.int64(7), "partitioner": MEGABYTE, "placement": "bytes"},
-            {"servers": 7, "partitioner": sd.MinSizePartitioner(512 << 10, max_shards=7), "placement": "bytes"},
+            {"servers": 7, "partitioner": sd.MinSizePartitioner(700 << 10, max_shards=7)},
         ],
         wrong=[
             ({"servers": 7, "partitioner": MEGABYTE}, "a round takes 97.6 ms, with 37 shards"),
@@ -33,6 +33,7 @@ ROWS = {
             ({"servers": 7, "partitioner": sd.FixedShardsPartitioner(7)}, "there are 147 shards"),
             ({"servers": 8, "partitioner": MEGABYTE, "placement": "bytes"}, "fewer servers are enough"),
             ({"servers": 7}, "with 21 shards"),
+            ({"servers": 7, "partitioner": sd.MinSizePartitioner(max_shards=7)}, "there are 51 shards"),
             ({"servers": 0, "partitioner": MEGABYTE}, "from 1 to 32"),
             ({"servers": 7, "placement": "best"}, "the strategy refused it"),
             ({"servers": 7, "mode": "sync"}, "is none of the keys"),
