@@ -5,6 +5,8 @@ the step uses the value of the variable, and its ids follow from the batch, the 
 an update, the gradient of the rows that were read does. All other lookups and spreads become what JAX makes of ``jnp.take``.
 
 Invariant: the numbers are those of the dense step. Rows that stand in several ids get the sum of their gradients, in the order of the ids.
+
+Taught in lesson 06.
 """
 
 from __future__ import annotations

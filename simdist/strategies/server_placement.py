@@ -6,7 +6,7 @@ with it.
 
 Sources: tf.distribute.ParameterServerStrategy (round robin); Graham, Bounds on Multiprocessing Timing Anomalies, 1969 (greedy by load).
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

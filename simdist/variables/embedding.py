@@ -2,6 +2,8 @@
 
 In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. A lookup by Keras
 (`keras.layers.Embedding`, ``keras.ops.take`` of a variable along its first axis) is the same.
+
+Taught in lesson 06.
 """
 
 from __future__ import annotations

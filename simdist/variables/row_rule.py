@@ -4,6 +4,8 @@ SGD without momentum and Adagrad change nothing where the gradient is zero: they
 RMSprop, Adam) change in every row with every update; a table that such a rule changes is changed as a whole, by the gradient with zeros
 elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is tried out, not known by name.
 With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, as those of Keras on TensorFlow do.
+
+Taught in lesson 06.
 """
 
 from __future__ import annotations

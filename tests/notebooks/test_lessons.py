@@ -206,3 +206,10 @@ def test_exercises_of_lesson_05_run_its_functions(name: str) -> None:
     module = (FOLDER / "classroom" / "rounds.py").read_text(encoding="utf-8")
     lesson = next(path for path in LESSONS if path.name.startswith("05_"))
     assert function_in(module, name) == function_in(text_of_code(lesson), name)
+
+
+@pytest.mark.parametrize("name", ["make_cluster", "dense_rounds"])
+def test_exercises_of_lesson_06_run_its_functions(name: str) -> None:
+    module = (FOLDER / "classroom" / "hot_spots.py").read_text(encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.name.startswith("06_"))
+    assert function_in(module, name) == function_in(text_of_code(lesson), name)
