@@ -1,4 +1,4 @@
-"""Pictures of lesson 07: how often each closure counts on the pages of two servers, and what each policy makes of each death."""
+"""Pictures of lesson 07: how often each closure counts on the pages of two servers, and what policies make of deaths."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from IPython.display import Image
     from matplotlib.axes import Axes
 
-__all__ = ["pages_picture", "policies_picture"]
+__all__ = ["pages_picture", "policies_picture", "window_picture"]
 
 PAGES = ("left, ps:0", "right, ps:1")
 ALARM_COLOR, WARNING_COLOR = LINE_COLORS[3], LINE_COLORS[1]
 FINE_COLOR = LINE_COLORS[2]
+SHIFT = 0.03  # of the second line, so that one does not hide the other
 PALE = 0.25  # how much of a colour lies behind a text
 
 
@@ -43,6 +44,26 @@ def pages_picture(title: str, pages: np.ndarray) -> Image:
     panel.set_yticks(range(len(PAGES)), PAGES)
     panel.set_xticks(range(0, pages.shape[1], 1 if pages.shape[1] <= 12 else 3))
     strip(panel)
+    return picture_of(figure)
+
+
+def window_picture(moments: np.ndarray, at_least_once: np.ndarray, exactly_once: np.ndarray) -> Image:
+    """The marks of a closure by the moment at which its worker dies, under two policies.
+
+    Args:
+        moments: virtual seconds.
+        at_least_once, exactly_once: marks, with a row for each moment and a column for each page.
+    """
+    figure, panels = new_panels("At least once (default)", "exactly_once=True")
+    for panel, marks in zip(panels, (at_least_once, exactly_once), strict=True):
+        panel.step(moments, marks[:, 0], where="mid", label="left page")
+        panel.step(moments, marks[:, 1] - SHIFT, where="mid", label="right page")
+        panel.set(xlabel="worker:1 dies at (virtual seconds)", ylim=(0.5, 2.5), yticks=(1, 2))
+        for at_s, name in ((1.04, "on ps:0"), (1.08, "on ps:1"), (1.12, "chief")):
+            panel.axvline(at_s, ymax=0.9, color="0.5", linestyle=":", linewidth=1)
+            panel.text(at_s, 2.36, name, ha="center", fontsize=8, color=TEXT_COLOR)
+    panels[0].set_ylabel("marks of closure 1")
+    panels[1].legend(frameon=False, loc="center")
     return picture_of(figure)
 
 

@@ -1,6 +1,6 @@
 """The cluster and the program of lesson 07, for its exercises, and what its tables show of a run.
 
-`make_cluster`, `tally` and `outcome` are those of the notebook, word for word.
+`tally` is that of the notebook, word for word.
 """
 
 from __future__ import annotations
