@@ -62,6 +62,7 @@ PLAN = [
 ]
 NAMES = ("mode", "staleness", "backup_workers", "recovery", "exactly_once")
 MODES: tuple[dict[str, Any], ...] = ({"mode": "async"}, {"mode": "sync"}, {"mode": "bounded", "staleness": 2})
+RECOVERIES = ("raise", "checkpoint", "replica")
 ROUNDING_S = 1e-9
 
 
@@ -76,11 +77,11 @@ def uneven_cluster() -> sd.Cluster:
 @cache
 def least_seconds() -> float:
     """When the quickest run under the plan ends that loses nothing, of those with usual options."""
-    runs = [outcome(PLAN, **mode, recovery=recovery, exactly_once=once) for mode, recovery, once in product(MODES, RECOVERIES, (False, True))]
+    runs = [
+        outcome(PLAN, **mode, recovery=recovery, exactly_once=once) for mode, recovery, once in product(MODES, RECOVERIES, (False, True))
+    ]
     return min(run[2] for run in runs if len(run) == 3 and run[:2] == (0, 0))
 
-
-RECOVERIES = ("raise", "checkpoint", "replica")
 
 # -- the checks ---------------------------------------------------------------------------------------------------------
 
@@ -177,6 +178,6 @@ third_exercise = Exercise(
         "Two servers die, but not at the same time. Which recovery loses nothing then? And what does the worker do that dies at 1.05 s?",
         "recovery='replica' against the servers. Against the worker: rounds, or exactly_once=True. Which of them waits less?",
     ),
-    why="The copies bring both servers back without a loss, and the servers know the updates of the closure that is run again. Rounds would "
-    "do the same, and wait for the slowest.",
+    why="The copies bring both servers back without a loss, and the servers know the updates of the closure that is run again. Rounds "
+    "would do the same, and wait for the slowest.",
 )

@@ -104,7 +104,9 @@ def in_words(run: tuple[Any, ...], undisturbed_s: float) -> tuple[str, str]:
 
 def draw_square(panel: Axes, column: float, row: float, color: str, alpha: float, side: float) -> None:
     """Draw a filled field."""
-    panel.fill([column + side * dx for dx in (-0.5, 0.5, 0.5, -0.5)], [row + side * dy for dy in (-0.5, -0.5, 0.5, 0.5)], color, alpha=alpha)
+    panel.fill(
+        [column + side * dx for dx in (-0.5, 0.5, 0.5, -0.5)], [row + side * dy for dy in (-0.5, -0.5, 0.5, 0.5)], color, alpha=alpha
+    )
 
 
 def strip(panel: Axes) -> None:

@@ -64,7 +64,9 @@ def timetable(cluster: sd.Cluster, closures: int) -> None:
     print("closure  worker    begin   on ps:0  on ps:1     end   chief")
     ended = sorted(spans.where(category="closure"), key=lambda span: span.facts["closure"])
     for span in ended[:closures]:
-        mine = [one for one in spans.where(category="apply") if one.facts["worker"] == span.lane and span.start_s < one.start_s < span.end_s]
+        mine = [
+            one for one in spans.where(category="apply") if one.facts["worker"] == span.lane and span.start_s < one.start_s < span.end_s
+        ]
         left_s, right_s = [next(one.end_s for one in mine if one.lane == server) for server in ("ps:0", "ps:1")]
         times = f"{span.start_s:>7.2f} {left_s:>9.2f} {right_s:>8.2f} {span.end_s:>7.2f} {span.end_s + 0.02:>7.2f}"
         print(f"{span.facts['closure']:>7}  {span.lane} {times}")

@@ -9,7 +9,7 @@ Invariants: there is at least one shard and never more than there are rows, an e
 looks at the shape and the dtype, never at values. Rows are dealt by the 'div' rule: shards are contiguous, and the
 first ones get one row more where the number does not divide.
 
-Taught in lesson 07.
+Taught in lesson 00.
 """
 
 from __future__ import annotations
