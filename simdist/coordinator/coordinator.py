@@ -2,7 +2,7 @@
 
 The decisions are those of `simdist.coordinator.queue`; this file carries them out through an engine.
 
-Taught in lessons 00 and 01.
+Taught in lessons 00, 01 and 07.
 """
 
 from __future__ import annotations

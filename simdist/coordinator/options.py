@@ -1,4 +1,7 @@
-"""Options of a coordinator: how many closures may be queued, when workers begin, and when it complains."""
+"""Options of a coordinator: how many closures may be queued, when workers begin, and when it complains.
+
+Taught in lesson 07.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Per-worker values: one dataset, iterator or resource on each worker, made there, and made again when it comes back."""
+"""Per-worker values: one dataset, iterator or resource on each worker, made there, and made again when it comes back.
+
+Taught in lesson 07.
+"""
 
 from __future__ import annotations
 

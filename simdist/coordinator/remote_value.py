@@ -1,4 +1,7 @@
-"""`RemoteValue`: the result of a closure that may not have run yet."""
+"""`RemoteValue`: the result of a closure that may not have run yet.
+
+Taught in lesson 07.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The watchdog of a coordinator: a warning where closures are pending and none ends."""
+"""The watchdog of a coordinator: a warning where closures are pending and none ends.
+
+Taught in lesson 07.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The workers of one coordinator: when each begins, who joins, who leaves, and who is down.
 
 It gives the closure queue its facts about workers, and hands its decisions on.
+
+Taught in lesson 07.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Metrics are on the chief: the additions of a closure travel with its reply, so a
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, 2014.
 
-Taught in lesson 01.
+Taught in lessons 01, 05 and 07.
 """
 
 from __future__ import annotations

@@ -213,3 +213,9 @@ def test_exercises_of_lesson_06_run_its_functions(name: str) -> None:
     module = (FOLDER / "classroom" / "hot_spots.py").read_text(encoding="utf-8")
     lesson = next(path for path in LESSONS if path.name.startswith("06_"))
     assert function_in(module, name) == function_in(text_of_code(lesson), name)
+
+
+def test_exercises_of_lesson_07_run_its_tally() -> None:
+    module = (FOLDER / "classroom" / "tally.py").read_text(encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.name.startswith("07_"))
+    assert function_in(module, "tally") == function_in(text_of_code(lesson), "tally")

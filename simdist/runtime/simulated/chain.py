@@ -10,6 +10,8 @@ A read is answered by the server itself, with changes that may not be safe yet.
 Not simulated: the memory that the copy takes.
 
 Source: van Renesse and Schneider, Chain Replication for Supporting High Throughput and Availability, 2004, with chains of two.
+
+Taught in lesson 07.
 """
 
 from __future__ import annotations

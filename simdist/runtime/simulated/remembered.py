@@ -2,6 +2,8 @@
 
 The identity of an update is its client, incarnation and sequence number; where closures count exactly once it is its closure, the step in
 it and the update in that step, which are the same when another worker runs the closure again.
+
+Taught in lesson 07.
 """
 
 from __future__ import annotations

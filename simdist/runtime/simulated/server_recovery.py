@@ -2,6 +2,8 @@
 
 While a server is away, or is being restored, calls to it fail and are repeated by their clients. A server that nobody else starts again is
 started again by its supervisor after `SERVER_RESTART_S`.
+
+Taught in lesson 07.
 """
 
 from __future__ import annotations

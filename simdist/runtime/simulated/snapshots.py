@@ -7,6 +7,8 @@ machine.
 Not simulated: the time that the processor takes for it; other files on the disk.
 
 Source: Dean et al., Large Scale Distributed Deep Networks, 2012, section 4.1: servers whose shards are saved asynchronously.
+
+Taught in lesson 07.
 """
 
 from __future__ import annotations
