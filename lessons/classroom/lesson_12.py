@@ -22,11 +22,12 @@ missing from then on.
 """
 
 WHY_LATE_REPLY = """
-Two steps of closure 19 were done when `worker:1` stood still. After six seconds without a heartbeat it is given up, and closure 19 is
-run again, by another worker: five steps. Then `worker:1` goes on, as if nothing had happened, and does the other three. Its reply is
-ignored, but its updates travelled step by step and have been applied. So all five steps were done twice: 360 + 5.
+Two steps of closure 19 were done when `worker:1` stood still, and the update of the third was on its way: the servers applied it. After
+six seconds without a heartbeat `worker:1` is given up, and closure 19 is run again, by another worker: five steps. So three of them were
+done twice: 360 + 3. Then `worker:1` goes on, as if nothing had happened, and sends its next update. The servers refuse it: the chief has
+told them that this closure was given away.
 
-A dead worker would have done less harm (362). Who is given up is not always dead, and the servers do not ask.
+A dead worker would have done a little less harm (362). Who is given up is not always dead, so somebody has to tell the servers.
 """
 
 WHY_DOUBLED = """

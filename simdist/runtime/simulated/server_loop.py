@@ -81,9 +81,7 @@ class ServerLoop:
         assert update is not None
         now = self.clock.now
         if self._given_up and self._is_given_up(push):
-            push.fail_later(
-                part, AbortedError(f"{update.task} refuses an update of {push.client.name}: its closure was given away."), "reset"
-            )
+            self._refuse(push, part, f"an update of {push.client.name} is refused: its closure was given away")
             return
         errand = push.errand
         if push.rounds is not None and errand is not None and (rounds := push.rounds.get(self.task.name)) is not None:
@@ -112,6 +110,10 @@ class ServerLoop:
             self._seen.pop(identity, None)
 
         self.secure(int(part.there.size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
+
+    def _refuse(self, push: Pushing, part: ServerCall, why: str) -> None:
+        self.trace.instant(self.task.name, "drop", why, self.clock.now, task=push.client.name)
+        push.fail_later(part, AbortedError(f"{self.task.name}: {why}."), "reset")
 
     def give_up(self, given: tuple[str, int, int]) -> None:
         """The coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
