@@ -93,7 +93,7 @@ def test_t2_the_first_of_exponential_workers(workers: int, backups: int) -> None
     assert cluster.now / applied == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("workers", [4, 8])
+@pytest.mark.parametrize("workers", [4, pytest.param(8, marks=pytest.mark.slow), pytest.param(16, marks=pytest.mark.slow)])
 def test_t3_asynchrony_acts_as_momentum(workers: int) -> None:
     """Mitliagkas et al., Asynchrony begets momentum, 2016, theorem 3: momentum 1 - 1/M and rate eta/M, on average over many runs.
 

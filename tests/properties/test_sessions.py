@@ -99,6 +99,7 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.filterwarnings("ignore:The program is failed at")  # a fault at once may leave later commands without a run
 def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Family, "most_runs", 2)  # so that runs are put aside, and done again
 
@@ -112,6 +113,7 @@ def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytes
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.filterwarnings("ignore:The program is failed at")  # a fault at once may leave later commands without a run
 def test_any_story_ends_as_the_run_of_its_commands_in_many_stories(name: str) -> None:
     @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
     @given(actions(KNOWN[name][1]))
