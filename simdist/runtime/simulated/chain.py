@@ -91,6 +91,9 @@ class Chain(ServerRecovery):
         if self.follower.held is not None:
             self.follower.held.append((self._begin_again, what))
             return
+        if end > start and self.world.servers[self.follower.name].has_stood_still_since(start):
+            self._begin_again(what)
+            return
         if end > start:
             processor = self.follower.processor
             processor.last = self.trace.add(self._kind, processor.began(start, end), end, 0.0, 0.0, processor.last)

@@ -164,6 +164,10 @@ class ServerLoop:
             self._busy_until_s += until_s - from_s
             self.task.processor.free_s += until_s - from_s
 
+    def has_stood_still_since(self, start_s: float) -> bool:
+        """Whether a pause has ended after this moment."""
+        return bool(self._pauses) and self._pauses[-1][1] > start_s
+
     def _apply(self, received: Received) -> None:
         push, part, process, received_s, start, end, pauses = received
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
