@@ -99,7 +99,7 @@ class BoundedStaleness:
     def ticket(self, worker: str, number: int, oldest: int) -> Ticket:
         """What the messages of the closure carry that a worker has just begun."""
         clock = self.working[worker]
-        return Ticket(number, self.ranks[worker], clock, max(0, clock - self.staleness), oldest)
+        return Ticket(number, clock, max(0, clock - self.staleness), oldest)
 
     def late(self) -> str | None:
         """A worker that works for a round that is complete without it; None if there is none."""

@@ -5,7 +5,7 @@ Which rounds are complete is decided in `simdist.coordinator.bounded`; this file
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from simdist.coordinator.bounded import BoundedStaleness
@@ -66,8 +66,12 @@ class RoundClosures:
         """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
         rounds = self.policy.complete_rounds(not self.queue.queue)
         for complete in rounds:
-            for ticket in complete.tickets:
-                self._replies.pop(ticket).accept()
+            try:
+                for ticket in complete.tickets:
+                    self._replies.pop(ticket).accept()
+            except Exception as error:
+                self._lose(error)
+                return
             call = self.workers.apply_round(complete)
             call.then(partial(self._applied, complete, call))
         if rounds:
@@ -79,12 +83,21 @@ class RoundClosures:
     def _applied(self, complete: Round, call: Handle) -> None:
         """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
         if call.error is not None:
-            self._broken = self._broken or call.error
-            for worker in self.queue.running:
-                self.workers.abandon(worker)
-            self.decided(self.queue.failed(call.error))
-        for number in complete.closures if call.error is None else list(self.waiting):
+            self._lose(call.error)
+            return
+        self._end(complete.closures, None)
+
+    def _lose(self, error: BaseException) -> None:
+        """A round cannot be applied, nor any after it."""
+        self._broken = self._broken or error
+        for worker in self.queue.running:
+            self.workers.abandon(worker)
+        self.decided(self.queue.failed(error))
+        self._end(tuple(self.waiting), error)
+
+    def _end(self, numbers: Sequence[int], error: BaseException | None) -> None:
+        for number in numbers:
             closure = self.waiting.pop(number, None)
             if closure is not None:
-                closure.result.end(call.error)
+                closure.result.end(error)
         self.ended()

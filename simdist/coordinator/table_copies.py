@@ -7,7 +7,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["bring_tables"]
 
-TABLES = "lookup tables"  # in the memory of a worker: the names of those that it has
+TABLES = "lookup tables"  # in the memory of a worker: those that it has
 
 
 def bring_tables(worker: Worker) -> None:
@@ -19,10 +19,10 @@ def bring_tables(worker: Worker) -> None:
     closure = running_closure.get()
     if closure is None or not isinstance(closure.strategy, ParameterServerStrategy):
         return
-    engine, here = closure.strategy.engine, worker.local.setdefault(TABLES, set[str]())
+    engine, here = closure.strategy.engine, worker.local.setdefault(TABLES, set[object]())
     for table in closure.strategy.tables:
-        if table.name not in here:
+        if table not in here:
             began_s = engine.now
             engine.copy(engine.chief, worker.name, table.size_bytes, f"the lookup table {table.name}")
-            here.add(table.name)
+            here.add(table)
             engine.trace.span(worker.name, "setup", f"table {table.name}", began_s, engine.now, bytes=table.size_bytes)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Rebuild
 from simdist.program.row_numbers import HostIds
 from simdist.program.values import Aval, Bundle, BundleType
+from simdist.variables.update_rule import Combination
 
 __all__ = [
     "Apply",
     "ApplyAll",
     "CheckFinite",
-    "Combination",
     "GroupPart",
     "LinkedOperation",
     "LinkedProgram",
@@ -38,10 +38,6 @@ __all__ = [
 ]
 
 Slot = int
-
-Combination: TypeAlias = Literal["mean", "sum", "last"]
-"""What becomes of the updates of several workers that count together: gradients are averaged, increments added up; of assignments the last
-one counts."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,14 +25,12 @@ class Serving:
         in_rounds: whether updates count with their round, all at once, or each when it arrives.
         recovery: what becomes of variables when their server dies; "raise": they are lost.
         exactly_once: whether the servers know an update of a closure that is run again.
-        snapshot_interval_s: seconds between two snapshots of a server, with recovery="checkpoint".
     """
 
     servers: tuple[str, ...] = ()
     in_rounds: bool = False
     recovery: Recovery = "raise"
     exactly_once: bool = False
-    snapshot_interval_s: float = 10.0
 
     @property
     def remembers(self) -> bool:
@@ -50,14 +48,12 @@ class Ticket:
 
     Attributes:
         number: of the attempt, among all of its coordinator; -1 where nobody asks.
-        rank: of its worker.
         clock: the round that its updates count for.
         needs: how many rounds a server must have applied before it answers a read.
         oldest: the lowest number of a closure that has not ended: what servers remember of those before it can be forgotten.
     """
 
     number: int = -1
-    rank: int = 0
     clock: int = 0
     needs: int = 0
     oldest: int = 0

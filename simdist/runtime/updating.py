@@ -11,12 +11,11 @@ from simdist.caches import bounded
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Update
 from simdist.program.values import BundleType
-from simdist.runtime.linked import Combination
 from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, Owner, owner_of
-from simdist.variables.update_rule import rule_of
+from simdist.variables.update_rule import Combination, rule_of
 
 __all__ = ["assigning", "cells_by_owner", "combination_of", "is_by_rows", "piece_of", "join_groups", "prepare"]
 
@@ -39,8 +38,11 @@ def combination_of(op: Update) -> Combination:
     """What becomes of an update that counts together with those of other workers."""
     if op.rule == "add":
         return "sum"
+    if op.rule != "assign":
+        assert not isinstance(op.rule, str)
+        return rule_of(op.rule).combination
     averaged = all(variable_of(variable).aggregation is VariableAggregation.MEAN for variable in op.variables)
-    return "last" if op.rule == "assign" and not averaged else "mean"
+    return "mean" if averaged else "last"
 
 
 def prepare(program: Program, layout: Layout, replica: int = 0) -> None:

@@ -66,8 +66,9 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
-            (`assign_add`) are added up, and of assignments the last one counts. "bounded": as "sync", but a worker may be up to
-            `staleness` rounds ahead of the slowest.
+            (`assign_add`) are added up, of assignments the last one counts, and changes of single elements are made one after the
+            other. "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest. In rounds embedding tables
+            travel whole, not by rows.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.
@@ -78,7 +79,8 @@ class ParameterServerStrategy(Strategy):
             restored from the last snapshot on the server's disk. In the last two cases a server that nobody else starts again is started
             again, and workers wait for it.
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
-            least once, as in TensorFlow. In rounds that is always so.
+            least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
+            snapshot loses updates that were applied.
 
     A worker computes one replica: `num_replicas_in_sync` is 1. Several devices of one worker are not used by this strategy.
 

@@ -20,7 +20,7 @@ from simdist.variables.update_rule import UpdateRule
 
 __all__ = ["MASKED", "MaskedRule", "update_masked"]
 
-Combination = Callable[[jax.Array, jax.Array], jax.Array]
+Combine = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class MaskedRule(UpdateRule):
@@ -33,7 +33,9 @@ class MaskedRule(UpdateRule):
         combine: (stored, given) -> new, element by element.
     """
 
-    def __init__(self, name: str, combine: Combination) -> None:
+    combination = "each"  # an average of values and masks would be none of them
+
+    def __init__(self, name: str, combine: Combine) -> None:
         self.name = name
         self.combine = combine
 

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from simdist.program.kernels import Kernel
 from simdist.program.operations import RuleHandle, VariableHandle
 from simdist.program.values import Aval
 from simdist.variables.state import Cell, Group, Layout, Owner
 
-__all__ = ["UpdateRule", "rule_of"]
+__all__ = ["Combination", "UpdateRule", "rule_of"]
+
+Combination: TypeAlias = Literal["mean", "sum", "last", "each"]
+"""What becomes of the updates of several workers that count together: gradients are averaged, increments added up; of assignments the last
+one counts; changes of single elements are made one after the other."""
 
 
 class UpdateRule(RuleHandle, ABC):
-    """How an `Update` changes groups of cells."""
+    """How an `Update` changes groups of cells.
+
+    Attributes:
+        combination: what becomes of the updates of several workers that count together.
+    """
+
+    combination: Combination = "mean"
 
     @abstractmethod
     def join(self, owner: Owner, variables: Sequence[VariableHandle], cells: list[tuple[int, Cell]], layout: Layout) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -344,3 +345,39 @@ def test_an_engine_without_time_refuses_rounds() -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine="in_process"), mode="sync")
     with pytest.raises(FailedPreconditionError, match="They need time"):
         sd.ClusterCoordinator(strategy)
+
+
+CHANGES: dict[str, Callable[[sd.Variable, Any, Any], object]] = {
+    "scatter_update": lambda table, rows, values: table.scatter_update(rows, values),
+    "scatter_max": lambda table, rows, values: table.scatter_max(rows, values),
+    "scatter_mul": lambda table, rows, values: table.scatter_mul(rows, values),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_single_elements_in_one_round_are_those_of_all_workers(change: str) -> None:
+    def table_after(mode: Any) -> Any:
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, seed=0), mode=mode)
+        with strategy.scope():
+            table = sd.Variable(np.ones((4, 2), np.float32))
+        coordinator = sd.ClusterCoordinator(strategy)
+
+        @sd.function
+        def step(iterator: Any) -> None:
+            rows, values = next(iterator)
+            strategy.run(lambda: CHANGES[change](table, rows, values))
+
+        def dataset_fn(context: sd.InputContext) -> sd.Dataset:
+            worker = context.input_pipeline_id
+            rows = np.int32([[worker, 3 - worker]])
+            return sd.Dataset.from_tensor_slices((rows, np.float32([[[5 + worker] * 2, [7 + worker] * 2]]))).repeat()
+
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn)))
+        for _ in range(2):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        return table.numpy()
+
+    found = table_after("sync")
+    np.testing.assert_array_equal(found, table_after("async"))
+    np.testing.assert_array_equal(found[:, 0], [5, 6, 8, 7])

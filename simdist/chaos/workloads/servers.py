@@ -19,7 +19,7 @@ from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.coordinator import excuses_of_servers
 from simdist.chaos.workloads.regression import LEARNING_RATE, MOMENTUM, START, batches
-from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
+from simdist.errors import DeadlineExceededError, TimedOutError, UnavailableError
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -102,9 +102,6 @@ class Servers(Workload):
             for error, why in excuses_of_servers(run):
                 if issubclass(error, (DeadlineExceededError, TimedOutError)):
                     yield error, why
-        if run.silences.begun:
-            # An update that was refused, of a worker that was believed to be dead, is an error of its own step; nobody waits for it.
-            yield AbortedError, "a worker that was silent goes on with a closure that was given away"
 
 
 def servers_may_lose(run: EndedRun) -> bool:

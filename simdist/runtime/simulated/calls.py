@@ -140,10 +140,6 @@ class Call:
             self.transport.links.stop(flow)
         self.close()
 
-    def repeat(self) -> Call:
-        """Make the same call once more, after an error."""
-        raise NotImplementedError(f"{type(self).__name__} is repeated by its caller")
-
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
     def lost(self, task: Task) -> None:

@@ -1,8 +1,8 @@
 """The rounds of one server: it keeps the updates of a round that is open, and applies them when the coordinator says that it is complete.
 
 The updates of a round change each group once: those of an optimizer are averaged, increments are added up, and of assignments the last one
-counts, all in the order of the coordinator's tickets. A read waits until the rounds are applied that its step needs. An attempt that is in
-no round leaves no mark.
+counts; changes of single elements are made one after the other. All that goes in the order of the coordinator's tickets. A read waits until
+the rounds are applied that its step needs. An attempt that is in no round leaves no mark.
 
 Not simulated: the memory of updates that wait for their round.
 
@@ -24,13 +24,14 @@ from simdist.errors import UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Bundle, BundleType
-from simdist.runtime.linked import Apply, Combination
+from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Round
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.variables.update_rule import Combination
 
 __all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer", "combining"]
 
@@ -171,20 +172,25 @@ class RoundServer:
         end = now
         for updates in self._by_group(complete):
             first = updates[0]
-            start, end = task.occupy(now, cost_of(_kernel(updates)))
-            _, end = task.occupy(now, first.priced.costs[first.update.number])
+            start, end = task.occupy(now, first.priced.costs[first.update.number])
+            if len(updates) > 1:
+                _, end = task.occupy(now, cost_of(_kernel(updates)))
             changes.append(GroupChange(updates, start, end))
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
 
     def _by_group(self, complete: Round) -> Iterator[list[KeptUpdate]]:
-        """The updates that are combined: those of one group and one kernel, the first of each attempt, then the second of each."""
-        together: dict[tuple[int, Kernel, int], list[KeptUpdate]] = {}
+        """The updates that are combined: those of one group and one kernel, the first of each attempt, then the second of each.
+
+        Changes of single elements are combined with none.
+        """
+        together: dict[tuple[int, Kernel, int, int], list[KeptUpdate]] = {}
         for ticket in complete.tickets:
             times: dict[tuple[int, Kernel], int] = {}
             for kept in self.kept.get(ticket, ()):
                 what = kept.update.group, kept.update.kernel
                 times[what] = times.get(what, -1) + 1
-                together.setdefault((*what, times[what]), []).append(kept)
+                alone = ticket if kept.update.combination == "each" else -1
+                together.setdefault((*what, times[what], alone), []).append(kept)
         yield from together.values()
 
     def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
@@ -275,7 +281,7 @@ def combining(combination: Combination, count: int, given: BundleType) -> Kernel
     """The kernel that makes one update of several, in their order.
 
     Args:
-        combination: "mean", "sum" or "last".
+        combination: "mean", "sum" or "last"; others are not combined.
         count: how many updates.
         given: the type of each.
     """

@@ -94,11 +94,12 @@ class ServerRecovery(ABC):
     def lose(self) -> None:
         """What was kept is gone while the server is away."""
         self.is_lost, self.kept = True, {}
+        self.is_serving = self.task.alive
         self.forget()
 
     def started(self, task: Task) -> None:
         """The server's process has been started again."""
-        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
+        size_bytes = self._kept_bytes()
         if self.is_lost or not size_bytes:
             self.is_serving = True
         else:
@@ -120,13 +121,16 @@ class ServerRecovery(ABC):
             self.states.bundles[number], self.states.versions[number] = bundle, version
             self.states.lie_at(number, (self.task.name,))
             self._allocate(self.task.memory, number)
-        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
+        size_bytes = self._kept_bytes()
         text = f"variables of {self.task.name} are back"
         self.task.trouble = self.trace.span(
             self.task.name, "setup", text, began_s, self.clock.now, cause=self.task.trouble, bytes=size_bytes, groups=len(self.kept)
         )
         self.task.processor.last = self.task.trouble
         self.kept, self.is_serving = {}, True
+
+    def _kept_bytes(self) -> int:
+        return sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
 
     def _allocate(self, memory: MemoryAccount, number: int) -> None:
         for cell in self.states.groups[number].cells:

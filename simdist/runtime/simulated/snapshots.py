@@ -21,7 +21,10 @@ from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecove
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 
-__all__ = ["Snapshots"]
+__all__ = ["SNAPSHOT_INTERVAL_S", "Snapshots"]
+
+SNAPSHOT_INTERVAL_S = 10.0
+"""From the end of one snapshot of a server to the beginning of the next."""
 
 
 class Snapshots(ServerRecovery):
@@ -38,12 +41,15 @@ class Snapshots(ServerRecovery):
         last: the last snapshot that is complete.
     """
 
-    def __init__(self, world: World, task: Task, forget: Callable[[], None], interval_s: float, disk: DiskModel = nvme) -> None:
+    def __init__(
+        self, world: World, task: Task, forget: Callable[[], None], interval_s: float = SNAPSHOT_INTERVAL_S, disk: DiskModel = nvme
+    ) -> None:
         super().__init__(task, world.clock, world.trace, world.states, forget)
         self.interval_s = interval_s
         self.disk = disk
         self.last: Held = {}
         self._writing: Incarnation | None = None
+        self._groups = 0  # of the whole cluster, when it last looked for new ones
         self._write(None)
         world.clock.after_daemon(interval_s, self._beat)
 
@@ -56,7 +62,10 @@ class Snapshots(ServerRecovery):
         held = self.held()
         process = self.task.process
         is_at_work = process.alive and self.is_serving and self.task.held is None
-        if self._writing is process or not is_at_work or _versions(held) == _versions(self.last):
+        if self._writing is process or not is_at_work:
+            return
+        self._groups = len(self.states.bundles)
+        if _versions(held) == _versions(self.last):
             return
         self._writing = process
         size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
@@ -76,7 +85,7 @@ class Snapshots(ServerRecovery):
 
     def changed(self, change: Change) -> None:
         change.done()
-        if len(self.held().keys() - self.last.keys()):
+        if len(self.states.bundles) > self._groups:
             self._write(None)
 
     def _saved(self) -> Held | None:

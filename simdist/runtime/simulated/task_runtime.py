@@ -194,9 +194,10 @@ class SimulatedTask:
             self.step.fail(error)
         else:
             self.waits_for = "parameter servers to be back"
+            assert isinstance(call, (Reading, Pushing))
             self.clock.after(REPEAT_S, self._again, call)
 
-    def _again(self, call: Call) -> None:
+    def _again(self, call: Reading | Pushing) -> None:
         """Repeat a call: a push under the same identity, so that servers know what they have applied."""
         if self._is_late(self._again, call):
             return
