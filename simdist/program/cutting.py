@@ -17,6 +17,7 @@ from jax.extend.core import JaxprEqn, Var
 
 from simdist.program.arrays import ArrayLike
 from simdist.program.collective import COLLECTIVE
+from simdist.program.dead_reads import without_dead_reads
 from simdist.program.jaxprs import Atom, aval_in, variables_in
 from simdist.program.kernels import kernel_of
 from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, RowsMarker, UpdateMarker
@@ -41,7 +42,8 @@ from simdist.program.values import Aval
 
 __all__ = ["cut"]
 
-MARKERS = ("simdist_marker", COLLECTIVE)
+MARKER = "simdist_marker"
+MARKERS = (MARKER, COLLECTIVE)
 
 
 def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild) -> Program:
@@ -53,7 +55,8 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
     """
-    return _Cutter(name, *with_row_reads(name, closed, markers)).program(rebuild)
+    closed, markers = with_row_reads(name, closed, markers)
+    return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
 
 
 class _Cutter:

@@ -2,25 +2,29 @@
 
 Programs written for tf.distribute call ``optimizer.apply_gradients`` in a replica and expect the gradients of all replicas to be
 added up first. Keras on JAX knows no replicas and would let each of them make its own change. So in a step, and for variables that
-belong to a strategy, the call goes where `simdist.Optimizer` takes it.
+belong to a strategy, the call goes where `simdist.Optimizer` takes it. ``stateless_apply``, which a ``train_step`` of the user's own calls,
+goes there as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 
+from simdist.errors import InvalidArgumentError
 from simdist.training.adoption import StepScope
+from simdist.training.stateless_step import Values, current_step
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, trained_variables
 from simdist.variables.optimizer import Optimizer
 
 __all__ = ["install"]
 
 Gradients: TypeAlias = Sequence[jax.Array | None]
+Applied: TypeAlias = tuple[Values, Values]
 
 
 def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]:
@@ -31,14 +35,45 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
             original(self, grads, trainable_variables)
             return
         variables = list(trained_variables(self) if trainable_variables is None else trainable_variables)
-        self.__dict__.setdefault("_simdist_optimizer", Optimizer(self)).apply_gradients(zip(list(grads), variables, strict=True))
+        step = current_step()
+        gradients = list(grads) if step is None else step.weighed(grads)
+        _wrapped(self).apply_gradients(zip(gradients, variables, strict=True))
 
     apply.__doc__ = original.__doc__
     return apply
 
 
+def _stateless_by_strategies(original: Callable[..., Any]) -> Callable[..., Applied]:
+    """Keras' `stateless_apply`, but in a step of a strategy: there the values that it returns are read after the update."""
+
+    def stateless_apply(self: KerasOptimizer, optimizer_variables: Values, grads: Gradients, trainable_variables: Values) -> Applied:
+        step = current_step()
+        if step is None:
+            return original(self, optimizer_variables, grads, trainable_variables)
+        trained = trained_variables(self)
+        if len(trainable_variables) != len(trained) or len(optimizer_variables) != len(self.variables):
+            raise InvalidArgumentError(
+                f"stateless_apply was given {len(trainable_variables)} values of trained variables and {len(optimizer_variables)} of the "
+                f"optimizer's own; {type(self).__name__} was built for {len(trained)}, and has {len(self.variables)}. Pass all of them, in "
+                "the order of the variables."
+            )
+        step.keep_values(self.variables, optimizer_variables)
+        step.keep_values(trained, trainable_variables)
+        _wrapped(self).apply_gradients(zip(step.weighed(grads), trained, strict=True))
+        return step.read(trained), step.read(self.variables)
+
+    stateless_apply.__doc__ = original.__doc__
+    return stateless_apply
+
+
+def _wrapped(optimizer: KerasOptimizer) -> Optimizer:
+    return optimizer.__dict__.setdefault("_simdist_optimizer", Optimizer(optimizer))
+
+
 def install() -> None:
-    """Put this in the place of Keras' `apply`. Done once."""
+    """Put these in the place of Keras' `apply` and `stateless_apply`. Done once."""
     for kind in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
         if kind.apply.__module__ != __name__:
             kind.apply = _applied_by_strategies(kind.apply)
+    if base_optimizer.BaseOptimizer.stateless_apply.__module__ != __name__:
+        base_optimizer.BaseOptimizer.stateless_apply = _stateless_by_strategies(base_optimizer.BaseOptimizer.stateless_apply)

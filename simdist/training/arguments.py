@@ -14,14 +14,20 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose
 from simdist.variables.handles import adopted
 
-__all__ = ["compile_arguments", "require_compile_options", "require_inherited", "require_no_strategy_inside", "require_options"]
+__all__ = [
+    "compile_arguments",
+    "has_own_step",
+    "require_compile_options",
+    "require_inherited",
+    "require_no_strategy_inside",
+    "require_options",
+]
 
-# Methods that Keras' loops call and these do not. (test_step, predict_step, compute_loss and the metrics' methods are called.)
-NOT_CALLED = {
-    "fit": ("train_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss", "make_train_function"),
-    "evaluate": ("make_test_function",),
-    "predict": ("make_predict_function",),
-}
+NOT_CALLED = {"fit": "make_train_function", "evaluate": "make_test_function", "predict": "make_predict_function"}
+"""Methods that Keras' loops call and these do not."""
+
+OF_A_STEP = ("train_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss")
+"""Where one of these is the user's own, a step is what ``train_step`` does. (compute_loss is called either way.)"""
 
 
 def require_inherited(model: StrategyModel, caller: str) -> None:
@@ -30,12 +36,33 @@ def require_inherited(model: StrategyModel, caller: str) -> None:
     Raises:
         FailedPreconditionError: one is.
     """
-    for name in NOT_CALLED[caller]:
-        if name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name):
-            raise FailedPreconditionError(
-                f"{type(model).__name__} overrides {name}, which {caller} does not distribute yet. Write the step as a function under "
-                "@sd.function instead."
-            )
+    name = NOT_CALLED[caller]
+    if _is_own(model, name):
+        raise FailedPreconditionError(
+            f"{type(model).__name__} overrides {name}, but {caller} runs steps on a strategy's tasks, not in a loop of its own. Override "
+            f"{name.split('_')[1]}_step instead, or write the loop with @sd.function."
+        )
+
+
+def has_own_step(model: StrategyModel) -> bool:
+    """Whether a training step is what ``train_step`` does.
+
+    Raises:
+        FailedPreconditionError: a ``train_step`` without the state, as Keras has it on other backends.
+    """
+    parameters = [
+        parameter for parameter in inspect.signature(model.train_step).parameters.values() if parameter.default is parameter.empty
+    ]
+    if len(parameters) == 1 and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
+        raise FailedPreconditionError(
+            f"{type(model).__name__}.train_step takes {parameters[0].name} alone, as Keras has it on TensorFlow and PyTorch. On JAX it is "
+            "stateless: train_step(self, state, data) returns logs and the new state."
+        )
+    return any(_is_own(model, name) for name in OF_A_STEP)
+
+
+def _is_own(model: StrategyModel, name: str) -> bool:
+    return name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name)
 
 
 def require_no_strategy_inside(model: StrategyModel) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -14,8 +14,11 @@ from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.training.arguments import has_own_step
 from simdist.training.global_denominators import needs_global_denominators, of_global_batch
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
+from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.optimizer import Optimizer
 
@@ -50,14 +53,29 @@ def build(model: StrategyModel, batch: Example) -> None:
 
 
 def train_step_of(model: StrategyModel) -> StepFunction:
-    """The step that `fit` runs: gradients of the compiled loss, an update by the optimizer, metrics.
+    """The step that `fit` runs: that of the compiled loss, optimizer and metrics, or the user's own; it returns the logs of the latter.
 
     Replicas weigh their loss by their part of the global batch, so that uneven parts give the exact gradient.
     """
     state = model.simdist_state
-    if state.train_step is not None:
-        return state.train_step
-    optimizer, strategy = prepare_optimizer(model), strategy_of(model)
+    if state.train_step is None:
+        strategy = strategy_of(model)
+        if has_own_step(model):
+            prepare_optimizer(model)
+            replica_step = stateless_replica_step(model, counts_alone=isinstance(strategy, ParameterServerStrategy))
+        else:
+            replica_step = _compiled_replica_step(model)
+
+        def train_step(iterator: Iterator[Tree]) -> Tree:
+            return strategy.run(replica_step, args=(next(iterator),))
+
+        state.train_step = StepFunction(train_step)
+    return state.train_step
+
+
+def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
+    """Gradients of the compiled loss, an update by the optimizer, metrics."""
+    optimizer = prepare_optimizer(model)
 
     def replica_step(data: Tree) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
@@ -83,11 +101,7 @@ def train_step_of(model: StrategyModel) -> StepFunction:
         if rows:
             model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
 
-    def train_step(iterator: Iterator[Tree]) -> None:
-        strategy.run(replica_step, args=(next(iterator),))
-
-    state.train_step = StepFunction(train_step)
-    return state.train_step
+    return replica_step
 
 
 def prepare_optimizer(model: StrategyModel) -> Optimizer:

@@ -1,0 +1,142 @@
+"""A training step of the user's own, in the stateless form that Keras has on JAX, on the replicas of a strategy.
+
+``train_step(state, data)`` gets the values of all variables and returns new ones. Here the values are those that the step reads; an update
+by ``optimizer.stateless_apply`` becomes an operation of the program, on the gradients of all replicas, and the values that it returns are
+read after it. What the step returns otherwise than it got it is assigned. Values that it leaves alone are neither read nor assigned.
+
+Gradients are weighed by a replica's part of the global batch, as fits a loss that is a mean over rows. Metrics under parameter servers
+count up from zero in each step, and what they have counted is added: workers do not see each other's.
+
+Taught in lesson 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from simdist.program.arrays import Tree
+from simdist.program.tracing import active_tracer
+from simdist.strategies.context import get_replica_context
+from simdist.training.global_denominators import of_global_batch
+from simdist.training.keras_model import StrategyModel
+from simdist.variables.keras_objects import KerasVariable
+
+__all__ = ["StatelessStep", "current_step", "stateless_replica_step"]
+
+Values: TypeAlias = list[jax.Array]
+State: TypeAlias = tuple[Values, Values, Values, Values]
+"""Of the trainable variables, the others, the optimizer and the metrics, as Keras orders them."""
+
+_steps: list[StatelessStep] = []
+
+
+class StatelessStep:
+    """The variables of one replica's step, with the values that user code has of them.
+
+    Args:
+        rows: of the replica's part of the batch.
+        weight: of that part in the global batch.
+        counts_alone: whether metrics count from zero in each step.
+    """
+
+    def __init__(self, rows: int, weight: float, counts_alone: bool) -> None:
+        self.rows = rows
+        self.weight = weight
+        self.counts_alone = counts_alone
+        self._present: dict[int, jax.Array] = {}  # the value that stands for a variable that nobody has changed, by the variable's id
+        self._counted: dict[int, jax.Array] = {}  # from which a metric counts
+
+    def state_of(self, model: StrategyModel) -> State:
+        """What ``train_step`` gets."""
+        metrics = [self._metric(variable) for variable in model.metrics_variables]
+        optimizer: Sequence[KerasVariable] = [] if model.optimizer is None else model.optimizer.variables
+        return self.read(model.trainable_variables), self.read(model.non_trainable_variables), self.read(optimizer), metrics
+
+    def keep(self, model: StrategyModel, state: State) -> None:
+        """Assign what ``train_step`` returns otherwise than it got it."""
+        trainable, others, optimizer, metrics = state
+        self.keep_values(model.trainable_variables, trainable)
+        self.keep_values(model.non_trainable_variables, others)
+        self.keep_values([] if model.optimizer is None else model.optimizer.variables, optimizer)
+        for variable, value in zip(model.metrics_variables, metrics, strict=True):
+            before = self._counted.get(id(variable))
+            if before is None:
+                self.keep_values([variable], [value])
+            elif value is not before:
+                variable.assign_add(value - before)
+
+    def read(self, variables: Sequence[KerasVariable]) -> Values:
+        """The present values of variables."""
+        values = [variable.value for variable in variables]
+        self._present.update((id(variable), value) for variable, value in zip(variables, values, strict=True))
+        return values
+
+    def _metric(self, variable: KerasVariable) -> jax.Array:
+        if not (self.counts_alone and is_counter(variable)):
+            return self.read([variable])[0]
+        self._counted[id(variable)] = jnp.zeros(variable.shape, variable.dtype)
+        return self._counted[id(variable)]
+
+    def keep_values(self, variables: Sequence[KerasVariable], values: Values) -> None:
+        """Assign the values that are others than those of the variables."""
+        for variable, value in zip(variables, values, strict=True):
+            if value is not self._present.get(id(variable)):
+                if self.rows:
+                    variable.assign(value)
+                self._present[id(variable)] = value
+
+    def weighed(self, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
+        """Gradients of this replica's part, as their part of the gradients of the global batch."""
+        return [None if gradient is None else self._weighed(gradient) for gradient in gradients]
+
+    def _weighed(self, gradient: jax.Array) -> jax.Array:
+        if not self.rows:
+            # What flows back from a mean over no rows is no number.
+            return jnp.zeros_like(gradient)
+        return gradient if self.weight == 1.0 else gradient * self.weight
+
+
+def is_counter(variable: KerasVariable) -> bool:
+    """Whether what a metric adds to a variable in several places may be added up."""
+    return getattr(variable, "aggregation", None) == "sum"
+
+
+def current_step() -> StatelessStep | None:
+    """The stateless step that is being traced."""
+    return _steps[-1] if _steps else None
+
+
+@contextmanager
+def _opened(step: StatelessStep) -> Iterator[StatelessStep]:
+    _steps.append(step)
+    try:
+        yield step
+    finally:
+        _steps.pop()
+
+
+def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable[[Tree], Tree]:
+    """The step of one replica of a model with a ``train_step``, or with another method that it calls, of the user's own.
+
+    Returns:
+        A function of a batch that returns the number of rows, and the logs of ``train_step``.
+    """
+
+    def replica_step(data: Tree) -> Tree:
+        leaves = jax.tree_util.tree_leaves(data)
+        rows = leaves[0].shape[0]
+        context, tracer = get_replica_context(), active_tracer()
+        assert tracer is not None
+        weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
+        with _opened(StatelessStep(rows, weight, counts_alone)) as step, of_global_batch(weight):
+            logs, state = model.train_step(step.state_of(model), data)
+            if rows:
+                step.keep(model, state)
+        return jnp.float32(rows), logs
+
+    return replica_step
