@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import jax
 
+from simdist.coordinator.handed_out import NumberedBatches
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator
 from simdist.coordinator.remote_value import RemoteValue, Result
@@ -31,7 +32,8 @@ class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
     `key` is equal for calls of the same step with the same arguments; None where that is not known. `resuming` are the arguments whose
-    positions count, and `taken` the iterators of each worker that has run the closure; `begun` is the worker that was sent it last.
+    positions count, and `taken` the iterators of each worker that has run the closure; `handed_out` are the batches that it takes by
+    number; `begun` is the worker that was sent it last.
     """
 
     strategy: ParameterServerStrategy
@@ -45,6 +47,7 @@ class Closure:
     time_outs: int = 0
     begun: str = ""
     resuming: tuple[PerWorkerIterator, ...] = ()
+    handed_out: tuple[NumberedBatches, ...] = ()
     taken: dict[str, list[DatasetIterator]] = field(default_factory=dict[str, list[DatasetIterator]])
 
     def may_be_tried_again(self) -> bool:
@@ -76,6 +79,8 @@ class Closure:
         known: tuple[BoundCall, LinkedProgram] | None = worker.local.get(self.key) if self.key is not None else None
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
+        for batches in self.handed_out:
+            batches.put_in_place(worker)
         self._note_taken(worker)
         return known if self.still_fits(known[1], known[0]) else None
 
@@ -172,4 +177,7 @@ def new_closure(
     # The numbers, so that what is known of a call keeps no per-worker value alive.
     key = (fn, structure, *numbers) if len(numbers) == len(leaves) else None
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
-    return Closure(strategy, fn, tuple(args), dict(kwargs), result, repeat, key, tolerated_time_outs, resuming=resuming)
+    handed_out = tuple([leaf for leaf in leaves if isinstance(leaf, NumberedBatches)])
+    return Closure(
+        strategy, fn, tuple(args), dict(kwargs), result, repeat, key, tolerated_time_outs, resuming=resuming, handed_out=handed_out
+    )

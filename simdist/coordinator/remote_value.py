@@ -5,7 +5,7 @@ Taught in lesson 07.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, Literal, NoReturn, cast
 
 import jax
@@ -25,6 +25,9 @@ class Result:
     Args:
         engine: computes the arrays.
         number: of the closure.
+
+    Attributes:
+        ended: is called when the closure has ended.
     """
 
     def __init__(self, engine: Engine, number: int) -> None:
@@ -34,6 +37,7 @@ class Result:
         self.stepped: StepResult | None = None
         self.plain: object = None
         self.error: BaseException | None = None
+        self.ended: Callable[[Result], None] | None = None
 
     def take(self, value: object) -> None:
         """What the worker has replied."""
@@ -46,6 +50,8 @@ class Result:
         """The closure has ended, well or with this error; the callers that wait go on."""
         self.error = error
         self.ready.open()
+        if self.ended is not None:
+            self.ended(self)
 
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""

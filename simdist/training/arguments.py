@@ -6,12 +6,13 @@ Everything is refused before anything runs, with what to do instead.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose
+from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose, strategy_of
 from simdist.variables.handles import adopted
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "require_compile_options",
     "require_inherited",
     "require_no_strategy_inside",
+    "require_numbers",
     "require_options",
 ]
 
@@ -58,7 +60,12 @@ def has_own_step(model: StrategyModel) -> bool:
             f"{type(model).__name__}.train_step takes {parameters[0].name} alone, as Keras has it on TensorFlow and PyTorch. On JAX it is "
             "stateless: train_step(self, state, data) returns logs and the new state."
         )
-    return any(_is_own(model, name) for name in OF_A_STEP)
+    return overrides(model, OF_A_STEP)
+
+
+def overrides(model: StrategyModel, names: Sequence[str]) -> bool:
+    """Whether one of these methods of Keras' models is the user's own."""
+    return any(_is_own(model, name) for name in names)
 
 
 def _is_own(model: StrategyModel, name: str) -> bool:
@@ -77,6 +84,16 @@ def require_no_strategy_inside(model: StrategyModel) -> None:
             f"The model {model.name!r} was made outside strategy.scope(), of layers that were made inside: {foreign.path!r} belongs to a "
             "strategy. Make the model inside the scope, too."
         )
+
+
+def require_numbers(model: StrategyModel, caller: str) -> None:
+    """Refuse a call that gives numbers where none are computed.
+
+    Raises:
+        FailedPreconditionError: numerics="off".
+    """
+    if strategy_of(model).engine.numerics == "off":
+        raise FailedPreconditionError(f'{caller}: numerics="off" computes no numbers. Leave it out, or use numerics="deferred".')
 
 
 def require_compile_options(arguments: dict[str, KerasArgument], has_closures: bool = False) -> None:

@@ -1,8 +1,8 @@
 """The training loop: epochs, steps, logs and callbacks, the same for every strategy.
 
-Metrics are reset at the start of an epoch and read at its end. Under parameter servers the steps of an epoch are closures,
-several steps each if the model was compiled so; elsewhere they run one after the other. What fit takes is the business of
-`sources`, what it refuses that of `arguments` and `callbacks`.
+Metrics are reset at the start of an epoch and read at its end, and after each batch where a callback asks for that. Under parameter servers
+the steps of an epoch are closures, several steps each if the model was compiled so; elsewhere they run one after the other (`runners`).
+What fit takes is the business of `sources`, what it refuses that of `arguments` and `callbacks`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import keras
 
 from simdist.errors import InvalidArgumentError
 from simdist.training.arguments import require_inherited, require_options
-from simdist.training.callbacks import callback_list, usable, watch_for_nan
-from simdist.training.evaluation import Validation, metric_values
+from simdist.training.callbacks import usable
+from simdist.training.evaluation.validation import Validation
+from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
-from simdist.training.runners import runner_of
+from simdist.training.runners import Runner, runner_of
 from simdist.training.sources import count_steps, split_arrays, training_source
 from simdist.training.step import finish
 
@@ -48,36 +49,43 @@ def fit(
     counts = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
     counts |= {"validation_steps": validation_steps, "validation_batch_size": validation_batch_size}
     require_options(verbose, epochs, initial_epoch, **counts)
-    given = usable(callbacks, training=True)
+    given = usable(callbacks)
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = split_arrays(x, y, sample_weight, validation_split)
     weights = {"sample_weight": sample_weight, "class_weight": class_weight}
     source = training_source(model, x, y, shuffle, batch_size, steps_per_epoch, **weights)
     steps = count_steps(source, steps_per_epoch)
     validation = Validation(model, validation_data, batch_size, validation_batch_size, validation_steps, validation_freq)
-    runner = runner_of(model, source, steps)
-    hooks = callback_list(given, model, verbose, epochs=epochs, steps=steps, history=True)
-    model.stop_training = False
-    hooks.on_train_begin()
-    logs: Logs = {}
-    for epoch in range(initial_epoch, epochs):
-        model.reset_metrics()
-        hooks.on_epoch_begin(epoch)
-        done = runner.epoch(steps, hooks)
-        logs = metric_values(model)
-        if not watch_for_nan(hooks, done, logs):
-            _require_finite(logs, epoch)
-        logs.update(validation.logs(epoch, hooks))
-        hooks.on_epoch_end(epoch, logs)
-        if model.stop_training:
-            break
-    finish(model)
-    hooks.on_train_end(logs)
+    runner = runner_of(model, source)
+    hooks = hooks_of(given, model, verbose, epochs=epochs, steps=steps, history=True)
+    _train(model, runner, steps, range(initial_epoch, epochs), hooks, validation)
     return model.history
 
 
+def _train(model: StrategyModel, runner: Runner, steps: int | None, epochs: range, hooks: Hooks, validation: Validation) -> None:
+    """The loop: epochs with their hooks."""
+    may_diverge = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in hooks.call.callbacks)
+    logs: Logs = {}
+    model.stop_training = False
+    hooks.call.on_train_begin()
+    for epoch in epochs:
+        model.reset_metrics()
+        hooks.call.on_epoch_begin(epoch)
+        runner.epoch(steps, hooks)
+        logs = dict(runner.logs())
+        if not may_diverge:
+            _require_finite(logs, epoch)
+        logs.update(validation.logs(epoch, hooks))
+        hooks.call.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    finish(model)
+    hooks.call.on_train_end(logs)
+
+
 def _require_finite(logs: Logs, epoch: int) -> None:
-    if not math.isfinite(logs.get("loss", 0.0)):
+    loss = logs.get("loss", 0.0)
+    if isinstance(loss, (int, float)) and not math.isfinite(loss):
         raise InvalidArgumentError(
             f"The loss of epoch {epoch + 1} is {logs['loss']}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at "
             "the data; sd.check_numerics in a step finds the first value that is not finite."

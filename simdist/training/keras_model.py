@@ -5,7 +5,7 @@ Keras carries no types. What it keeps private of a model is touched by the metho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,8 +20,8 @@ from simdist.variables.optimizer import Optimizer
 __all__ = [
     "AUTO",
     "Callbacks",
-    "CompiledStep",
     "Examples",
+    "ForwardStep",
     "KerasArgument",
     "Logs",
     "StrategyModel",
@@ -53,8 +53,20 @@ Verbose: TypeAlias = str | int
 Logs: TypeAlias = dict[str, Any]
 """Loss and metrics by name: numbers, or what a step of the user's own says."""
 
-CompiledStep: TypeAlias = Callable[[Tree, Tree], tuple[Tree, tuple[Tree, ...]]]
-"""A step of Keras for the chief: of the values of the variables and a batch it gives the outputs and the new values."""
+
+@dataclass(frozen=True)
+class ForwardStep:
+    """The step of an evaluation or a prediction.
+
+    Attributes:
+        step: traced.
+        may_be_split: whether replicas or workers take batches, or one place takes them in turn.
+        changed: the numbers of the variables, among those that are not trained, that it changes.
+    """
+
+    step: StepFunction
+    may_be_split: bool
+    changed: tuple[int, ...]
 
 
 @dataclass
@@ -66,19 +78,19 @@ class TrainingState:
         optimizer: the model's, with slots that the strategy made.
         is_built: whether the variables of the compiled loss and metrics were made.
         train_step: the traced step of `fit`.
-        chief_steps: the compiled ``test_step`` and ``predict_step``, each with the variables that were trainable then, by identity.
+        forward_steps: those of evaluation and prediction, each with the variables that were trainable then, by identity.
     """
 
     strategy: Strategy | None
     optimizer: Optimizer | None = None
     is_built: bool = False
     train_step: StepFunction | None = None
-    chief_steps: dict[str, tuple[list[int], CompiledStep]] = field(default_factory=dict[str, tuple[list[int], CompiledStep]])
+    forward_steps: dict[str, tuple[list[int], ForwardStep]] = field(default_factory=dict[str, tuple[list[int], ForwardStep]])
 
     def forget_steps(self) -> None:
         """Delete the steps of a model that was compiled again."""
         self.is_built, self.train_step = False, None
-        self.chief_steps.clear()
+        self.forward_steps.clear()
 
 
 class StrategyModel(keras.Model):
@@ -100,6 +112,10 @@ class StrategyModel(keras.Model):
         self._loss_tracker.update_state(loss, sample_weight=rows)
         if self._compile_metrics is not None:
             self._compile_metrics.update_state(y, y_pred, sample_weight)
+
+    def simdist_forward(self, x: Tree) -> Tree:
+        """The outputs for x, without training."""
+        return self(x, training=False) if self._call_has_training_arg else self(x)
 
     def simdist_listed(self, logs: Logs) -> float | list[float]:
         """Loss and metrics in their order, as ``evaluate`` returns them; a loss alone is no list."""

@@ -17,8 +17,10 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training import evaluation, saving
+from simdist.training import saving
 from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside
+from simdist.training.evaluation.evaluate import evaluate
+from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
 from simdist.training.step import prepare_optimizer
@@ -123,7 +125,7 @@ class _Distributed(StrategyModel):
         if not self._is_distributed():
             return super().evaluate(x, y, *args, **options)
         self._assert_compile_called("evaluate")
-        return evaluation.evaluate(self, x, y, *args, **options)
+        return evaluate(self, x, y, *args, **options)
 
     def predict(self, x: Examples, *args: KerasArgument, **options: KerasArgument) -> Tree:
         """Outputs for data, in its order; computed by the chief.
@@ -137,7 +139,7 @@ class _Distributed(StrategyModel):
         """
         if not self._is_distributed():
             return super().predict(x, *args, **options)
-        return evaluation.predict(self, x, *args, **options)
+        return predict(self, x, *args, **options)
 
     def train_on_batch(self, *args: KerasArgument, **options: KerasArgument) -> Result:
         """As Keras', outside of strategies.
@@ -157,11 +159,11 @@ class _Distributed(StrategyModel):
         if not self._is_distributed():
             return super().test_on_batch(x, y, sample_weight, return_dict)
         self._assert_compile_called("test_on_batch")
-        return evaluation.evaluate(self, x, y, steps=1, verbose=0, sample_weight=sample_weight, return_dict=return_dict)
+        return evaluate(self, x, y, steps=1, verbose=0, sample_weight=sample_weight, return_dict=return_dict)
 
     def predict_on_batch(self, x: Examples) -> Tree:
         """Outputs for one batch, computed by the chief."""
-        return evaluation.predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
+        return predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
 
     def _is_distributed(self) -> bool:
         """Whether the model belongs to a strategy.

@@ -31,7 +31,7 @@ def fitted(steps_per_execution: Any, epochs: int = 2, latency: float = 1e-3, **o
     with sd.ParameterServerStrategy(cluster, **options).scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.1, seed=3), keras.layers.Dense(1, kernel_initializer="zeros")])
         model.compile(keras.optimizers.SGD(0.05), "mse", steps_per_execution=steps_per_execution)
-    history = model.fit(data(), epochs=epochs, steps_per_epoch=48, verbose=0)
+    history = model.fit(data().repeat(), epochs=epochs, steps_per_epoch=48, verbose=0)
     return cluster, model, history.history["loss"]
 
 
@@ -104,7 +104,7 @@ def test_without_time_a_closure_takes_one_step() -> None:
     assert chosen(cluster) == 1 and losses == fitted(1, engine="in_process")[2]
 
 
-def test_the_chief_evaluates_batch_by_batch() -> None:
+def test_evaluation_goes_batch_by_batch() -> None:
     cluster, model, _ = fitted("auto", epochs=1)
     other = fitted(chosen(cluster), epochs=1)[1]
     assert model.evaluate(data(), verbose=0) == pytest.approx(other.evaluate(data(), verbose=0))

@@ -119,5 +119,5 @@ def test_more_workers_than_batches_share_them() -> None:
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
     x = np.ones((8, 2), np.float32)
-    history = model.fit(sd.Dataset.from_tensor_slices((x, x[:, :1])).batch(4), steps_per_epoch=6, verbose=0)
+    history = model.fit(sd.Dataset.from_tensor_slices((x, x[:, :1])).batch(4).repeat(), steps_per_epoch=6, verbose=0)
     assert np.isfinite(history.history["loss"]).all()

@@ -1,0 +1,90 @@
+"""Batches that a coordinator hands out by their number: each is in one closure, and in the same one when that is run again.
+
+Every worker can read the whole dataset, and a closure says which of its batches to take; so an epoch visits each example once, whichever
+workers there are and whichever of them die. What travels is the numbers. A dataset whose order only one reader can know (an unseeded
+generator) is read by the coordinator.
+
+Not simulated: the time that a worker takes to find a batch in the middle of its dataset; where the coordinator reads, the way of the batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from simdist.coordinator.per_worker import PerWorker
+from simdist.coordinator.table_copies import bring_tables
+from simdist.errors import FailedPreconditionError
+from simdist.input import InputContext
+from simdist.program.step_iterator import BatchSignature, StepBatch, StepIterator
+from simdist.runtime.work import Worker
+
+__all__ = ["BatchesOfClosure", "HandedOut", "NumberedBatches"]
+
+
+class BatchesOfClosure(StepIterator):
+    """The batches that a closure takes, on the worker that runs it."""
+
+    def __init__(self) -> None:
+        self.batches: deque[StepBatch] = deque()
+
+    def next_batch(self) -> StepBatch:
+        if not self.batches:
+            raise StopIteration
+        return self.batches.popleft()
+
+    def peek(self, i: int = 0) -> StepBatch:
+        if i >= len(self.batches):
+            raise StopIteration
+        return self.batches[i]
+
+    def next_is(self, signature: BatchSignature) -> bool:
+        return bool(self.batches) and self.batches[0].signature == signature
+
+
+class HandedOut(PerWorker[BatchesOfClosure]):
+    """The iterator argument of closures that take batches by number.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
+        >>> coordinator, handed_out = sd.ClusterCoordinator(strategy), HandedOut()
+        >>> batches = iter(sd.Dataset.range(6).batch(2))
+        >>> step = sd.function(lambda iterator: next(iterator).sum())
+        >>> sums = [coordinator.schedule(step, (handed_out.batches([batches.next_batch()]),)) for _ in range(3)]
+        >>> [int(total) for total in coordinator.fetch(sums)]
+        [1, 5, 9]
+    """
+
+    name = "batches"
+
+    def batches(self, batches: Iterable[StepBatch]) -> NumberedBatches:
+        """The argument of a closure that takes these."""
+        return NumberedBatches(self, tuple(batches))
+
+    def make(self, worker: Worker, context: InputContext) -> BatchesOfClosure:
+        bring_tables(worker)
+        return BatchesOfClosure()
+
+
+class NumberedBatches(PerWorker[BatchesOfClosure]):
+    """Some batches: the argument of one closure."""
+
+    def __init__(self, handed_out: HandedOut, batches: tuple[StepBatch, ...]) -> None:
+        self.number = handed_out.number  # calls with other batches are equal, but for the batches
+        self.handed_out = handed_out
+        self.taken = batches
+
+    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> BatchesOfClosure:
+        found = self.handed_out.on(worker, context_of)
+        found.batches = deque(self.taken)
+        return found
+
+    def put_in_place(self, worker: Worker) -> None:
+        """Let the worker begin with the first of these: it has made its iterator in an earlier closure."""
+        found: BatchesOfClosure = worker.local[self.number]
+        found.batches = deque(self.taken)
+
+    def __next__(self) -> NoReturn:
+        raise FailedPreconditionError("next() was called at the coordinator on batches of a closure. Call it in the step.")

@@ -1,0 +1,215 @@
+"""Steps of `fit` as closures on the workers of a parameter-server strategy.
+
+A dataset is handed out batch by batch, so that an epoch visits each example once. Where a function makes a dataset on each worker
+(a `DatasetCreator`) and the number of steps is given, each closure takes what its worker's own iterator gives, epoch after epoch.
+
+Callbacks of batches follow closures that are done, in the order in which they end. Where they read logs, only as many closures are
+scheduled as keep the workers busy, so that a callback can end the training.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.handed_out import HandedOut
+from simdist.coordinator.remote_value import Result
+from simdist.coordinator.waits import Waits
+from simdist.data import Dataset
+from simdist.data.iterator import DatasetIterator
+from simdist.errors import InvalidArgumentError
+from simdist.input import DistributedDataset, InputContext
+from simdist.program.step_iterator import StepBatch
+from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.training.bundling import bundled
+from simdist.training.hooks import Hooks
+from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution
+from simdist.training.logs import StepLogs
+from simdist.training.sources import ENDLESS, Source, first_batch
+from simdist.training.step import build, train_step_of
+
+__all__ = ["CoordinatedSteps"]
+
+AHEAD = 2  # closures for each worker that are scheduled where a callback may end the training: one runs, and one waits for the worker
+
+
+class Supply(Protocol):
+    """Where closures get their batches."""
+
+    @property
+    def cardinality(self) -> int:
+        """Batches of an epoch; negative where nobody knows."""
+        ...
+
+    def begin(self, steps: int | None) -> None:
+        """An epoch of so many steps begins; None: to the end of the data."""
+        ...
+
+    def take(self, count: int) -> tuple[object, int]:
+        """The argument of a closure of `count` steps, and how many it has: fewer where the data end."""
+        ...
+
+
+class CoordinatedSteps:
+    """Steps as closures on the workers of a parameter-server strategy."""
+
+    def __init__(self, model: StrategyModel, strategy: ParameterServerStrategy, source: Source) -> None:
+        self.model = model
+        self.strategy = strategy
+        self.coordinator = ClusterCoordinator(strategy)
+        self.per_closure = 1 if strategy.serving.in_rounds else fixed_steps_per_execution(model)
+        assert not isinstance(source, DistributedDataset)
+        source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
+        self.supply: Supply
+        if isinstance(source, Dataset):
+            self.sample = iter(source)
+            self.supply = _Handing(source)
+        else:
+            make = source.dataset_fn if isinstance(source, DistributedFromFunction) else source
+            self.sample = iter(make(InputContext(len(strategy.workers), 0, 1)))
+            self.supply = _OfWorkers(self.coordinator, make, len(strategy.workers))
+        build(model, first_batch("fit", self.sample))
+        self.step = train_step_of(model)
+        self._logs = StepLogs(model)
+        self._waits = Waits(strategy.engine)
+        self._ended: deque[Result] = deque()
+        self._open: dict[Result, int] = {}  # closures that have not ended, with their numbers of steps
+        self._number = 0  # of the next batch
+
+    def epoch(self, steps: int | None, hooks: Hooks) -> None:
+        """Run the steps of an epoch; None: to the end of the data."""
+        if self.per_closure is None:
+            self.per_closure = bundled(self.step, self.strategy, self.sample, steps or max(self.supply.cardinality, 1))
+        self.supply.begin(steps)
+        ahead = AHEAD * len(self.strategy.workers) if hooks.reads_train_logs else None
+        self._ended.clear()
+        self._open, self._number = {}, 0
+        for result, count in self._closures(steps, self.per_closure):
+            self._open[result] = count
+            while ahead is not None and len(self._open) >= ahead:
+                self._follow(hooks)
+            if self.model.stop_training:
+                break
+        while self._open:
+            self._follow(hooks)
+        self.coordinator.join()
+
+    def _closures(self, steps: int | None, per_closure: int) -> Iterator[tuple[Result, int]]:
+        """Schedule the closures of an epoch, one when the next is asked for."""
+        done = 0
+        while steps is None or done < steps:
+            argument, count = self.supply.take(per_closure if steps is None else min(per_closure, steps - done))
+            if count:
+                result = self.coordinator.schedule_steps(self.step, (argument,), {}, count)
+                if result.ready.is_open:  # an engine without time has run it already
+                    self._end(result)
+                else:
+                    result.ended = self._end
+                yield result, count
+            done += count
+            if not count:
+                if steps is not None:
+                    warnings.warn(f"The dataset ran out after {done} of {steps} steps; training stops here.", stacklevel=6)
+                    self.model.stop_training = True
+                return
+
+    def _end(self, result: Result) -> None:
+        self._ended.append(result)
+        self._waits.let_go()
+
+    def _follow(self, hooks: Hooks) -> None:
+        """Wait for the next closure that ends, and call the hooks of its batches.
+
+        Raises:
+            Exception: the closure's own error.
+        """
+        hooks.call.on_train_batch_begin(self._number)
+        while not self._ended:
+            self._waits.wait(f"the next of {len(self._open)} closures (fit)")
+        result = self._ended.popleft()
+        count = self._open.pop(result)
+        if result.error is not None:
+            self.coordinator.join()
+            raise result.error
+        self._number += count
+        self._logs.outcome = result
+        hooks.call.on_train_batch_end(self._number - 1, self.logs() if hooks.reads_train_logs else {})
+
+    def logs(self) -> Logs:
+        """Loss and metrics of the closures that are done."""
+        return self._logs.values()
+
+
+class _Handing:
+    """A dataset that the coordinator hands out, batch by batch."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.handed_out = HandedOut()
+        self._iterator: DatasetIterator | None = None
+
+    @property
+    def cardinality(self) -> int:
+        return self.dataset.cardinality()
+
+    def begin(self, steps: int | None) -> None:
+        if self._iterator is None or steps is None or self.dataset.cardinality() == steps:
+            self._iterator = iter(self.dataset)
+
+    def take(self, count: int) -> tuple[object, int]:
+        assert self._iterator is not None
+        return _handed(self.handed_out, self._iterator, count)
+
+
+class _OfWorkers:
+    """Datasets that a function makes: one for each worker, from which it takes; or all of them handed out, where they are to be read to
+    their end."""
+
+    def __init__(self, coordinator: ClusterCoordinator, make: Callable[[InputContext], Dataset], workers: int) -> None:
+        self.make = make
+        self.workers = workers
+        self.iterator = iter(coordinator.create_per_worker_dataset(DistributedFromFunction(make)))
+        self.handed_out = HandedOut()
+        self._pipelines: list[Dataset] = []
+        self._left: deque[DatasetIterator] | None = None
+
+    @property
+    def cardinality(self) -> int:
+        return -1
+
+    def begin(self, steps: int | None) -> None:
+        self._left = None
+        if steps is not None:
+            return
+        if not self._pipelines:
+            self._pipelines = [self.make(InputContext(self.workers, index, 1)) for index in range(self.workers)]
+        if any(pipeline.cardinality() == ENDLESS for pipeline in self._pipelines):
+            raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
+        self._left = deque(map(iter, self._pipelines))
+
+    def take(self, count: int) -> tuple[object, int]:
+        if self._left is None:
+            return self.iterator, count
+        while self._left:
+            pipeline = self._left[0]
+            self._left.rotate(-1)
+            argument, found = _handed(self.handed_out, pipeline, count)
+            if found:
+                return argument, found
+            self._left.remove(pipeline)
+        return None, 0
+
+
+def _handed(handed_out: HandedOut, iterator: DatasetIterator, count: int) -> tuple[object, int]:
+    """The next batches, as the argument of a closure, and how many there are."""
+    batches: list[StepBatch] = []
+    for _ in range(count):
+        try:
+            batches.append(iterator.next_batch())
+        except StopIteration:
+            break
+    return handed_out.batches(batches), len(batches)

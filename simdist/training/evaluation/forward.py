@@ -1,0 +1,124 @@
+"""The steps of evaluation and prediction, for one replica or worker.
+
+A step that may run anywhere counts its metrics from zero and returns what it has counted; one that takes batches in turn is given the
+state and returns the next one. Both change nothing by themselves.
+
+The compiled step reads embedding tables by rows; one of the user's own is given all values, as in Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
+
+from simdist.program.arrays import Tree
+from simdist.program.operations import Reference
+from simdist.program.tracing import active_tracer
+from simdist.strategies.context import get_replica_context
+from simdist.training.arguments import overrides
+from simdist.training.global_denominators import of_global_batch
+from simdist.training.keras_model import StrategyModel, Tensor
+from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.optimizer import as_variable
+
+__all__ = ["Forward", "ReplicaForward", "prediction", "prediction_in_turn", "test", "test_in_turn"]
+
+ReplicaForward: TypeAlias = Callable[[Tree], Tree]
+"""Of a replica's part of a batch, what it gives."""
+
+Forward: TypeAlias = Callable[[Iterator[Tree], Tree], Tree]
+"""Of an iterator and the state so far, what the next batch gives, and the next state."""
+
+OF_A_TEST = ("test_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss")
+
+
+def test(model: StrategyModel) -> ReplicaForward:
+    """A step that returns what the metrics count in a part of a batch."""
+    own = overrides(model, OF_A_TEST)
+
+    def counted(data: Tree) -> Tree:
+        rows = jax.tree_util.tree_leaves(data)[0].shape[0]
+        context = get_replica_context()
+        weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
+        with of_global_batch(weight):
+            found = _of_test_step(model, data) if own else _of_compiled_test(model, data, rows)
+        return found if rows else [jnp.zeros_like(value) for value in found]
+
+    return counted
+
+
+def _of_test_step(model: StrategyModel, data: Tree) -> list[jax.Array]:
+    _, (_, _, metrics) = model.test_step((_read(model.trainable_variables), _read(model.non_trainable_variables), _zeros(model)), data)
+    return metrics
+
+
+def _of_compiled_test(model: StrategyModel, data: Tree, rows: int) -> list[jax.Array]:
+    x, y, sample_weight = unpack_x_y_sample_weight(data)
+    tracer, metrics, values = active_tracer(), [as_variable(variable) for variable in model.metrics_variables], dict[Reference, jax.Array]()
+    assert tracer is not None
+    for variable, zeros in zip(metrics, _zeros(model), strict=True):
+        variable.put_into(values, zeros)
+    with tracer.overlay(values):
+        y_pred = model.simdist_forward(x)
+        loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
+        model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
+        return [tracer.read(variable) for variable in metrics]
+
+
+def prediction(model: StrategyModel) -> ReplicaForward:
+    """A step that returns the outputs for a part of a batch."""
+    own = overrides(model, ("predict_step",))
+
+    def predicted(data: Tree) -> Tree:
+        data = data if isinstance(data, tuple) else (data,)
+        if own:
+            return model.predict_step((_read(model.trainable_variables), _read(model.non_trainable_variables)), data)[0]
+        tracer = active_tracer()
+        assert tracer is not None
+        with tracer.overlay({}):  # what layers remember for themselves is dropped, as in Keras
+            return model.simdist_forward(unpack_x_y_sample_weight(data)[0])
+
+    return predicted
+
+
+def test_in_turn(model: StrategyModel, changed: Sequence[int]) -> Forward:
+    """A step that returns its logs, and the state after it: the variables with these numbers, and the metrics."""
+
+    def step(iterator: Iterator[Tree], state: Tree) -> Tree:
+        held, metrics = state
+        given = _with(_read(model.non_trainable_variables), changed, held)
+        logs, (_, after, metrics) = model.test_step((_read(model.trainable_variables), given, metrics), next(iterator))
+        return logs, ([after[number] for number in changed], metrics)
+
+    return step
+
+
+def prediction_in_turn(model: StrategyModel, changed: Sequence[int]) -> Forward:
+    """A step that returns its outputs, and the state after it: the variables with these numbers."""
+
+    def step(iterator: Iterator[Tree], state: Tree) -> Tree:
+        data = next(iterator)
+        given = _with(_read(model.non_trainable_variables), changed, state)
+        outputs, after = model.predict_step((_read(model.trainable_variables), given), data if isinstance(data, tuple) else (data,))
+        return outputs, [after[number] for number in changed]
+
+    return step
+
+
+def _with(values: list[jax.Array], numbers: Sequence[int], others: Sequence[jax.Array]) -> list[jax.Array]:
+    """Values, those with these numbers replaced."""
+    for number, other in zip(numbers, others, strict=True):
+        values[number] = other
+    return values
+
+
+def _read(variables: Sequence[KerasVariable]) -> list[jax.Array]:
+    return [variable.value for variable in variables]
+
+
+def _zeros(model: StrategyModel) -> list[jax.Array]:
+    return [jnp.zeros(variable.shape, variable.dtype) for variable in model.metrics_variables]

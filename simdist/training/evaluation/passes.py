@@ -1,0 +1,204 @@
+"""Passes over data: who takes which batch.
+
+`ReplicaPass`: the replicas of a synchronous strategy take parts of each batch. `WorkerPass`: workers of a parameter-server strategy take
+whole batches, each of which counts once, also where a worker dies. `AlonePass`: one replica takes whole batches. `PassInTurn`: likewise,
+each batch with the state that the one before it has left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.handed_out import HandedOut
+from simdist.coordinator.remote_value import Result
+from simdist.data import Dataset, DatasetIterator
+from simdist.program.arrays import Tree
+from simdist.program.function import StepFunction
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.synchronous import SynchronousStrategy
+from simdist.strategies.synchronous.alone import StepsAlone
+
+__all__ = ["AlonePass", "Parts", "Pass", "PassInTurn", "ReplicaPass", "WorkerPass"]
+
+AHEAD = 4  # closures for each worker that are scheduled
+
+Parts: TypeAlias = Callable[[], Sequence[Tree]]
+"""What a batch gives, in the order of its rows, one for each replica that has taken a part; computed when it is called."""
+
+
+class Pass(Protocol):
+    """One pass over data."""
+
+    def has_next(self) -> bool:
+        """Whether there is one more batch."""
+        ...
+
+    def take(self) -> Parts:
+        """Take the next batch."""
+        ...
+
+    def end(self) -> None:
+        """Nothing more will be taken."""
+        ...
+
+
+class ReplicaPass:
+    """A pass of all replicas.
+
+    Args:
+        strategy: whose replicas.
+        dataset: of global batches.
+        step: of an iterator; what a replica does with its part.
+    """
+
+    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction) -> None:
+        self.strategy = strategy
+        self.iterator = iter(strategy.distribute_dataset(dataset))
+        self.step = step
+
+    def has_next(self) -> bool:
+        return self.iterator.has_next()
+
+    def take(self) -> Parts:
+        outcome = self.strategy.step(self.step, (self.iterator,), {})
+        return lambda: self.strategy.local_results(outcome.value())
+
+    def end(self) -> None:
+        """Nothing waits for it."""
+
+
+class WorkerPass:
+    """A pass of all workers. Batches are handed out by number, and their results come in the order of the numbers.
+
+    Args:
+        strategy: whose workers.
+        dataset: whose batches are handed out.
+        step: of an iterator; what a worker does with a batch.
+        steps: how many batches are wanted at most; None: all.
+    """
+
+    def __init__(self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, steps: int | None) -> None:
+        self.coordinator = ClusterCoordinator(strategy)
+        self.iterator = iter(dataset)
+        self.left = steps
+        self.ahead = AHEAD * len(strategy.workers)
+        self.handed_out = HandedOut()
+        self.step = step
+        self._scheduled: deque[Result] = deque()
+
+    def has_next(self) -> bool:
+        self._schedule()
+        return bool(self._scheduled)
+
+    def _schedule(self) -> None:
+        while len(self._scheduled) < self.ahead and self.left != 0:
+            try:
+                batch = self.iterator.next_batch()
+            except StopIteration:
+                self.left = 0
+                return
+            self.left = None if self.left is None else self.left - 1
+            self._scheduled.append(self.coordinator.schedule_steps(self.step, (self.handed_out.batches([batch]),), {}, 1))
+
+    def take(self) -> Parts:
+        result = self._scheduled.popleft()
+        try:
+            result.wait()
+        except Exception:
+            self.coordinator.join()
+            raise
+        return lambda: [result.value()]
+
+    def end(self) -> None:
+        self.coordinator.join()
+
+
+class AlonePass:
+    """A pass of the first replica of this program, which takes whole batches.
+
+    Args:
+        strategy: whose replica.
+        dataset: of batches.
+        step: of an iterator; what it does with a batch.
+    """
+
+    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction) -> None:
+        self.alone = StepsAlone(strategy)
+        self.iterator = iter(dataset)
+        self.step = step
+
+    def has_next(self) -> bool:
+        return has_next(self.iterator)
+
+    def take(self) -> Parts:
+        outcome = self.alone.step(self.step, (self.iterator,))
+        return lambda: [outcome.value()]
+
+    def end(self) -> None:
+        """Nothing waits for it."""
+
+
+class PassInTurn:
+    """A pass that takes batch after batch, each with the state that the one before it has left.
+
+    Args:
+        strategy: on whose first replica it is, or on one of whose workers after the other.
+        dataset: that is read.
+        step: of an iterator and the state; it returns what a batch gives, and the next state.
+        state: at the beginning.
+
+    Attributes:
+        state: after the last batch.
+    """
+
+    def __init__(self, strategy: SynchronousStrategy | ParameterServerStrategy, dataset: Dataset, step: StepFunction, state: Tree) -> None:
+        self.iterator = iter(dataset)
+        self.state = state
+        self.step = step
+        self._take = _by_a_worker(strategy) if isinstance(strategy, ParameterServerStrategy) else _by_a_replica(strategy)
+
+    def has_next(self) -> bool:
+        return has_next(self.iterator)
+
+    def take(self) -> Parts:
+        found, self.state = self._take(self.step, self.iterator, self.state)
+        return lambda: [found]
+
+    def end(self) -> None:
+        """Nothing waits for it."""
+
+
+def has_next(iterator: DatasetIterator) -> bool:
+    """Whether a dataset has one more element."""
+    try:
+        iterator.peek(0)
+    except StopIteration:
+        return False
+    return True
+
+
+Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, Tree]]
+
+
+def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
+    coordinator, handed_out = ClusterCoordinator(strategy), HandedOut()
+
+    def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
+        batches = handed_out.batches([iterator.next_batch()])
+        result = coordinator.schedule_steps(step, (batches, state), {}, 1)
+        coordinator.join()
+        return result.value()  # pyright: ignore[reportReturnType]
+
+    return take
+
+
+def _by_a_replica(strategy: SynchronousStrategy) -> Taking:
+    alone = StepsAlone(strategy)
+
+    def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
+        return alone.step(step, (iterator, state)).value()
+
+    return take

@@ -1,0 +1,100 @@
+"""`predict`: one pass of the prediction step over data; the outputs come in the order of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import keras
+import numpy as np
+from keras.src import backend
+from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
+
+from simdist.data import Dataset
+from simdist.program.arrays import Tree
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.synchronous import SynchronousStrategy
+from simdist.training.arguments import require_inherited, require_numbers, require_options
+from simdist.training.callbacks import usable
+from simdist.training.evaluation.executions import count_batches, executions
+from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
+from simdist.training.evaluation.steps import prediction_step
+from simdist.training.hooks import hooks_of
+from simdist.training.keras_model import Callbacks, Examples, ForwardStep, StrategyModel, Verbose, strategy_of
+from simdist.training.sources import evaluation_source, first_batch
+from simdist.training.step import Example
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: StrategyModel,
+    x: Examples,
+    batch_size: int | None = None,
+    verbose: Verbose = "auto",
+    steps: int | None = None,
+    callbacks: Callbacks = None,
+) -> Tree:
+    """See `simdist.keras.Model.predict`."""
+    require_inherited(model, "predict")
+    require_options(verbose, batch_size=batch_size, steps=steps)
+    require_numbers(model, "predict")
+    given = usable(callbacks)
+    source = evaluation_source("predict", x, None, None, batch_size, steps)
+    batch = first_batch("predict", iter(source))
+    if not model.built:
+        _make_layers(model, batch)
+    hooks = hooks_of(given, model, verbose, steps=count_batches(source, steps))
+    model.stop_predicting = False
+    hooks.call.on_predict_begin()
+    one_pass, keep_state = _pass_of(model, source, steps, prediction_step(model, batch))
+    outputs: list[Parts] = []
+    for execution in executions(model, one_pass, steps):
+        hooks.call.on_predict_batch_begin(execution.first)
+        taken = execution.take()
+        outputs += taken
+        hooks.call.on_predict_batch_end(execution.last, {"outputs": _joined(taken)} if hooks.reads_outputs else {})
+        if model.stop_predicting:
+            break
+    one_pass.end()
+    keep_state()
+    hooks.call.on_predict_end()
+    return _joined(outputs)
+
+
+def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep) -> tuple[Pass, Callable[[], None]]:
+    """The pass, and what assigns to layers what it has changed of them."""
+    strategy = strategy_of(model)
+    assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
+    if not step.may_be_split:
+        changed = [model.non_trainable_variables[number] for number in step.changed]
+        in_turn = PassInTurn(strategy, source, step.step, [np.asarray(variable.value) for variable in changed])
+
+        def keep() -> None:
+            for variable, value in zip(changed, in_turn.state, strict=True):
+                variable.assign(value)
+
+        return in_turn, keep
+    if isinstance(strategy, ParameterServerStrategy):
+        return WorkerPass(strategy, source, step.step, steps), _keep_nothing
+    # The outputs of other mains would be missing.
+    kind = AlonePass if strategy.launched else ReplicaPass
+    return kind(strategy, source, step.step), _keep_nothing
+
+
+def _keep_nothing() -> None:
+    """Layers are as they were."""
+
+
+def _make_layers(model: StrategyModel, batch: Example) -> None:
+    """Make the model's variables for batches of this shape, in the scope of its strategy; a loss and metrics need targets, too."""
+    x, _, _ = unpack_x_y_sample_weight(batch.value())
+    symbols = keras.tree.map_structure(lambda array: keras.KerasTensor(array.shape, backend.standardize_dtype(array.dtype)), x)
+    with strategy_of(model).scope():
+        backend.compute_output_spec(model, symbols, training=False)
+
+
+def _joined(outputs: Sequence[Parts]) -> Tree:
+    """The outputs of some batches, row after row."""
+    parts = [part for taken in outputs for part in taken()]
+    return jax.tree_util.tree_map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *parts)

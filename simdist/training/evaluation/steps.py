@@ -1,0 +1,48 @@
+"""The traced steps of a model's evaluations and predictions: kept until it is compiled again, or trains other variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from simdist.program.arrays import Tree
+from simdist.program.function import StepFunction
+from simdist.training.evaluation import forward
+from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
+from simdist.training.keras_model import ForwardStep, StrategyModel, strategy_of
+from simdist.training.step import Example
+
+__all__ = ["prediction_step", "test_step"]
+
+
+def test_step(model: StrategyModel, batch: Example) -> ForwardStep:
+    """The step of an evaluation; `batch` has the shapes of one that it will get."""
+    return _known(model, "test", lambda: _made(model, probe_test(model, batch), forward.test, forward.test_in_turn))
+
+
+def prediction_step(model: StrategyModel, batch: Example) -> ForwardStep:
+    """The step of a prediction."""
+    return _known(model, "predict", lambda: _made(model, probe_prediction(model, batch), forward.prediction, forward.prediction_in_turn))
+
+
+def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> ForwardStep:
+    steps, trainable = model.simdist_state.forward_steps, [id(variable) for variable in model.trainable_variables]
+    known = steps.get(name)
+    if known is None or known[0] != trainable:
+        known = steps[name] = trainable, make()
+    return known[1]
+
+
+def _made(
+    model: StrategyModel,
+    probe: Probe,
+    anywhere: Callable[[StrategyModel], forward.ReplicaForward],
+    in_turn: Callable[[StrategyModel, tuple[int, ...]], forward.Forward],
+) -> ForwardStep:
+    if not probe.may_be_split:
+        return ForwardStep(StepFunction(in_turn(model, probe.changed)), False, probe.changed)
+    strategy, of_replica = strategy_of(model), anywhere(model)
+
+    def step(iterator: Iterator[Tree]) -> Tree:
+        return strategy.run(of_replica, args=(next(iterator),))
+
+    return ForwardStep(StepFunction(step), True, ())

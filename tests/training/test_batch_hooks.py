@@ -1,0 +1,141 @@
+"""Hooks of batches are called in Keras' order, with true values: in a notebook's strategies and by closures that have ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
+X = np.random.default_rng(0).random((14, 3), np.float32)
+Y = X.sum(1, keepdims=True) * 3 + 1
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "mirrored": lambda: sd.MirroredStrategy(2),
+    "one worker": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2})),
+    "rounds": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), mode="sync"),
+}
+
+
+def compiled(namespace: Any, **options: Any) -> Any:
+    model = namespace.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"], **options)
+    return model
+
+
+class Notes(keras.callbacks.Callback):
+    """Writes down which hooks are called, and with which logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.calls.append(("train begin",))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.calls.append(("epoch begin", epoch))
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.calls.append(("begin", batch))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.calls.append(("end", batch, dict(logs)))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.calls.append(("epoch end", epoch, dict(logs)))
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.calls.append(("train end", dict(logs)))
+
+
+def noted(model: Any, **options: Any) -> list[tuple[Any, ...]]:
+    notes = Notes()
+    model.fit(X, Y, batch_size=4, shuffle=False, epochs=2, verbose=0, callbacks=[notes], **options)
+    return notes.calls
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("size", [1, 3])
+def test_hooks_and_logs_are_those_of_keras(strategy: str, size: int) -> None:
+    if strategy == "rounds" and size > 1:
+        pytest.skip("in rounds each step is a closure")
+    with STRATEGIES[strategy]().scope():
+        ours = compiled(keras, steps_per_execution=size)
+    found, expected = noted(ours), noted(compiled(plain, steps_per_execution=size))
+    # Keras 3 numbers the last batch of an execution as if there were no end of the data; here it is one that there was.
+    names = [(call[0], min(call[1], 3) if call[0] == "end" else call[1]) for call in expected[1:-1]]
+    assert [call[:2] for call in found[1:-1]] == names
+    for call, wanted in zip(found, expected, strict=True):
+        if isinstance(wanted[-1], dict):
+            assert call[-1] == pytest.approx(wanted[-1], rel=1e-5)
+
+
+def test_hooks_follow_the_closures_of_several_workers_also_where_one_dies() -> None:
+    cluster = sd.Cluster({"worker": 3, "ps": 1}, seed=1)
+    cluster.faults.crash("worker:1", after_steps=2, restart_after=0.01)
+    with sd.ParameterServerStrategy(cluster, exactly_once=True).scope():
+        model = compiled(keras)
+    seen: list[tuple[int, int]] = []
+
+    class Counting(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append((batch, int(self.model.metrics_variables[1].numpy())))
+
+    model.fit(X, Y, batch_size=1, shuffle=False, epochs=1, verbose=0, callbacks=[Counting()])
+    assert [batch for batch, _ in seen] == list(range(14))
+    assert [count for _, count in seen] == sorted(count for _, count in seen)
+    assert all(count >= batch + 1 for batch, count in seen) and seen[-1][1] == 14
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_hook_of_a_batch_can_end_the_training(strategy: str) -> None:
+    class Stopping(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = batch >= 1
+
+    with STRATEGIES[strategy]().scope():
+        model = compiled(keras)
+    history = model.fit(X, Y, batch_size=1, epochs=5, verbose=0, callbacks=[Stopping()]).history
+    assert len(history["loss"]) == 1
+    # Closures that were on their way count.
+    assert 2 <= int(model.optimizer.iterations) <= (2 if strategy in ("one device", "mirrored") else 4)
+
+
+def test_logs_of_batches_are_computed_for_those_who_read_them_and_nobody_else() -> None:
+    def reads_of(*callbacks: Any) -> int:
+        strategy = sd.MirroredStrategy(2)
+        with strategy.scope():
+            model = compiled(keras)
+        with pytest.MonkeyPatch.context() as patch:
+            read: list[Any] = []
+            patch.setattr(strategy.store, "compute", lambda variables: read.append(variables))
+            model.fit(X, Y, batch_size=2, verbose=0, callbacks=list(callbacks))
+        return len(read)
+
+    assert reads_of() == reads_of(keras.callbacks.ModelCheckpoint("never.keras"), keras.callbacks.CSVLogger(os.devnull)) == 1
+    assert reads_of(keras.callbacks.TerminateOnNaN()) == 1 + 7
+
+
+def test_checkpoints_are_written_every_so_many_batches(tmp_path: Path) -> None:
+    written: list[list[str]] = []
+    for name, scope in (("plain", None), ("ours", sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})).scope())):
+        folder = tmp_path / name
+        folder.mkdir()
+        if scope is None:
+            model = compiled(plain)
+        else:
+            with scope:
+                model = compiled(keras)
+        kept = keras.callbacks.ModelCheckpoint(str(folder / "{epoch}-{batch}.weights.h5"), save_weights_only=True, save_freq=3)
+        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[kept])
+        written.append(sorted(path.name for path in folder.iterdir()))
+    assert written[0] == written[1] and len(written[0]) == 2
