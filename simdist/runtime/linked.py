@@ -285,3 +285,8 @@ class LinkedProgram:
     slots: tuple[BundleType, ...]
     batches: tuple[BundleType, ...]
     version: int
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether a step of it draws random numbers."""
+        return any(isinstance(op, MakeKey) for op in self.operations)

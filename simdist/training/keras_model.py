@@ -61,12 +61,12 @@ class ForwardStep:
     Attributes:
         step: traced.
         may_be_split: whether replicas or workers take batches, or one place takes them in turn.
-        changed: the numbers of the variables, among those that are not trained, that it changes.
+        given: the numbers of the variables, among those that are not trained, whose values it is given; in turn, also returns.
     """
 
     step: StepFunction
     may_be_split: bool
-    changed: tuple[int, ...]
+    given: tuple[int, ...]
 
 
 @dataclass

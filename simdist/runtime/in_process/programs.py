@@ -97,6 +97,7 @@ class TaskHere:
     def __init__(self, name: str) -> None:
         self.name = name
         self.steps = 0
+        self.draws = 0  # steps that drew random numbers
         self.local: dict[Any, Any] = {}
 
 
@@ -116,12 +117,14 @@ class OneTask:
         self.common = common
         self.task = task
         self.kept = kept
+        self._draws = False
 
     def next_batch(self, iterator: Any) -> Any:
         return next_batch(iterator, self.task.name)
 
     def random_key(self, salt: int) -> Any:
-        return step_key(self.common.seed, self.task.name, self.task.steps, salt, *self.which)
+        self._draws = True
+        return step_key(self.common.seed, self.task.name, self.task.draws, salt, *self.which)
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]
@@ -156,3 +159,5 @@ class OneTask:
 
     def step_done(self) -> None:
         self.task.steps += 1
+        self.task.draws += self._draws
+        self._draws = False

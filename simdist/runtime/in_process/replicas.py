@@ -92,6 +92,7 @@ class Replicas(ABC):
                 number += 1
         for task in dict.fromkeys(member.task for member in local):
             self.tasks(task).steps += 1
+            self.tasks(task).draws += linked[0].draws
         return [replica.result for replica in replicas]
 
     def _met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> list[Bundle]:

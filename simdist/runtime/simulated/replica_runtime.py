@@ -60,6 +60,7 @@ class SimulatedReplica(SimulatedTask):
         super().__init__(world, task, priced, processor=task.processors[member.device])
         self.rank = member.rank
         self.number = task.steps
+        self.draw = task.draws
         self.versions = versions
         self.collective_group = collective_group
         self.leads = leads
@@ -77,7 +78,8 @@ class SimulatedReplica(SimulatedTask):
 
     def random_key(self, salt: int) -> Array:
         which = () if self.collective_group is None else ("replica", self.rank)
-        return step_key(self.world.seed, self.task.name, self.number, salt, *which)
+        self._draws = True
+        return step_key(self.world.seed, self.task.name, self.draw, salt, *which)
 
     # -- input ----------------------------------------------------------------------------------------------------
 

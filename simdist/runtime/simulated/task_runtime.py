@@ -75,6 +75,7 @@ class SimulatedTask:
         self._call: Call | None = None
         self._began_s = 0.0
         self._pushes = 0  # of this step
+        self._draws = False  # whether this step has drawn random numbers
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
     def _is_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
@@ -114,7 +115,8 @@ class SimulatedTask:
             ) from None
 
     def random_key(self, salt: int) -> Array:
-        return step_key(self.world.seed, self.task.name, self.task.steps, salt)
+        self._draws = True
+        return step_key(self.world.seed, self.task.name, self.task.draws, salt)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -258,6 +260,8 @@ class SimulatedTask:
     def step_done(self) -> None:
         self._pushes = 0
         self.task.steps += 1
+        self.task.draws += self._draws
+        self._draws = False
         for listener in self.world.step_ended:
             listener(self.task.name)
 

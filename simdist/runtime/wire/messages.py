@@ -175,7 +175,8 @@ class BeginStep(Message):
         rank: which replica of it; None for the step of a worker.
         is_alone: whether the step has one replica only.
         program: its digest.
-        number: steps that the task has taken before; random keys depend on it.
+        number: steps that the task has taken before.
+        draw: those of them that drew random numbers; random keys depend on it.
         arguments: the arrays of the call.
         batches: for each iterator argument the batches that the step takes; each a tuple of arrays.
         holders: for each group that the program names, the tasks that hold it.
@@ -187,6 +188,7 @@ class BeginStep(Message):
     device: str
     program: str
     number: int
+    draw: int
     arguments: Arrays
     batches: tuple[tuple[Arrays, ...], ...]
     holders: tuple[tuple[int, tuple[str, ...]], ...]

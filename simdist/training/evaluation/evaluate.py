@@ -96,13 +96,14 @@ class _Test(Protocol):
 def _test_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep, alone: bool) -> _Test:
     strategy = strategy_of(model)
     assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
+    given = [np.asarray(model.non_trainable_variables[number].value) for number in step.given]
     if not step.may_be_split:
-        return _TestInTurn(model, source, step, strategy)
+        return _TestInTurn(model, source, step, given, strategy)
     if isinstance(strategy, ParameterServerStrategy):
-        return _SplitTest(model, WorkerPass(strategy, source, step.step, steps))
+        return _SplitTest(model, WorkerPass(strategy, source, step.step, given, steps))
     if strategy.launched and alone:
-        return _SplitTest(model, AlonePass(strategy, source, step.step))
-    return _SplitTest(model, ReplicaPass(strategy, source, step.step))
+        return _SplitTest(model, AlonePass(strategy, source, step.step, given))
+    return _SplitTest(model, ReplicaPass(strategy, source, step.step, given))
 
 
 class _SplitTest:
@@ -130,12 +131,16 @@ class _TestInTurn:
     """Batches are taken one after the other, with the state of layers and metrics; layers keep theirs."""
 
     def __init__(
-        self, model: StrategyModel, source: Dataset, step: ForwardStep, strategy: SynchronousStrategy | ParameterServerStrategy
+        self,
+        model: StrategyModel,
+        source: Dataset,
+        step: ForwardStep,
+        given: Tree,
+        strategy: SynchronousStrategy | ParameterServerStrategy,
     ) -> None:
         self.model = model
-        self.changed = [model.non_trainable_variables[number] for number in step.changed]
-        state = [np.asarray(variable.value) for variable in self.changed], fresh_metrics(model)
-        self.one_pass = PassInTurn(strategy, source, step.step, state)
+        self.changed = [model.non_trainable_variables[number] for number in step.given]
+        self.one_pass = PassInTurn(strategy, source, step.step, (given, fresh_metrics(model)))
         self._last: Tree = {}
 
     def add(self, taken: list[Parts]) -> None:

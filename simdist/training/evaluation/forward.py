@@ -1,7 +1,8 @@
 """The steps of evaluation and prediction, for one replica or worker.
 
 A step that may run anywhere counts its metrics from zero and returns what it has counted; one that takes batches in turn is given the
-state and returns the next one. Both change nothing by themselves.
+state and returns the next one. Both change nothing by themselves. Variables of which each replica has a value of its own (moving averages
+of batches) are given to the step, as they are read outside of it: their mean.
 
 The compiled step reads embedding tables by rows; one of the user's own is given all values, as in Keras.
 """
@@ -27,8 +28,8 @@ from simdist.variables.optimizer import as_variable
 
 __all__ = ["Forward", "ReplicaForward", "prediction", "prediction_in_turn", "test", "test_in_turn"]
 
-ReplicaForward: TypeAlias = Callable[[Tree], Tree]
-"""Of a replica's part of a batch, what it gives."""
+ReplicaForward: TypeAlias = Callable[[Tree, list[jax.Array]], Tree]
+"""Of a replica's part of a batch, and of the values of the variables that are given, what it gives."""
 
 Forward: TypeAlias = Callable[[Iterator[Tree], Tree], Tree]
 """Of an iterator and the state so far, what the next batch gives, and the next state."""
@@ -36,50 +37,53 @@ Forward: TypeAlias = Callable[[Iterator[Tree], Tree], Tree]
 OF_A_TEST = ("test_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss")
 
 
-def test(model: StrategyModel) -> ReplicaForward:
-    """A step that returns what the metrics count in a part of a batch."""
+def test(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
+    """A step that returns what the metrics count in a part of a batch; `given` are the numbers of the variables that it is given."""
     own = overrides(model, OF_A_TEST)
 
-    def counted(data: Tree) -> Tree:
+    def counted(data: Tree, values: list[jax.Array]) -> Tree:
         rows = jax.tree_util.tree_leaves(data)[0].shape[0]
         context = get_replica_context()
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
         with of_global_batch(weight):
-            found = _of_test_step(model, data) if own else _of_compiled_test(model, data, rows)
+            found = _of_test_step(model, data, given, values) if own else _of_compiled_test(model, data, rows, given, values)
         return found if rows else [jnp.zeros_like(value) for value in found]
 
     return counted
 
 
-def _of_test_step(model: StrategyModel, data: Tree) -> list[jax.Array]:
-    _, (_, _, metrics) = model.test_step((_read(model.trainable_variables), _read(model.non_trainable_variables), _zeros(model)), data)
+def _of_test_step(model: StrategyModel, data: Tree, given: Sequence[int], values: list[jax.Array]) -> list[jax.Array]:
+    others = _with(_read(model.non_trainable_variables), given, values)
+    _, (_, _, metrics) = model.test_step((_read(model.trainable_variables), others, _zeros(model)), data)
     return metrics
 
 
-def _of_compiled_test(model: StrategyModel, data: Tree, rows: int) -> list[jax.Array]:
+def _of_compiled_test(model: StrategyModel, data: Tree, rows: int, given: Sequence[int], values: list[jax.Array]) -> list[jax.Array]:
     x, y, sample_weight = unpack_x_y_sample_weight(data)
-    tracer, metrics, values = active_tracer(), [as_variable(variable) for variable in model.metrics_variables], dict[Reference, jax.Array]()
+    tracer, metrics = active_tracer(), [as_variable(variable) for variable in model.metrics_variables]
     assert tracer is not None
+    replaced = _replaced(model, given, values)
     for variable, zeros in zip(metrics, _zeros(model), strict=True):
-        variable.put_into(values, zeros)
-    with tracer.overlay(values):
+        variable.put_into(replaced, zeros)
+    with tracer.overlay(replaced):
         y_pred = model.simdist_forward(x)
         loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
         model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
         return [tracer.read(variable) for variable in metrics]
 
 
-def prediction(model: StrategyModel) -> ReplicaForward:
-    """A step that returns the outputs for a part of a batch."""
+def prediction(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
+    """A step that returns the outputs for a part of a batch; `given` as for `test`."""
     own = overrides(model, ("predict_step",))
 
-    def predicted(data: Tree) -> Tree:
+    def predicted(data: Tree, values: list[jax.Array]) -> Tree:
         data = data if isinstance(data, tuple) else (data,)
         if own:
-            return model.predict_step((_read(model.trainable_variables), _read(model.non_trainable_variables)), data)[0]
+            others = _with(_read(model.non_trainable_variables), given, values)
+            return model.predict_step((_read(model.trainable_variables), others), data)[0]
         tracer = active_tracer()
         assert tracer is not None
-        with tracer.overlay({}):  # what layers remember for themselves is dropped, as in Keras
+        with tracer.overlay(_replaced(model, given, values)):  # what layers remember for themselves is dropped, as in Keras
             return model.simdist_forward(unpack_x_y_sample_weight(data)[0])
 
     return predicted
@@ -114,6 +118,14 @@ def _with(values: list[jax.Array], numbers: Sequence[int], others: Sequence[jax.
     for number, other in zip(numbers, others, strict=True):
         values[number] = other
     return values
+
+
+def _replaced(model: StrategyModel, numbers: Sequence[int], values: list[jax.Array]) -> dict[Reference, jax.Array]:
+    """Values for variables, as an overlay takes them."""
+    replaced: dict[Reference, jax.Array] = {}
+    for number, value in zip(numbers, values, strict=True):
+        as_variable(model.non_trainable_variables[number]).put_into(replaced, value)
+    return replaced
 
 
 def _read(variables: Sequence[KerasVariable]) -> list[jax.Array]:

@@ -51,19 +51,21 @@ class ReplicaPass:
     Args:
         strategy: whose replicas.
         dataset: of global batches.
-        step: of an iterator; what a replica does with its part.
+        step: of an iterator and `given`; what a replica does with its part.
+        given: values that the step is given.
     """
 
-    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction) -> None:
+    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction, given: Tree) -> None:
         self.strategy = strategy
         self.iterator = iter(strategy.distribute_dataset(dataset))
         self.step = step
+        self.given = given
 
     def has_next(self) -> bool:
         return self.iterator.has_next()
 
     def take(self) -> Parts:
-        outcome = self.strategy.step(self.step, (self.iterator,), {})
+        outcome = self.strategy.step(self.step, (self.iterator, self.given), {})
         return lambda: self.strategy.local_results(outcome.value())
 
     def end(self) -> None:
@@ -76,17 +78,18 @@ class WorkerPass:
     Args:
         strategy: whose workers.
         dataset: whose batches are handed out.
-        step: of an iterator; what a worker does with a batch.
+        step, given: as of `ReplicaPass`, for a whole batch.
         steps: how many batches are wanted at most; None: all.
     """
 
-    def __init__(self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, steps: int | None) -> None:
+    def __init__(self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, given: Tree, steps: int | None) -> None:
         self.coordinator = ClusterCoordinator(strategy)
         self.iterator = iter(dataset)
         self.left = steps
         self.ahead = AHEAD * len(strategy.workers)
         self.handed_out = HandedOut()
         self.step = step
+        self.given = given
         self._scheduled: deque[Result] = deque()
 
     def has_next(self) -> bool:
@@ -101,7 +104,7 @@ class WorkerPass:
                 self.left = 0
                 return
             self.left = None if self.left is None else self.left - 1
-            self._scheduled.append(self.coordinator.schedule_steps(self.step, (self.handed_out.batches([batch]),), {}, 1))
+            self._scheduled.append(self.coordinator.schedule_steps(self.step, (self.handed_out.batches([batch]), self.given), {}, 1))
 
     def take(self) -> Parts:
         result = self._scheduled.popleft()
@@ -122,19 +125,20 @@ class AlonePass:
     Args:
         strategy: whose replica.
         dataset: of batches.
-        step: of an iterator; what it does with a batch.
+        step, given: as of `ReplicaPass`, for a whole batch.
     """
 
-    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction) -> None:
+    def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction, given: Tree) -> None:
         self.alone = StepsAlone(strategy)
         self.iterator = iter(dataset)
         self.step = step
+        self.given = given
 
     def has_next(self) -> bool:
         return has_next(self.iterator)
 
     def take(self) -> Parts:
-        outcome = self.alone.step(self.step, (self.iterator,))
+        outcome = self.alone.step(self.step, (self.iterator, self.given))
         return lambda: [outcome.value()]
 
     def end(self) -> None:

@@ -66,20 +66,21 @@ def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
     """The pass, and what assigns to layers what it has changed of them."""
     strategy = strategy_of(model)
     assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
+    variables = [model.non_trainable_variables[number] for number in step.given]
+    given = [np.asarray(variable.value) for variable in variables]
     if not step.may_be_split:
-        changed = [model.non_trainable_variables[number] for number in step.changed]
-        in_turn = PassInTurn(strategy, source, step.step, [np.asarray(variable.value) for variable in changed])
+        in_turn = PassInTurn(strategy, source, step.step, given)
 
         def keep() -> None:
-            for variable, value in zip(changed, in_turn.state, strict=True):
+            for variable, value in zip(variables, in_turn.state, strict=True):
                 variable.assign(value)
 
         return in_turn, keep
     if isinstance(strategy, ParameterServerStrategy):
-        return WorkerPass(strategy, source, step.step, steps), _keep_nothing
+        return WorkerPass(strategy, source, step.step, given, steps), _keep_nothing
     # The outputs of other mains would be missing.
     kind = AlonePass if strategy.launched else ReplicaPass
-    return kind(strategy, source, step.step), _keep_nothing
+    return kind(strategy, source, step.step, given), _keep_nothing
 
 
 def _keep_nothing() -> None:

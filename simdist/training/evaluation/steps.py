@@ -10,6 +10,8 @@ from simdist.training.evaluation import forward
 from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
 from simdist.training.keras_model import ForwardStep, StrategyModel, strategy_of
 from simdist.training.step import Example
+from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.optimizer import as_variable
 
 __all__ = ["prediction_step", "test_step"]
 
@@ -35,14 +37,21 @@ def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> 
 def _made(
     model: StrategyModel,
     probe: Probe,
-    anywhere: Callable[[StrategyModel], forward.ReplicaForward],
+    anywhere: Callable[[StrategyModel, tuple[int, ...]], forward.ReplicaForward],
     in_turn: Callable[[StrategyModel, tuple[int, ...]], forward.Forward],
 ) -> ForwardStep:
     if not probe.may_be_split:
         return ForwardStep(StepFunction(in_turn(model, probe.changed)), False, probe.changed)
-    strategy, of_replica = strategy_of(model), anywhere(model)
+    averaged = tuple(number for number, variable in enumerate(model.non_trainable_variables) if _is_averaged(variable))
+    strategy, of_replica = strategy_of(model), anywhere(model, averaged)
 
-    def step(iterator: Iterator[Tree]) -> Tree:
-        return strategy.run(of_replica, args=(next(iterator),))
+    def step(iterator: Iterator[Tree], given: Tree) -> Tree:
+        return strategy.run(of_replica, args=(next(iterator), given))
 
-    return ForwardStep(StepFunction(step), True, ())
+    return ForwardStep(StepFunction(step), True, averaged)
+
+
+def _is_averaged(variable: KerasVariable) -> bool:
+    """Whether each replica has a value of its own, and what is read is their mean."""
+    placement = as_variable(variable).placement
+    return placement.combine == "mean" and len(placement.cells) > 1

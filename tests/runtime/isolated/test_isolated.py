@@ -356,7 +356,7 @@ def test_a_reply_where_a_request_should_stand_is_refused() -> None:
 def test_a_host_that_was_never_sent_a_program_or_a_group_says_so() -> None:
     engine: Any = cluster_of().engine
     with pytest.raises(FailedPreconditionError, match="Send it with TakeProgram"):
-        engine.post.ask("ps:0", BeginStep(0, None, True, "ps:0", "digest", 0, (), (), ()), StepEnded)
+        engine.post.ask("ps:0", BeginStep(0, None, True, "ps:0", "digest", 0, 0, (), (), ()), StepEnded)
     with pytest.raises(FailedPreconditionError, match="Group 7 was asked for"):
         engine.post.ask("ps:0", FetchGroups((7,)), FetchedGroups)
 

@@ -30,7 +30,7 @@ MESSAGES: list[Any] = [
     TakeKernel(b"bytes"),
     JoinGroups(3, (ONES,), ((1, (0,)), (2, (1, 2)))),
     ChangeGroup(1, "digest", (ONES, ONES), " of worker:0"),
-    BeginStep(4, None, True, "worker:0", "digest", 7, (ONES,), (((ONES,), (ONES,)), ()), ((1, ("ps:0", "ps:1")),)),
+    BeginStep(4, None, True, "worker:0", "digest", 7, 3, (ONES,), (((ONES,), (ONES,)), ()), ((1, ("ps:0", "ps:1")),)),
     Confirmed(),
     StepEnded((), ((0, 1, (ONES,)),), ("the loss",)),
     InCollective(2, (ONES,), ()),

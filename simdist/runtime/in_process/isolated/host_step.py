@@ -63,6 +63,7 @@ class HostStep(ABC):
         self.host = host
         self.program = program
         self.number = begin.number
+        self.draw = begin.draw
         self.device = begin.device
         self.holders = dict(begin.holders)
         self.observed: list[str] = []
@@ -89,7 +90,7 @@ class HostStep(ABC):
         return iterator.next_batch()
 
     def random_key(self, salt: int) -> Any:
-        return step_key(self.host.seed, self.host.name, self.number, salt, *self.which)
+        return step_key(self.host.seed, self.host.name, self.draw, salt, *self.which)
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         """Those that this task holds; the others are asked for, once each task that holds some."""

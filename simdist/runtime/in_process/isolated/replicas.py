@@ -87,6 +87,6 @@ class RemoteReplicas(Replicas):
     def _begun(self, number: int, member: Member, linked: LinkedProgram, call: BoundCall, is_alone: bool) -> RemoteStep:
         holders = self.engine.versions.holders_of(groups_of(linked))
         program = self.engine.post.program(member.task, linked, holders)
-        steps, batches = self.tasks(member.task).steps, batches_of(linked, call, member.task)
-        begin = BeginStep(number, member.rank, is_alone, member.device, program, steps, call.arrays, batches, holders)
+        task, batches = self.tasks(member.task), batches_of(linked, call, member.task)
+        begin = BeginStep(number, member.rank, is_alone, member.device, program, task.steps, task.draws, call.arrays, batches, holders)
         return RemoteStep(self.engine.post, member, linked, begin)

@@ -43,9 +43,10 @@ class RemoteWorkers(Workers):
         holders = self.engine.versions.holders_of(groups_of(linked))
         batches = batches_of(linked, call, task.name)
         program = self.engine.post.program(task.name, linked, holders)
-        begin = BeginStep(0, None, True, task.name, program, task.steps, call.arrays, batches, holders)
+        begin = BeginStep(0, None, True, task.name, program, task.steps, task.draws, call.arrays, batches, holders)
         reply = self.engine.post.ask(task.name, begin, StepEnded)
         task.steps += 1
+        task.draws += linked.draws
         for operation, part, operands in reply.kept:
             op = linked.operations[operation]
             assert isinstance(op, ApplyAll)
