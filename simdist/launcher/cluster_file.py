@@ -129,10 +129,10 @@ def _spec(table: TomlTable) -> ClusterSpec:
     for job, tasks in jobs.values.items():
         if not isinstance(tasks, (int, list, dict)) or isinstance(tasks, bool):
             raise jobs.wrong(job, "a number of tasks, or a list of their addresses")
-    spec = table.made("jobs", lambda: ClusterSpec(jobs.values))
+    spec = table.build("jobs", lambda: ClusterSpec(jobs.values))
     if not any(spec.num_tasks(job) for job in spec.jobs):
         raise table.refuse("jobs", "there is no task. Write for example [jobs] and below it worker = 2.")
-    table.made("jobs", lambda: coordination_leader(spec))  # refuses several chiefs and several evaluators
+    table.build("jobs", lambda: coordination_leader(spec))  # refuses several chiefs and several evaluators
     return spec
 
 

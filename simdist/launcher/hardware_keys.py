@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from simdist import hardware
 from simdist.errors import did_you_mean
@@ -69,8 +69,8 @@ def _model(table: TomlTable, key: str, kind: type[Model], presets: dict[str, Mod
     figures.require_known(["preset", *(item.name for item in fields(kind) if item.name != "overrides")])
     name = figures.text("preset")
     model = kind() if name is None else _preset(figures, "preset", name, presets)
-    changed = {figure: value for figure, value in cast("dict[str, Any]", figures.values).items() if figure != "preset"}
-    return table.made(key, lambda: replace(model, **{figure: hardware_from_plain(value) for figure, value in changed.items()}))
+    changed = {figure: value for figure, value in figures.values.items() if figure != "preset"}
+    return table.build(key, lambda: replace(model, **{figure: hardware_from_plain(value) for figure, value in changed.items()}))
 
 
 def _preset(table: TomlTable, key: str, name: str, presets: dict[str, Model]) -> Model:

@@ -24,6 +24,7 @@ class Outcome:
 
     Args:
         cluster: on which it ran.
+        script: the path of the script.
         failures: the errors with which mains have ended, by task.
 
     Attributes:
@@ -32,8 +33,9 @@ class Outcome:
         lines: what is printed in the end.
     """
 
-    def __init__(self, cluster: Cluster, failures: Mapping[str, BaseException]) -> None:
+    def __init__(self, cluster: Cluster, script: Path, failures: Mapping[str, BaseException]) -> None:
         self.cluster = cluster
+        self.script = script
         self.failures = failures
         self.error: Exception | None = None
         self.ended_s: float | None = None
@@ -83,7 +85,7 @@ class Outcome:
 
     def errors(self) -> list[str]:
         """The errors of mains, with their tasks and their lines of the script; then why the run ended, if that is another error."""
-        lines = [f"[{task}] {line}" for task, error in self.failures.items() for line in _traceback(error)]
+        lines = [f"[{task}] {line}" for task, error in self.failures.items() for line in _traceback(error, str(self.script))]
         known = list(self.failures.values())
         if self.error is not None and self.error not in known and (self.error.__cause__ is None or self.error.__cause__ not in known):
             lines.append(f"{type(self.error).__name__}: {self.error}")
@@ -97,7 +99,9 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(found[:NAMES_IN_A_LINE]) + more if found else "none"
 
 
-def _traceback(error: BaseException) -> list[str]:
-    """The lines of a traceback, from the script's first line on: the first frame is that of the launcher."""
-    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    return "".join(traceback.format_exception(type(error), error, frames)).splitlines()
+def _traceback(error: BaseException, script: str) -> list[str]:
+    """The lines of a traceback from the script's first line on: the frames before it are those of the launcher."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__)).splitlines()

@@ -106,7 +106,7 @@ def run_script(script: Script, file: ClusterFile, seed: int | None = None, with_
     """
     cluster = file.cluster(seed, with_faults)
     with script.importing_beside_it(), _without_warnings_of_faults(), cluster:
-        outcome = Outcome(cluster, script.failures)
+        outcome = Outcome(cluster, script.path, script.failures)
         try:
             _run(script, file, outcome)
         except Exception as error:

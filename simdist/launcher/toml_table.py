@@ -137,7 +137,7 @@ class TomlTable:
         items = cast("list[dict[str, Any]]", value)
         return [TomlTable(self.file, f"{self.path_of(key)}[{number}]", item) for number, item in enumerate(items)]
 
-    def made(self, key: str, make: Callable[[], Value]) -> Value:
+    def build(self, key: str, make: Callable[[], Value]) -> Value:
         """What `make` returns; an error of its own names the file and the key.
 
         Raises:

@@ -84,9 +84,9 @@ class ParameterServerStrategy(Strategy):
     A worker computes one replica: `num_replicas_in_sync` is 1. Several devices of one worker are not used by this strategy.
 
     Raises:
-        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement or recovery, a
-            staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are workers, or
-            recovery="replica" with a single ps.
+        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement
+            or recovery, a staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are
+            workers, or recovery="replica" with a single ps.
 
     Example:
         >>> import numpy as np

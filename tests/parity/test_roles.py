@@ -209,7 +209,7 @@ def test_b021_resolver_of_another_cluster_is_refused() -> None:
 
 
 def test_b021_resolver_of_no_cluster_is_refused_in_a_notebook() -> None:
-    with pytest.raises(InvalidArgumentError, match="needs an sd.Cluster"):
+    with pytest.raises(InvalidArgumentError, match="ParameterServerStrategy needs an"):
         sd.ParameterServerStrategy(create_in_process_cluster(1, 1))
 
 
