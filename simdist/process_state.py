@@ -142,7 +142,9 @@ class TaskContext:
         sys.modules["__main__"], sys.argv = program
 
     def _leave_program(self, outer: tuple[ModuleType, list[str]]) -> None:
-        self._program = sys.modules["__main__"], sys.argv
+        assert self._program is not None
+        # The task may have put another module there, or none.
+        self._program = sys.modules.get("__main__") or self._program[0], sys.argv
         (sys.modules["__main__"], sys.argv), self._outer_program = outer, None
 
     def _keep_changes(self, environ: dict[str, str]) -> None:

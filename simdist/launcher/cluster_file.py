@@ -34,7 +34,7 @@ from pathlib import Path
 
 from simdist.cluster import ClusterSpec, coordination_leader, find_task
 from simdist.cluster.roles import TASK_TYPES
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.faults.base import Fault
 from simdist.faults.plan import copy_of
 from simdist.faults.plan_json import fault_from_plain
@@ -86,9 +86,12 @@ class ClusterFile:
             with_faults: False: nothing is planned.
 
         Raises:
-            InvalidArgumentError: a fault makes no sense on this cluster.
+            InvalidArgumentError: the network does not fit the tasks, or a fault makes no sense on this cluster.
         """
-        cluster = Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics)
+        try:
+            cluster = Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics)
+        except SimdistError as error:
+            raise InvalidArgumentError(f"{self.path}: {error}") from error
         for table, fault in self.faults if with_faults else ():
             _checked(table, lambda fault=fault: cluster.faults.add(copy_of(fault)))
         return cluster

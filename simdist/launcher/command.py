@@ -28,11 +28,10 @@ def run_command(program: Path, arguments: Sequence[str], cluster: Path, seed: in
         the file cannot be used.
     """
     try:
-        file, script = read_cluster_file(cluster), Script(program, arguments)
+        outcome = run_script(Script(program, arguments), read_cluster_file(cluster), seed, with_faults)
     except (InvalidArgumentError, NotFoundError) as error:
         print(error, file=sys.stderr)
         return 2
-    outcome = run_script(script, file, seed, with_faults)
     for line in outcome.errors():
         print(line, file=sys.stderr)
     print()

@@ -31,6 +31,7 @@ class Outcome:
         error: why the run ended early; None where it did not.
         ended_s: the virtual second at which all had ended that had to; None: never.
         lines: what is printed in the end.
+        unwritten: the errors of files that could not be written.
     """
 
     def __init__(self, cluster: Cluster, script: Path, failures: Mapping[str, BaseException]) -> None:
@@ -40,12 +41,13 @@ class Outcome:
         self.error: Exception | None = None
         self.ended_s: float | None = None
         self.lines: list[str] = []
+        self.unwritten: list[str] = []
         self._runs: list[LaunchedRun] = []
 
     @property
     def status(self) -> int:
-        """The exit status: 0 where all mains have ended that had to, and none with an error."""
-        return 0 if self.error is None and not self.failures else 1
+        """The exit status: 0 where all mains have ended that had to, none with an error, and all files are written."""
+        return 0 if self.error is None and not self.failures and not self.unwritten else 1
 
     def launch(self, main: Callable[[], Any], jobs: Sequence[str], restart: str) -> LaunchedRun:
         """Launch a main on the cluster, and count its restarts."""
@@ -67,29 +69,30 @@ class Outcome:
         self.lines = [*(f"{name:<18} {value}" for name, value in facts.items()), "", *repr(self.cluster.faults).splitlines()]
 
     def write(self, trace: Path | None, summary: Path | None) -> None:
-        """Write the files that were asked for, and name them in the lines.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
-        if summary is not None:
-            summary.parent.mkdir(parents=True, exist_ok=True)
-            text = "\n".join([*self.lines, "", format_summary(self.cluster.trace.summary())])
-            summary.write_text(text + "\n")
+        """Write the files that were asked for, and name them in the lines."""
+        text = "\n".join([*self.lines, "", format_summary(self.cluster.trace.summary()), ""])
+        self.lines += [""] if trace or summary else []
         if trace is not None:
-            trace.parent.mkdir(parents=True, exist_ok=True)
-            self.cluster.trace.to_perfetto(trace)
-            self.lines += ["", f"wrote {trace} (open it at https://ui.perfetto.dev)"]
+            self._write(trace, self.cluster.trace.to_perfetto, " (open it at https://ui.perfetto.dev)")
         if summary is not None:
-            self.lines += [*([""] if trace is None else []), f"wrote {summary}"]
+            self._write(summary, lambda path: path.write_text(text))
+
+    def _write(self, path: Path, write: Callable[[Path], object], hint: str = "") -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path)
+        except OSError as error:
+            self.unwritten.append(f"{path} was not written: {error}. Give another path under [output].")
+        else:
+            self.lines.append(f"wrote {path}{hint}")
 
     def errors(self) -> list[str]:
-        """The errors of mains, with their tasks and their lines of the script; then why the run ended, if that is another error."""
+        """The errors of mains, with their tasks and lines of the script; why the run ended, if that is another error; unwritten files."""
         lines = [f"[{task}] {line}" for task, error in self.failures.items() for line in _traceback(error, str(self.script))]
         known = list(self.failures.values())
         if self.error is not None and self.error not in known and (self.error.__cause__ is None or self.error.__cause__ not in known):
             lines.append(f"{type(self.error).__name__}: {self.error}")
-        return lines
+        return lines + self.unwritten
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -101,8 +101,7 @@ def run_script(script: Script, file: ClusterFile, seed: int | None = None, with_
         What has become of it. An error of a main is in it, and is not raised.
 
     Raises:
-        InvalidArgumentError: the file's faults make no sense.
-        OSError: the trace or the summary cannot be written.
+        InvalidArgumentError: the file describes no cluster that there can be.
     """
     cluster = file.cluster(seed, with_faults)
     with script.importing_beside_it(), _without_warnings_of_faults(), cluster:

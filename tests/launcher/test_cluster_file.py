@@ -126,6 +126,12 @@ def test_wrong_file_is_refused_with_file_and_key(tmp_path: Path, text: str, mess
     assert "c.toml: " in str(caught.value)
 
 
+def test_network_that_does_not_fit_the_tasks_is_refused_with_the_file(tmp_path: Path) -> None:
+    file = read(tmp_path, "[jobs]\nworker = 5\n[network]\ntopology = { is = 'Torus', shape = [2, 2] }\n")
+    with pytest.raises(InvalidArgumentError, match=r"c\.toml: .*2"):
+        file.cluster()
+
+
 def test_example_in_the_docstring_is_a_file_that_can_be_read(tmp_path: Path) -> None:
     lines = (module.__doc__ or "").splitlines()
     text = "\n".join(line[4:] for line in lines if line.startswith("    "))

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from simdist import compilation_cache
 from simdist.__main__ import main
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> tuple[str, str]:
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    monkeypatch.setattr(compilation_cache, "switch_on", lambda: None)  # it would set variables of this process
     script, cluster = tmp_path / "script.py", tmp_path / "cluster.toml"
     script.write_text("import sys\nprint(sys.argv[1:])\n")
     cluster.write_text("seed = 4\n[jobs]\nworker = 1\n[[faults]]\nkind = 'crash'\ntask = 'worker:0'\nat = 0.0\n")

@@ -78,7 +78,7 @@ print("kept", sys.argv[1:])
 
 def test_process_is_as_before_afterwards(play: Runner) -> None:
     before = sys.modules["__main__"], sys.argv, list(sys.path), os.environ.get("TF_CONFIG")
-    play("import sys; sys.argv = ['other']; sys.modules['__main__'] = None")
+    play("import sys; sys.argv = ['other']; del sys.modules['__main__']")
     assert (sys.modules["__main__"], sys.argv, sys.path, os.environ.get("TF_CONFIG")) == before
     play("raise KeyError('x')")
     assert (sys.modules["__main__"], sys.argv, sys.path, os.environ.get("TF_CONFIG")) == before
@@ -239,6 +239,13 @@ def test_trace_and_summary_are_written_also_of_a_run_that_failed(play: Runner, t
         f"wrote {out / 'trace.json'} (open it at https://ui.perfetto.dev)",
         f"wrote {out / 'summary.txt'}",
     ]
+
+
+def test_file_that_cannot_be_written_is_a_failure_that_names_it(play: Runner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = play("pass", f"[jobs]\nworker = 1\n[output]\ntrace = '{tmp_path / 'file' / 'trace.json'}'\n")
+    assert outcome.status == 1
+    assert outcome.errors()[0].startswith(f"{tmp_path / 'file' / 'trace.json'} was not written: ")
 
 
 def test_script_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

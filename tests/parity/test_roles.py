@@ -221,6 +221,35 @@ def test_b021_wrong_jobs_are_refused(job: Any) -> None:
         sd.Cluster(SPEC).launch(print, job=["chief", "wroker"])
 
 
+@pytest.mark.parametrize("ps", [{0: "p:1", 2: "q:1"}, ["p:1", "q:1"]])
+def test_b021_program_runs_on_a_spec_with_addresses_and_holes(ps: Any) -> None:
+    with sd.Cluster({"chief": ["c:1"], "worker": ["a:1", "b:1"], "ps": ps}) as cluster:
+        run = cluster.launch(program, job=["chief", "worker", "ps"])
+        run.join()
+    assert run.results == {"chief:0": 5.0}
+
+
+def train_together(steps: int) -> tuple[str | None, float]:
+    strategy = sd.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weight = sd.Variable(np.zeros(3, np.float32), aggregation=sd.VariableAggregation.SUM)
+    step = sd.function(lambda: strategy.run(lambda: weight.assign_add(np.ones(3, np.float32))))
+    for _ in range(steps):
+        step()
+    return strategy.cluster_resolver.task_type, float(np.asarray(weight.value)[0])
+
+
+@pytest.mark.parametrize("crashed", [None, "chief", "worker:1"])
+def test_b021_chief_and_workers_train_together(crashed: str | None) -> None:
+    with sd.Cluster({"chief": 1, "worker": 2}) as cluster:
+        if crashed is not None:
+            cluster.faults.crash(crashed, after_steps=3, restart_after=0.5)
+        run = cluster.launch(train_together, job=["chief", "worker"], restart="always", args=(5,))
+        run.join()
+    assert run.results == {"chief:0": ("chief", 15.0), "worker:0": ("worker", 15.0), "worker:1": ("worker", 15.0)}
+    assert set(run.restarts.values()) == {0 if crashed is None else 1}
+
+
 # -- C20: evaluators --------------------------------------------------------------------------------------------------
 
 
