@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from simdist.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
+from simdist.cluster import TFConfigClusterResolver
+from simdist.errors import AbortedError, DeadlineExceededError, InvalidArgumentError, NotFoundError, UnavailableError
 from simdist.launcher.cluster_file import ClusterFile
 from simdist.launcher.outcome import Outcome
 from simdist.process_state import active_context
@@ -59,8 +60,9 @@ class Script:
         try:
             exec(self._code, module.__dict__)
         except (Exception, SystemExit) as error:
-            if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-                self.failures[launched.task] = error
+            if isinstance(error, SystemExit) and error.code in (None, 0):
+                return
+            self.failures[launched.task] = error
             raise
 
     @contextmanager
@@ -116,32 +118,34 @@ def run_script(script: Script, file: ClusterFile, seed: int | None = None, with_
 
 
 def _run(script: Script, file: ClusterFile, outcome: Outcome) -> None:
+    """Wait for all mains but the evaluator's; then the evaluator may go on for a while."""
     cluster = outcome.cluster
     jobs = [job for job in cluster.spec.jobs if cluster.spec.num_tasks(job)]
-    training = [job for job in jobs if job != "evaluator"]
+    is_beside = "evaluator" in jobs and len(jobs) > 1
+    evaluated = cluster.engine.promise()
+
+    def main() -> None:
+        if not (is_beside and _is_evaluator()):
+            script.main()
+            return
+        try:
+            script.main()
+        except (UnavailableError, AbortedError, SystemExit):
+            raise  # it may start again
+        except Exception:
+            pass  # it is among the failures, and the others go on
+        evaluated.open(None)
+
     _stop_at(file.time_limit_s, outcome)
-    if not training or len(training) == len(jobs):
-        outcome.launch(script.main, jobs, file.restart).join()
-    else:
-        _run_with_evaluator(script, training, file, outcome)
-    outcome.ended_s = outcome.ended_s or cluster.now
-
-
-def _run_with_evaluator(script: Script, training: Sequence[str], file: ClusterFile, outcome: Outcome) -> None:
-    """Wait for the other mains; then the evaluator may go on for a while."""
-    cluster = outcome.cluster
-    over = cluster.engine.promise()
-
-    def evaluate() -> None:
-        script.main()
-        over.open(None)
-
-    mains = outcome.launch(script.main, training, file.restart)
-    outcome.launch(evaluate, ["evaluator"], file.restart)
-    mains.join()
+    outcome.launch(main, jobs, file.restart).join()
     outcome.ended_s = cluster.now
-    cluster.engine.after(file.evaluator_grace_s, lambda: over.open(None))
-    over.wait("the end of the evaluator")
+    if is_beside:
+        cluster.engine.after(file.evaluator_grace_s, lambda: evaluated.open(None))
+        evaluated.wait("the end of the evaluator")
+
+
+def _is_evaluator() -> bool:
+    return TFConfigClusterResolver().task_type == "evaluator"
 
 
 def _stop_at(seconds: float | None, outcome: Outcome) -> None:

@@ -154,6 +154,11 @@ class Clock:
             return
         # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
+        if fiber.is_daemon:
+            self.daemons += 1
+            heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_daemon, sleeper))
+            self._give_way(fiber)
+            return
         heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
 
@@ -249,6 +254,10 @@ class Clock:
     def _wake_sleeper(self, sleeper: tuple[Fiber]) -> None:
         if sleeper[0].waiting is sleeper:
             self._switch(sleeper[0])
+
+    def _wake_daemon(self, sleeper: tuple[Fiber]) -> None:
+        self.daemons -= 1
+        self._wake_sleeper(sleeper)
 
     def _switch(self, fiber: Fiber) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""

@@ -174,6 +174,23 @@ def test_error_of_an_evaluator_does_not_stop_the_others_but_the_run_has_failed(p
     assert (outcome.status, outcome.ended_s, list(outcome.failures)) == (1, 2.5, ["evaluator:0"])
 
 
+def test_evaluator_that_exits_with_success_ends_the_grace(play: Runner) -> None:
+    outcome = play(EVALUATOR.format(seconds=5, last="raise SystemExit(0)"), WITH_EVALUATOR)
+    assert (outcome.status, outcome.cluster.now) == (0, 5.0)
+
+
+def test_crashed_evaluator_starts_again_within_its_grace(play: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = "[[faults]]\nkind = 'crash'\ntask = 'evaluator'\nat = 3.0\nrestart_after = 1.0\n"
+    outcome = play(EVALUATOR.format(seconds=5, last=""), "restart = 'always'\n" + WITH_EVALUATOR + faults)
+    assert (outcome.status, outcome.cluster.now, outcome.errors()) == (0, 9.0, [])
+    assert capsys.readouterr().out == "[evaluator:0] evaluated\n"
+
+
+def test_evaluator_that_looks_for_ever_does_not_hide_that_the_others_are_stuck(play: Runner) -> None:
+    outcome = play(EVALUATOR.format(seconds=10**9, last=""), WITH_EVALUATOR + "[[faults]]\nkind = 'crash'\ntask = 'worker:0'\nat = 1.0\n")
+    assert (outcome.status, type(outcome.error)) == (1, UnavailableError)
+
+
 def test_evaluator_alone_is_waited_for(play: Runner) -> None:
     outcome = play(EVALUATOR.format(seconds=700, last=""), "[jobs]\nevaluator = 1\n")
     assert (outcome.status, outcome.ended_s) == (0, 700.0)

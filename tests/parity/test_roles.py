@@ -300,6 +300,19 @@ def test_c20_run_does_not_wait_for_its_evaluator(ending: str) -> None:
     assert run.results == {"worker:0": 2.0, "worker:1": 2.0}
 
 
+@pytest.mark.parametrize("restart", ["never", "always"])
+def test_c20_evaluator_that_looks_for_ever_keeps_no_run_alive(restart: str) -> None:
+    def main() -> None:
+        while sd.TFConfigClusterResolver().task_type == "evaluator":
+            sd.sleep(0.01)
+        steps()
+
+    with sd.Cluster({"worker": 2, "evaluator": 1}) as cluster:
+        cluster.faults.crash("worker:1", at=1e-6)
+        with pytest.raises(UnavailableError, match="worker:1 crashed"):
+            cluster.launch(main, job=["worker", "evaluator"], restart=restart).join()
+
+
 def test_c20_crashed_evaluator_starts_again() -> None:
     def main() -> float:
         sd.sleep(1.0)

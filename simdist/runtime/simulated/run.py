@@ -2,7 +2,7 @@
 
 A run ends when the mains have ended for which it waits. A server (a main in `Server.join`) ends with the last main of the cluster that is
 at work; its crash is no failure of the run, because its task serves again as soon as it is up. A run waits for no evaluator, except for
-one that was launched without other tasks.
+one that was launched without other tasks: its fiber is a daemon, so an evaluator that looks for checkpoints for ever keeps no run alive.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class SimulatedRun:
         start_own_default(context)
         self._started.add(task.name)
         fiber = self.world.start(task, self.main, context=context)
+        fiber.is_daemon = task.name not in self._awaited
         process = task.process
         fiber.finished.then(lambda _: self._ended(task, fiber, process, main))
 
