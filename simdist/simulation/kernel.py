@@ -155,11 +155,9 @@ class Clock:
         # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
         if fiber.is_daemon:
-            self.daemons += 1
-            heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_daemon, sleeper))
-            self._give_way(fiber)
-            return
-        heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
+            self.after_daemon(seconds, lambda: self._wake_sleeper(sleeper))
+        else:
+            heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
 
     def join(self, fiber: Fiber) -> Value:
@@ -255,10 +253,6 @@ class Clock:
         if sleeper[0].waiting is sleeper:
             self._switch(sleeper[0])
 
-    def _wake_daemon(self, sleeper: tuple[Fiber]) -> None:
-        self.daemons -= 1
-        self._wake_sleeper(sleeper)
-
     def _switch(self, fiber: Fiber) -> None:
         """Run a fiber until it blocks. Its context stays in place until another fiber, or the driver, needs its own."""
         if fiber.held is not None and not fiber.dead:
@@ -308,8 +302,7 @@ class Clock:
         if fiber.ended:
             return
         fiber.waiting = None
-        if not fiber.greenlet:
-            # It has not run a line yet: there is nothing to interrupt.
+        if not fiber.greenlet:  # it has not run a line yet: there is nothing to interrupt
             self._abandon(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()
