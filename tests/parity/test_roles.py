@@ -143,6 +143,23 @@ def test_b021_servers_do_not_end_while_another_main_works() -> None:
     assert ended == [2.0]
 
 
+def test_b021_server_that_starts_again_is_at_work_until_it_serves() -> None:
+    began: list[float] = []
+
+    def main() -> None:
+        resolver = sd.TFConfigClusterResolver()
+        if resolver.task_type == "worker":
+            sd.sleep(1.0)
+            began.append(cluster.now)
+            sd.Server(resolver.cluster_spec(), "worker", 0).join()
+        sd.sleep(2.0)
+
+    with sd.Cluster({"chief": 1, "worker": 1}) as cluster:
+        cluster.faults.crash("worker:0", at=1.5, restart_after=0.25)
+        cluster.launch(main, job=["chief", "worker"], restart="always").join()
+    assert began == [1.0, 2.75]
+
+
 def test_b021_crashed_server_comes_back_and_the_program_ends() -> None:
     with sd.Cluster(SPEC) as cluster:
         cluster.faults.crash("worker:1", at=1e-6, restart_after=1e-5)
