@@ -57,7 +57,7 @@ def _add_run(commands: Any) -> None:
         help="run a program file that defines main(seed=..., crash=...); with --cluster, run a script on every task of a cluster",
         epilog="With --cluster, words after -- are the script's arguments.",
     )
-    run.add_argument("program", type=Path)
+    run.add_argument("program", type=Path, help="a Python file")
     run.add_argument("--cluster", type=Path, metavar="FILE", help="a TOML file that describes the cluster and its faults")
     run.add_argument("--seed", type=int, help="seed of all random streams (default 0, or the file's)")
     run.add_argument("--no-crash", action="store_true", help="leave out the faults of the program, or of the file")

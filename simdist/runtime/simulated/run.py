@@ -73,7 +73,7 @@ class SimulatedRun:
             self._give_up(task, UnavailableError(f"{task.name} is down, so its main cannot start. Launch it when the task is up again."))
 
     def join(self) -> None:
-        """Wait for all mains; raise the first error that was not followed by a restart.
+        """Wait for all mains that have an end; raise the first error that was not followed by a restart.
 
         A crash, and what the others make of it, is raised when all mains have ended; a main's own error ends the wait at once.
         """
@@ -88,7 +88,7 @@ class SimulatedRun:
 
     def _down(self) -> UnavailableError | None:
         """The error where mains are to start again, but their tasks are not restarted."""
-        down = [task.name for task in self.tasks if task.name in self._left and not task.alive]
+        down = [task.name for task in self.tasks if task.name in self._left & self._awaited and not task.alive]
         if not down:
             return None
         return UnavailableError(
