@@ -21,12 +21,10 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit status."""
     os.environ.setdefault("KERAS_BACKEND", "jax")
+    words, of_script = _without_arguments_of_script(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m simdist", description="A training cluster in one Python process.")
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run a program file that defines main(seed=..., crash=...)")
-    run.add_argument("program", type=Path)
-    run.add_argument("--seed", type=int, default=0, help="seed of all random streams (default 0)")
-    run.add_argument("--no-crash", action="store_true", help="leave out the program's faults")
+    _add_run(commands)
     commands.add_parser("lessons", help="open copies of the lessons in JupyterLab, with its own options after the command")
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
     bench.add_argument("names", nargs="*", help="which benchmarks, or with --base which lines (default: all)")
@@ -34,10 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
     bench.add_argument("--rounds", type=int, help="with --base: processes for each line and tree, of which the least counts (default 10)")
     commands.add_parser("doctor", help="say what was found here and what will be used")
     _add_chaos(commands)
-    options, options_of_lab = parser.parse_known_args(arguments)
+    options, options_of_lab = parser.parse_known_args(words)
     if options_of_lab and options.command != "lessons":
         parser.error(f"unknown: {' '.join(options_of_lab)}; see python -m simdist {options.command} --help")
-    options.of_lab = options_of_lab
+    options.of_lab, options.of_script = options_of_lab, of_script
     try:
         return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
     except SimdistError as error:
@@ -45,16 +43,47 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def _without_arguments_of_script(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """The words of the command, and those after ``--``, which are the script's; None where there is no ``--``."""
+    if words[:1] != ["run"] or "--" not in words:
+        return words, None
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run a program file that defines main(seed=..., crash=...); with --cluster, run a script on every task of a cluster",
+        epilog="With --cluster, words after -- are the script's arguments.",
+    )
+    run.add_argument("program", type=Path, help="a Python file")
+    run.add_argument("--cluster", type=Path, metavar="FILE", help="a TOML file that describes the cluster and its faults")
+    run.add_argument("--seed", type=int, help="seed of all random streams (default 0, or the file's)")
+    run.add_argument("--no-crash", action="store_true", help="leave out the faults of the program, or of the file")
+
+
 def _run(options: argparse.Namespace) -> int:
     if not options.program.is_file():
         print(f"There is no program {options.program}. Give the path of a Python file, such as examples/digits_ps.py.", file=sys.stderr)
         return 2
     compilation_cache.switch_on()
+    if options.cluster is not None:
+        from simdist.launcher import run_command
+
+        return run_command(options.program, options.of_script or [], options.cluster, options.seed, not options.no_crash)
+    if options.of_script is not None:
+        print("Words after -- are the arguments of a script on a cluster: they need --cluster FILE.", file=sys.stderr)
+        return 2
     names: dict[str, Any] = runpy.run_path(str(options.program))
     if "main" not in names:
-        print(f"{options.program} defines no main(seed=..., crash=...); that is what `run` calls.", file=sys.stderr)
+        print(
+            f"{options.program} defines no main(seed=..., crash=...); that is what `run` calls. A script that runs on every task of a "
+            "cluster needs --cluster FILE.",
+            file=sys.stderr,
+        )
         return 2
-    names["main"](seed=options.seed, crash=not options.no_crash)
+    names["main"](seed=options.seed or 0, crash=not options.no_crash)
     return 0
 
 

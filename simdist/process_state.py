@@ -1,7 +1,7 @@
 """Process state: what is global to a Python process, kept for each task and swapped when another task runs.
 
-Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts and
-the prefix of printed lines would otherwise leak from one task into the next at every switch. Two interleaved mains
+Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts, the module ``__main__``
+with ``sys.argv``, and the prefix of printed lines would otherwise leak from one task into the next at every switch. Two interleaved mains
 must equal two separate ones; the test of that name is the proof.
 
 What may live in this file: saving and restoring process-wide state. It imports neither Keras nor JAX: it looks them
@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Generic, TextIO, TypeVar, cast
 
 __all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed"]
@@ -44,6 +45,14 @@ class TaskContext:
         self._entered: dict[bytes, bytes] = {}
         self._outer_stdout: TextIO | None = None
         self._prefixed: PrefixedOutput | None = None
+        self._program: tuple[ModuleType, list[str]] | None = None
+        self._outer_program: tuple[ModuleType, list[str]] | None = None
+
+    def become_program(self, module: ModuleType, argv: Sequence[str]) -> None:
+        """Let the task that runs now find this module as ``__main__``, and these words in ``sys.argv``, as a program of its own does."""
+        assert self is active.context and self._program is None
+        self._program = module, list(argv)
+        self._enter_program(self._program)
 
     def replace(self, other: TaskContext) -> None:
         """Make this the state of the process; `other` keeps what it had."""
@@ -60,6 +69,8 @@ class TaskContext:
             self._leave_environ()
         if self._outer_stdout is not None:
             sys.stdout, self._outer_stdout = self._outer_stdout, None
+        if self._outer_program is not None:
+            self._leave_program(self._outer_program)
 
     def _enter(self) -> None:
         self._enter_keras()
@@ -72,6 +83,8 @@ class TaskContext:
             if self._prefixed is None or self._prefixed.stream is not sys.stdout:
                 self._prefixed = PrefixedOutput(sys.stdout, self.prefix)
             sys.stdout = cast(TextIO, self._prefixed)
+        if self._program is not None:
+            self._enter_program(self._program)
 
     def _leave_keras(self) -> None:
         module = sys.modules.get(KERAS_STATE)
@@ -123,6 +136,16 @@ class TaskContext:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+    def _enter_program(self, program: tuple[ModuleType, list[str]]) -> None:
+        self._outer_program = sys.modules["__main__"], sys.argv
+        sys.modules["__main__"], sys.argv = program
+
+    def _leave_program(self, outer: tuple[ModuleType, list[str]]) -> None:
+        assert self._program is not None
+        # The task may have put another module there, or none.
+        self._program = sys.modules.get("__main__") or self._program[0], sys.argv
+        (sys.modules["__main__"], sys.argv), self._outer_program = outer, None
 
     def _keep_changes(self, environ: dict[str, str]) -> None:
         for key, value in _variables().items():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import ModuleType
 
 import jax
 import pytest
 
 import simdist as sd
-from simdist.process_state import TaskContext, TaskLocal
+from simdist.process_state import TaskContext, TaskLocal, active_context
 from simdist.simulation.kernel import Clock
 
 
@@ -82,6 +84,25 @@ def test_lines_of_a_task_carry_its_name(capsys: pytest.CaptureFixture[str]) -> N
 
         cluster.launch(main).join()
     assert capsys.readouterr().out.count("[worker:1] ") >= 1
+
+
+def test_tasks_that_became_programs_have_a_main_module_and_arguments_of_their_own() -> None:
+    clock, seen, before = Clock(), list[tuple[str, list[str]]](), (sys.modules["__main__"], sys.argv)
+
+    def program(name: str, seconds: float) -> None:
+        active_context().become_program(ModuleType("__main__", name), [name])
+        for _ in range(2):
+            clock.sleep(seconds)
+            sys.argv.append("more")
+            seen.append((str(sys.modules["__main__"].__doc__), list(sys.argv)))
+
+    for name, seconds in (("a", 1.0), ("b", 1.5)):
+        clock.spawn(name, lambda name=name, seconds=seconds: program(name, seconds), TaskContext())
+    clock.sleep(2.5)
+    assert (sys.modules["__main__"], sys.argv) == before
+    clock.sleep(2.5)
+    assert seen == [("a", ["a", "more"]), ("b", ["b", "more"]), ("a", ["a", "more", "more"]), ("b", ["b", "more", "more"])]
+    assert (sys.modules["__main__"], sys.argv) == before
 
 
 def test_value_of_a_task_is_its_own_while_tasks_take_turns() -> None:

@@ -131,16 +131,19 @@ class Choice(Parameter):
         return "one of " + ", ".join(self.choices)
 
 
+SINGLE_JOBS = ("chief", "evaluator")  # those of one task
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskName(Parameter):
-    """The name of a task; "chief" is short for "chief:0"."""
+    """The name of a task; "chief" is short for "chief:0", and "evaluator" for "evaluator:0"."""
 
     type: ClassVar[str] = "task"
 
     def _checked(self, name: str, value: Any, effects: Effects | None) -> str:
         if not isinstance(value, str):
             raise InvalidArgumentError(f"{name}={value!r} is no name of a task. Give text, such as 'worker:1'.")
-        whole = "chief:0" if value == "chief" else value
+        whole = f"{value}:0" if value in SINGLE_JOBS else value
         return whole if effects is None else effects.require_task(whole)
 
     @property

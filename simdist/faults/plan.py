@@ -72,7 +72,7 @@ class FaultPlan:
         """Kill a task's process: its memory is lost, its connections are reset.
 
         Args:
-            task: "worker:1", "ps:0" or "chief:0" ("chief" for short).
+            task: "worker:1", "ps:0" or "chief:0" ("chief" for short; so "evaluator").
             at: virtual second; or
             after_steps: after so many steps of that task, of a parameter server after so many updates; or
             when: as soon as this predicate of the cluster holds at the end of some step. It may look, but not wait.

@@ -224,18 +224,21 @@ class Cluster:
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
-    def launch(self, main: Callable[..., Any], job: str = "worker", restart: str = "never", args: Sequence[Any] = ()) -> LaunchedRun:
+    def launch(
+        self, main: Callable[..., Any], job: str | Sequence[str] = "worker", restart: str = "never", args: Sequence[Any] = ()
+    ) -> LaunchedRun:
         """Start a main on every task of a job, as on machines of a real cluster.
 
         Args:
             main: runs once for each task, with TF_CONFIG set for it; may block.
-            job: which tasks; default "worker".
+            job: which tasks; default "worker". Several jobs, such as ``["chief", "worker", "ps"]``: one program for all roles.
             restart: "never", or "always": a main whose task crashed, or that failed with `UnavailableError` or
                 `AbortedError`, starts again.
             args: arguments of `main`.
 
         Returns:
-            A `LaunchedRun`, whose `join` waits for all of them.
+            A `LaunchedRun`, whose `join` waits for all of them. Those in `Server.join` end with the last one that is not; evaluators
+            are waited for only if no other job is launched with them.
 
         Raises:
             InvalidArgumentError: an unknown job, or another word for restart.
@@ -247,7 +250,7 @@ class Cluster:
         require_arguments(args, None, "launch")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
-        tasks = [f"{job}:{index}" for index in self.spec.task_indices(job)]
+        tasks = [f"{job}:{index}" for job in _jobs(job) for index in self.spec.task_indices(job)]
         return self.engine.launch(self, lambda: main(*args), tasks, self._environ, restart)
 
     def _environ(self, task: str) -> dict[str, str]:
@@ -299,6 +302,14 @@ class Cluster:
         kind = "engine='in_process', isolated=True" if self.isolated else "engine='in_process'"
         state = kind if self._kind == "in_process" else f"now={self.now:.6f} s"
         return f"Cluster({{{jobs}}}, seed={self.seed}, {state})"
+
+
+def _jobs(job: object) -> list[str]:
+    """The jobs of an argument that is one name, or several."""
+    names = [job] if isinstance(job, str) else cast("list[object]", list(job)) if isinstance(job, (list, tuple)) else None
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f'job is {job!r}; expected the name of a job, such as "worker", or a list of names')
+    return cast("list[str]", list(dict.fromkeys(names)))
 
 
 def _require_no_effect(numerics: str, **figures: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from simdist.process_state import TaskLocal
 
@@ -19,12 +19,14 @@ class LaunchedMain:
         cluster: the `Cluster`, which lies above the engines.
         task: the name of its task.
         returned: what the mains have returned that were launched together and have ended, by task.
+        serve: waits for work from other tasks until all mains have ended that do something else, and then ends this main.
         endings: called when it ends, in this order, with its error or None; a crash of its process calls none of them.
     """
 
     cluster: Any
     task: str
     returned: Mapping[str, object]
+    serve: Callable[[], NoReturn]
     endings: list[Callable[[BaseException | None], None]] = field(default_factory=list[Callable[[BaseException | None], None]])
 
 

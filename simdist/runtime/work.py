@@ -150,5 +150,8 @@ class LaunchedRun(Protocol):
     restarts: dict[str, int]
 
     def join(self) -> None:
-        """Wait for all mains; raise the first error that was not followed by a restart."""
+        """Wait for all mains that have an end; raise the first error that was not followed by a restart.
+
+        Mains in `Server.join` end with the last one that is not. An evaluator is awaited only where no other task was launched with it.
+        """
         ...

@@ -187,6 +187,7 @@ class Fiber:
         context: the process-wide state of the code that it runs.
         waiting: the gate at which it stands; None while it runs.
         held: where what would wake it is written down instead, while its task is paused; None while it is not.
+        is_daemon: whether no wait may count on it: its sleeps keep no run alive.
         finished: opens when it has ended, however; `result` or `error` is set then, and `killed` says whether its task died.
     """
 
@@ -199,6 +200,7 @@ class Fiber:
         "finished",
         "greenlet",
         "held",
+        "is_daemon",
         "kills",
         "lane",
         "result",
@@ -213,6 +215,7 @@ class Fiber:
         self.greenlet = greenlet.greenlet(lambda: self._run(function))
         self.dead = False
         self.abandoned = False
+        self.is_daemon = False
         self.kills = 0
         self.held: list[Due] | None = None
         self.waiting: object = None

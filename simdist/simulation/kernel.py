@@ -154,7 +154,10 @@ class Clock:
             return
         # The most frequent wait of all needs no gate: what wakes the fiber is recognised by its identity.
         fiber.waiting, fiber.waits_for = sleeper, _ = (fiber,), "the end of a sleep"
-        heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
+        if fiber.is_daemon:
+            self.after_daemon(seconds, lambda: self._wake_sleeper(sleeper))
+        else:
+            heappush(self.queue, (self.now + seconds, NORMAL, next(self.sequence), self._wake_sleeper, sleeper))
         self._give_way(fiber)
 
     def join(self, fiber: Fiber) -> Value:
@@ -299,8 +302,7 @@ class Clock:
         if fiber.ended:
             return
         fiber.waiting = None
-        if not fiber.greenlet:
-            # It has not run a line yet: there is nothing to interrupt.
+        if not fiber.greenlet:  # it has not run a line yet: there is nothing to interrupt
             self._abandon(fiber)
             return
         hub, self._hub = self._hub, greenlet.getcurrent()

@@ -30,14 +30,14 @@ from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cach
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
-from simdist.runtime.cluster import Cluster
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link
 from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
 from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
-from simdist.strategies.base import DistributedFromFunction, Strategy, cluster_behind
+from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
@@ -62,7 +62,8 @@ class ParameterServerStrategy(Strategy):
     """Training with parameter servers.
 
     Args:
-        cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver.
+        cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
+            any resolver of its cluster, such as `TFConfigClusterResolver`.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
@@ -85,9 +86,9 @@ class ParameterServerStrategy(Strategy):
     A worker computes one replica: `num_replicas_in_sync` is 1. Several devices of one worker are not used by this strategy.
 
     Raises:
-        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster`, an unknown mode, placement or recovery, a
-            staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are workers, or
-            recovery="replica" with a single ps.
+        InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement
+            or recovery, a staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are
+            workers, or recovery="replica" with a single ps.
 
     Example:
         >>> import numpy as np
@@ -115,12 +116,7 @@ class ParameterServerStrategy(Strategy):
         exactly_once: bool = False,
         backup_workers: int = 0,
     ) -> None:
-        cluster = cluster_behind(cluster_or_resolver)
-        if not isinstance(cluster, Cluster):
-            raise InvalidArgumentError(
-                f"ParameterServerStrategy needs an sd.Cluster (or its .resolver); got {type(cluster_or_resolver).__name__}. "
-                'For example sd.Cluster({"worker": 3, "ps": 2}).'
-            )
+        self.cluster_resolver, cluster = coordinated_cluster(cluster_or_resolver)
         for job in ("worker", "ps"):
             if job not in cluster.spec.jobs or cluster.spec.num_tasks(job) == 0:
                 raise InvalidArgumentError(
@@ -129,7 +125,6 @@ class ParameterServerStrategy(Strategy):
         if variable_partitioner is not None and not callable(variable_partitioner):
             raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
         super().__init__(cluster)
-        self.cluster_resolver = cluster.resolver
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]

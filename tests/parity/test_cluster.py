@@ -1,6 +1,6 @@
 """Conformance cases B001 to B021: specs, resolvers, TF_CONFIG, roles.
 
-B003 and B020 speak of servers, B021 of programs that run: here stands what a cluster's description decides.
+B003, B020 and B021 speak of servers and of programs that run, too: test_roles.py.
 """
 
 from __future__ import annotations

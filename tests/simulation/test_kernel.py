@@ -50,6 +50,25 @@ def test_daemons_alone_do_not_keep_a_wait_alive() -> None:
         clock.wait(clock.gate(), "nothing")
 
 
+def test_sleeps_of_a_daemon_fiber_do_not_keep_a_wait_alive() -> None:
+    clock, beats = Clock(), list[float]()
+
+    def beat() -> None:
+        while True:
+            clock.sleep(1.0)
+            beats.append(clock.now)
+
+    fiber = clock.spawn("evaluator:0", beat)
+    fiber.is_daemon = True
+    clock.sleep(3.5)
+    assert beats == [1.0, 2.0, 3.0]
+    with pytest.raises(DeadlineExceededError, match="evaluator:0 waits for the end of a sleep"):
+        clock.wait(clock.gate(), "nothing")
+    clock.kill(fiber)
+    clock.sleep(1.0)
+    assert (beats, clock.daemons) == ([1.0, 2.0, 3.0], 0)
+
+
 def test_killed_fiber_that_swallows_exceptions_and_saves_at_the_end_saves_nothing() -> None:
     clock, saved = Clock(), list[str]()
 

@@ -1,8 +1,14 @@
-"""`SimulatedRun`: the mains that were launched on the tasks of a cluster, and their results."""
+"""`SimulatedRun`: the mains that were launched on the tasks of a cluster, and their results.
+
+A run ends when the mains have ended for which it waits. A server (a main in `Server.join`) ends with the last main of the cluster that is
+at work; its crash is no failure of the run, because its task serves again as soon as it is up. A run waits for no evaluator, except for
+one that was launched without other tasks: its fiber is a daemon, so an evaluator that looks for checkpoints for ever keeps no run alive.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
@@ -11,7 +17,8 @@ from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
-from simdist.simulation.kernel import Fiber
+from simdist.simulation.fiber import TaskKilled
+from simdist.simulation.kernel import Fiber, current_fiber
 
 __all__ = ["SimulatedRun"]
 
@@ -48,18 +55,25 @@ class SimulatedRun:
         self.tasks = tasks
         self._error: BaseException | None = None
         self._left = {task.name for task in tasks}
+        self._awaited = {name for name in self._left if not name.startswith("evaluator:")} or set(self._left)
+        self._released: set[str] = set()  # servers that are to end
         self._done = self.world.clock.gate()
         for task in tasks:
-            self.world.mains[task.name].append(self._restarted)
-            if task.alive:
-                self._start(task)
-            elif restart == "never":
-                self._give_up(
-                    task, UnavailableError(f"{task.name} is down, so its main cannot start. Launch it when the task is up again.")
-                )
+            self._launch(task)
+
+    def _launch(self, task: Task) -> None:
+        self.world.mains[task.name].append(self._restarted)
+        if task is self.world.chief:
+            self.world.chief_is_launched = True
+        if not task.name.startswith("evaluator:"):
+            self.world.serving_mains.launched((self, task.name))
+        if task.alive:
+            self._start(task)
+        elif self.restart == "never":
+            self._give_up(task, UnavailableError(f"{task.name} is down, so its main cannot start. Launch it when the task is up again."))
 
     def join(self) -> None:
-        """Wait for all mains; raise the first error that was not followed by a restart.
+        """Wait for all mains that have an end; raise the first error that was not followed by a restart.
 
         A crash, and what the others make of it, is raised when all mains have ended; a main's own error ends the wait at once.
         """
@@ -67,14 +81,14 @@ class SimulatedRun:
             self.world.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
             # A main that waits for ever waits, as a rule, for the main that failed.
-            error = self._error or self._down()
+            error = self._error or self._down() or self._all_serve()
             if error is None:
                 raise
             raise error from None
 
     def _down(self) -> UnavailableError | None:
         """The error where mains are to start again, but their tasks are not restarted."""
-        down = [task.name for task in self.tasks if task.name in self._left and not task.alive]
+        down = [task.name for task in self.tasks if task.name in self._left & self._awaited and not task.alive]
         if not down:
             return None
         return UnavailableError(
@@ -82,13 +96,24 @@ class SimulatedRun:
             "restart_after=."
         )
 
+    def _all_serve(self) -> DeadlineExceededError | None:
+        """The error where nothing is left but servers, and no main has ended whose end would end them."""
+        serving = [name for name in self.restarts if self.world.serving_mains.is_serving((self, name))]
+        if not serving or self._awaited & self._left > set(serving):
+            return None
+        return DeadlineExceededError(
+            f"{', '.join(serving)} {'waits' if len(serving) == 1 else 'wait'} in Server.join(), and there is no other main whose end would "
+            "end them. Launch the main of the chief, too; or coordinate from here, and close the cluster instead of join()."
+        )
+
     def _start(self, task: Task) -> None:
         context = self.world.context_of(task, self.environ(task.name), f"[{task.name}] ")
-        main = LaunchedMain(self.cluster, task.name, self.results)
+        main = LaunchedMain(self.cluster, task.name, self.results, lambda: self._serve(task))
         launched_main.set(main, context)
         start_own_default(context)
         self._started.add(task.name)
         fiber = self.world.start(task, self.main, context=context)
+        fiber.is_daemon = task.name not in self._awaited
         process = task.process
         fiber.finished.then(lambda _: self._ended(task, fiber, process, main))
 
@@ -97,10 +122,12 @@ class SimulatedRun:
         if not fiber.killed:
             for ending in main.endings:
                 ending(error)
-        if process is not task.process:
+        if process is not task.process or task.name not in self._left:
             return
         if fiber.killed:
-            if self.restart == "never":
+            if task.name in self._released or (self.restart == "never" and self.world.serving_mains.is_serving((self, task.name))):
+                self._finish(task)
+            elif self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))
             return  # otherwise the runtime restarts the task, or join() raises because no restart is planned
         if error is None:
@@ -109,6 +136,22 @@ class SimulatedRun:
             return
         debugging.report(error, "its main", task.name, process.incarnation, 0, self.world.now)
         self._failed(task, process, error)
+
+    def _serve(self, task: Task) -> NoReturn:
+        """Wait, on the fiber of a main, until there is no work any more; the main does not go on."""
+        fiber, clock = current_fiber(), self.world.clock
+        assert fiber is not None
+        self.world.serving_mains.serves((self, task.name), lambda: self._release(task, fiber))
+        clock.wait(clock.gate(), "the end of its server (join)")
+        raise TaskKilled(f"the server of {task.name} has ended")
+
+    def _release(self, task: Task, fiber: Fiber) -> None:
+        """There is no work for a server any more: its main ends, and its task goes on."""
+        self._released.add(task.name)
+        if fiber.ended or fiber.dead:
+            self._finish(task)  # its task is down
+        else:
+            self.world.clock.after(0.0, self.world.clock.kill, fiber)
 
     def _failed(self, task: Task, process: Incarnation, error: BaseException) -> None:
         """A main has ended with an error."""
@@ -130,16 +173,22 @@ class SimulatedRun:
             return
         self.world.trace.instant(task.name, "restart", f"the main of {task.name} starts again", self.world.now, cause=task.trouble)
         self.restarts[task.name] += 1
-        self._start(task)
+        self._start_again(task)
 
     def _restarted(self, task: Task) -> None:
         if self.restart == "always" and task.name in self._left:
             self.restarts[task.name] += task.name in self._started
-            self._start(task)
+            self._start_again(task)
+
+    def _start_again(self, task: Task) -> None:
+        if task.name in self._awaited:
+            self.world.serving_mains.started_again((self, task.name))
+        self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:
         """Do not start this main again; the others may still end."""
-        self._error = self._error or error
+        if task.name in self._awaited:
+            self._error = self._error or error
         self._finish(task)
 
     def _forget(self, task: Task) -> None:
@@ -147,10 +196,11 @@ class SimulatedRun:
         self._left.discard(task.name)
         if self._restarted in self.world.mains[task.name]:
             self.world.mains[task.name].remove(self._restarted)
+        self.world.serving_mains.ended((self, task.name))
 
     def _finish(self, task: Task) -> None:
         self._forget(task)
-        if self._left:
+        if self._left & self._awaited:
             return
         if self._error is None:
             self._done.open()

@@ -31,6 +31,7 @@ from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRecovery
+from simdist.runtime.simulated.serving_mains import ServingMains
 from simdist.runtime.simulated.silence import Listener, Silence
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transport import Transport
@@ -84,6 +85,8 @@ class World:
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains: dict[str, list[Callable[[Task], None]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.serving_mains = ServingMains()
+        self.chief_is_launched = False  # whether the program of the chief is a launched main, and not the driver
         self.recoveries: dict[str, ServerRecovery] = {}  # of servers whose variables survive a crash
         self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
@@ -191,7 +194,7 @@ class World:
                 self.clock.kill(fiber)
         for step in list(task.running):
             step.killed()
-        if task is self.chief:
+        if task is self.chief and not self.chief_is_launched:
             self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
         for fiber in fibers:
             if fiber is current_fiber():
