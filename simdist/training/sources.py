@@ -96,7 +96,7 @@ def count_steps(source: Source, steps_per_epoch: int | None) -> int | None:
     if steps_per_epoch is not None:
         return steps_per_epoch
     if not isinstance(source, (Dataset, DistributedDataset)):
-        raise InvalidArgumentError("steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=.")
+        return None  # the runner looks at the datasets that the function makes
     count = source.cardinality()
     if count == ENDLESS or (isinstance(source, DistributedDataset) and _never_ends(source.input)):
         raise InvalidArgumentError("steps_per_epoch is missing, and the dataset has no end. Pass steps_per_epoch=.")
