@@ -16,7 +16,7 @@ from keras.src import backend
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 from keras.src.utils.python_utils import pythonify_logs
 
-from simdist.data import Dataset, DatasetIterator
+from simdist.data import DatasetIterator
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, Tree
 from simdist.training.arguments import require_inherited, require_options
@@ -31,7 +31,7 @@ from simdist.training.keras_model import (
     fixed_steps_per_execution,
     strategy_of,
 )
-from simdist.training.sources import evaluation_source, first_batch, is_dataset
+from simdist.training.sources import Source, evaluation_source, first_batch, gives_batches
 from simdist.training.step import Example, build
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
@@ -55,7 +55,8 @@ def evaluate(
     require_options(verbose, batch_size=batch_size, steps=steps)
     given = usable(callbacks, training=False)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
-    logs = _tested(model, source, steps, given, verbose)
+    with source.epoch(reset=True):
+        logs = _tested(model, source, steps, given, verbose)
     return logs if return_dict else model.simdist_listed(logs)
 
 
@@ -72,11 +73,17 @@ def predict(
     require_options(verbose, batch_size=batch_size, steps=steps)
     given = usable(callbacks, training=False)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
+    with source.epoch():
+        return _predicted(model, source, steps, given, verbose)
+
+
+def _predicted(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Tree:
+    """One pass of ``predict_step`` over the data."""
     iterator = iter(source)
     first = first_batch("predict", iterator)
     if not model.built:
         _make_layers(model, first)
-    hooks = callback_list(given, model, verbose, steps=_count(source, steps))
+    hooks = callback_list(callbacks, model, verbose, steps=_count(source, steps))
     model.stop_predicting = False
     hooks.on_predict_begin()
     variables = model.non_trainable_variables
@@ -134,7 +141,7 @@ class Validation:
         frequency: int | Sequence[int],
     ) -> None:
         self.model, self.steps, self.frequency = model, steps, _checked_frequency(frequency)
-        self.source: Dataset | None = None
+        self.source: Source | None = None
         if data is None:
             if steps is not None or own_batch_size is not None:
                 raise InvalidArgumentError("validation_steps or validation_batch_size was given, but no validation_data. Pass it, too.")
@@ -142,8 +149,8 @@ class Validation:
         if strategy_of(model).engine.numerics == "off":
             raise FailedPreconditionError('numerics="off" computes no losses; leave validation_data out, or use numerics="deferred".')
         require_inherited(model, "evaluate")
-        size = own_batch_size if is_dataset(data) else own_batch_size or batch_size
-        x, y, weight = (data, None, None) if is_dataset(data) else unpack_x_y_sample_weight(data)
+        size = own_batch_size if gives_batches(data) else own_batch_size or batch_size
+        x, y, weight = (data, None, None) if gives_batches(data) else unpack_x_y_sample_weight(data)
         self.source = evaluation_source("validation_data", x, y, weight, size, steps)
 
     def logs(self, epoch: int, callbacks: Callbacks) -> Logs:
@@ -152,7 +159,8 @@ class Validation:
         due = number % frequency == 0 if isinstance(frequency, int) else number in frequency
         if self.source is None or not due:
             return {}
-        values = _tested(self.model, self.source, self.steps, callbacks, verbose=0)
+        with self.source.epoch(reset=True):
+            values = _tested(self.model, self.source, self.steps, callbacks, verbose=0)
         return {f"val_{name}": value for name, value in values.items()}
 
 
@@ -163,7 +171,7 @@ def _checked_frequency(frequency: int | Sequence[int]) -> int | Sequence[int]:
     return frequency
 
 
-def _tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Logs:
+def _tested(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Logs:
     """One pass of ``test_step`` over the data, and the logs that Keras makes of it."""
     iterator = iter(source)
     build(model, first_batch("evaluate", iterator))
@@ -215,10 +223,10 @@ def _compiled(model: StrategyModel, name: str) -> CompiledStep:
     return known[1]
 
 
-def _count(source: Dataset, steps: int | None) -> int | None:
+def _count(source: Source, steps: int | None) -> int | None:
     """The number of steps that a progress bar shows."""
-    found = source.cardinality()
-    return steps if found < 0 else found if steps is None else min(found, steps)
+    found = source.num_batches
+    return steps if found is None else found if steps is None else min(found, steps)
 
 
 def _executions(model: StrategyModel, iterator: DatasetIterator, steps: int | None) -> Iterator[tuple[int, int, list[Tree]]]:

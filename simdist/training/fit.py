@@ -18,7 +18,7 @@ from simdist.training.callbacks import callback_list, usable, watch_for_nan
 from simdist.training.evaluation import Validation, metric_values
 from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
 from simdist.training.runners import runner_of
-from simdist.training.sources import count_steps, split_arrays, training_source
+from simdist.training.sources import count_steps, is_spent, split_arrays, training_source
 from simdist.training.step import finish
 
 __all__ = ["fit"]
@@ -55,7 +55,8 @@ def fit(
     source = training_source(model, x, y, shuffle, batch_size, steps_per_epoch, **weights)
     steps = count_steps(source, steps_per_epoch)
     validation = Validation(model, validation_data, batch_size, validation_batch_size, validation_steps, validation_freq)
-    runner = runner_of(model, source, steps)
+    with source.epoch():  # the first batch is read once before, to build the model
+        runner = runner_of(model, source, steps)
     hooks = callback_list(given, model, verbose, epochs=epochs, steps=steps, history=True)
     model.stop_training = False
     hooks.on_train_begin()
@@ -63,13 +64,14 @@ def fit(
     for epoch in range(initial_epoch, epochs):
         model.reset_metrics()
         hooks.on_epoch_begin(epoch)
-        done = runner.epoch(steps, hooks)
+        with source.epoch():
+            done = runner.epoch(steps, hooks)
         logs = metric_values(model)
         if not watch_for_nan(hooks, done, logs):
             _require_finite(logs, epoch)
         logs.update(validation.logs(epoch, hooks))
         hooks.on_epoch_end(epoch, logs)
-        if model.stop_training:
+        if model.stop_training or is_spent(source, steps, epochs - epoch - 1):
             break
     finish(model)
     hooks.on_train_end(logs)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 from keras.src.callbacks import CallbackList
 
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator, InputContext
 from simdist.strategies.base import DistributedFromFunction
@@ -16,7 +14,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.training.bundling import bundled
 from simdist.training.keras_model import StrategyModel, fixed_steps_per_execution, strategy_of
-from simdist.training.sources import Source, first_batch
+from simdist.training.sources import Source, first_batch, per_worker
 from simdist.training.step import build, train_step_of
 
 __all__ = ["CoordinatedSteps", "LocalSteps", "runner_of"]
@@ -48,11 +46,12 @@ class LocalSteps:
         self.strategy = strategy
         self.source = source
         self.iterator = self._fresh()
+        self.is_first = True
         build(model, first_batch("fit", self.iterator))
         self.step = train_step_of(model)
 
     def _fresh(self) -> DistributedIterator:
-        source = self.source
+        source = self.source.data
         if isinstance(source, DistributedDataset):
             return iter(source)
         if isinstance(source, DatasetCreator):
@@ -66,20 +65,33 @@ class LocalSteps:
 
     def epoch(self, steps: int | None, callbacks: CallbackList) -> int:
         """Run the steps of an epoch; return their number."""
-        if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
+        if self._begins_again(steps):
             self.iterator = self._fresh()
         done = 0
         while steps is None or done < steps:
             if not self.iterator.has_next():
                 if steps is not None:
-                    warnings.warn(f"The dataset ran out after {done} of {steps} steps; training stops here.", stacklevel=4)
-                    self.model.stop_training = True
+                    self._ran_out(done, steps)
                 break
             callbacks.on_train_batch_begin(done)
             self.strategy.step(self.step, (self.iterator,), {})
             callbacks.on_train_batch_end(done, {})
             done += 1
         return done
+
+    def _begins_again(self, steps: int | None) -> bool:
+        """Whether this epoch begins with the first batch, as it does in Keras: where an epoch is a pass, or all batches were read."""
+        source, is_first = self.source, self.is_first
+        self.is_first = False
+        if not source.can_restart:
+            return False
+        is_pass = steps is None or (source.is_plain and source.num_batches == steps)
+        return is_pass or (is_first and source.may_change) or not self.iterator.has_next()
+
+    def _ran_out(self, done: int, steps: int) -> None:
+        further = "the next epoch begins with the first batch" if self.source.can_restart else "training stops here"
+        warnings.warn(f"The dataset ran out after {done} of {steps} steps; {further}.", stacklevel=5)
+        self.model.stop_training = not self.source.can_restart or self.model.stop_training
 
 
 class CoordinatedSteps:
@@ -90,14 +102,11 @@ class CoordinatedSteps:
         self.strategy = strategy
         self.coordinator = ClusterCoordinator(strategy)
         self.per_closure = fixed_steps_per_execution(model)
-        assert not isinstance(source, DistributedDataset)
-        source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
         workers = len(strategy.workers)
-        make = _maker(source)
+        make = per_worker(source)
         self.dataset = self.coordinator.create_per_worker_dataset(DistributedFromFunction(make))
         self.iterator = iter(self.dataset)
-        sample = source if isinstance(source, Dataset) else make(InputContext(workers, 0, 1))
-        self.sample = iter(sample)
+        self.sample = iter(source if source.is_plain else make(InputContext(workers, 0, 1)))
         build(model, first_batch("fit", self.sample))
         self.step = train_step_of(model)
 
@@ -113,18 +122,3 @@ class CoordinatedSteps:
             done += count
         self.coordinator.join()
         return done
-
-
-def _maker(source: Dataset | DatasetCreator | DistributedFromFunction) -> Callable[[InputContext], Dataset]:
-    """What makes the dataset of a worker."""
-    if isinstance(source, Dataset):
-        return lambda context: _part(source, context)
-    return source.dataset_fn if isinstance(source, DistributedFromFunction) else source
-
-
-def _part(source: Dataset, context: InputContext) -> Dataset:
-    """What a worker reads of a dataset that was given whole, again and again: its own part; a part for two where there are few batches."""
-    count, batches = context.num_input_pipelines, source.cardinality()
-    if 0 < batches < count:
-        count = batches
-    return source.shard(count, context.input_pipeline_id % count).repeat()

@@ -1,0 +1,56 @@
+"""Steps of an epoch: how many there are, the batch that comes first, and whether there is another epoch."""
+
+from __future__ import annotations
+
+import warnings
+
+from simdist.data import Dataset, DatasetIterator
+from simdist.errors import InvalidArgumentError
+from simdist.input import DistributedDataset, DistributedIterator
+from simdist.training.sources.base import ENDLESS, Source
+from simdist.training.sources.refusals import no_data
+from simdist.training.step import Example
+
+__all__ = ["count_steps", "first_batch", "is_spent"]
+
+
+def count_steps(source: Source, steps_per_epoch: int | None) -> int | None:
+    """The number of steps of an epoch; None where only the end of the data shows it.
+
+    Raises:
+        InvalidArgumentError: they must be given, or there are none.
+    """
+    if steps_per_epoch is not None:
+        return steps_per_epoch
+    if not isinstance(source.data, (Dataset, DistributedDataset)):
+        raise InvalidArgumentError("steps_per_epoch is missing: a DatasetCreator does not say where an epoch ends. Pass steps_per_epoch=.")
+    if source.cardinality() == ENDLESS:
+        raise InvalidArgumentError(f"steps_per_epoch is missing, and fit was given {source.kind} that has no end. Pass steps_per_epoch=.")
+    if source.num_batches == 0:
+        raise no_data("fit")
+    return source.num_batches
+
+
+def first_batch(caller: str, iterator: DistributedIterator | DatasetIterator) -> Example:
+    """The first batch, to build a model with.
+
+    Raises:
+        InvalidArgumentError: there is none.
+    """
+    try:
+        return iterator.sample() if isinstance(iterator, DistributedIterator) else iterator.peek(0)
+    except StopIteration:
+        raise no_data(caller) from None
+
+
+def is_spent(source: Source, steps: int | None, epochs_left: int) -> bool:
+    """Whether the data was read to its end and cannot be read again; with a warning where epochs are left."""
+    if source.can_restart or steps is not None:
+        return False
+    if epochs_left:
+        warnings.warn(
+            f"The data ended with this epoch, and {source.kind} can be read only once; training stops here, {epochs_left} epochs early. "
+            "Pass steps_per_epoch= to make several epochs of it, or data that can be read again.",
+            stacklevel=4,
+        )
+    return True
