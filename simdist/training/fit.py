@@ -71,7 +71,7 @@ def fit(
             _require_finite(logs, epoch)
         logs.update(validation.logs(epoch, hooks))
         hooks.on_epoch_end(epoch, logs)
-        if model.stop_training or is_spent(source, steps, epochs - epoch - 1):
+        if model.stop_training or is_spent(source, runner.has_next, epochs - epoch - 1):
             break
     finish(model)
     hooks.on_train_end(logs)

@@ -79,6 +79,10 @@ class LocalSteps:
             done += 1
         return done
 
+    def has_next(self) -> bool:
+        """Whether there is another batch; reads it, if it was not read yet."""
+        return self.iterator.has_next()
+
     def _begins_again(self, steps: int | None) -> bool:
         """Whether this epoch begins with the first batch, as it does in Keras: where an epoch is a pass, or all batches were read."""
         source, is_first = self.source, self.is_first
@@ -122,3 +126,7 @@ class CoordinatedSteps:
             done += count
         self.coordinator.join()
         return done
+
+    def has_next(self) -> bool:
+        """Always: the workers repeat their data."""
+        return True

@@ -20,13 +20,19 @@ from simdist.training.keras_model import Examples, Tensor
 
 __all__ = ["arrays_of", "checked_classes", "refuse_sparse", "standard_batch", "weighted_by_class", "written_out"]
 
+TO_DENSE = {
+    "scipy": "x.toarray()",
+    "jax": "x.todense()",
+    "tensorflow": "tf.sparse.to_dense(x), or x.to_tensor() of a ragged one",
+}
+
 
 def standard_batch(value: Examples, kind: str, *, lone: bool = False) -> Tree:
     """A batch as a tuple (x,), (x, y) or (x, y, sample_weight) of arrays.
 
     Args:
         value: what the user's code gave.
-        kind: who gave it, for messages.
+        kind: the noun for what gave it, for messages.
         lone: whether an array or a dict stands for an x alone.
 
     Raises:
@@ -72,9 +78,10 @@ def refuse_sparse(leaf: Tensor, kind: str) -> None:
         InvalidArgumentError: it is sparse or ragged.
     """
     if is_sparse(leaf):
+        library = type(leaf).__module__.split(".")[0]
         raise InvalidArgumentError(
-            f"{kind} was given a {type(leaf).__module__.split('.')[0]} {type(leaf).__name__}; steps under a strategy take dense arrays. "
-            "Convert it: x.toarray() for scipy, x.todense() for JAX, tf.sparse.to_dense(x) or x.to_tensor() for TensorFlow."
+            f"{kind}: a {type(leaf).__name__} of {library} is not dense; steps under a strategy take dense arrays. "
+            f"Convert it: {TO_DENSE[library]}."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 from simdist.data import Dataset, DatasetIterator
 from simdist.errors import InvalidArgumentError
@@ -43,14 +44,13 @@ def first_batch(caller: str, iterator: DistributedIterator | DatasetIterator) ->
         raise no_data(caller) from None
 
 
-def is_spent(source: Source, steps: int | None, epochs_left: int) -> bool:
-    """Whether the data was read to its end and cannot be read again; with a warning where epochs are left."""
-    if source.can_restart or steps is not None:
+def is_spent(source: Source, has_next: Callable[[], bool], epochs_left: int) -> bool:
+    """Whether epochs are left, but the data was read to its end and cannot be read again; with a warning."""
+    if source.can_restart or not epochs_left or has_next():
         return False
-    if epochs_left:
-        warnings.warn(
-            f"The data ended with this epoch, and {source.kind} can be read only once; training stops here, {epochs_left} epochs early. "
-            "Pass steps_per_epoch= to make several epochs of it, or data that can be read again.",
-            stacklevel=4,
-        )
+    warnings.warn(
+        f"The data has ended, and {source.kind} like this can be read only once; training stops here, and {epochs_left} of the epochs "
+        "are left. Pass data that can be read again, or that lasts for epochs * steps_per_epoch batches.",
+        stacklevel=4,
+    )
     return True

@@ -44,8 +44,14 @@ class TensorFlowSource(Source):
 
         Raises:
             InvalidArgumentError: options beside it, other than class_weight.
+            TypeError: a strategy of TensorFlow has distributed it.
         """
         require_alone(given, cls.kind, class_weight=True)
+        if not callable(given.x.cardinality):
+            raise TypeError(
+                f"{given.caller} was given a {type(given.x).__name__} of TensorFlow, whose parts belong to its replicas. Pass the "
+                "tf.data.Dataset that it was made of."
+            )
         classes = checked_classes(given.class_weight)
 
         def convert(value: Tree) -> Tree:
