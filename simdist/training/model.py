@@ -85,12 +85,14 @@ class _Distributed(StrategyModel):
         cluster with numerics="off" the run has its times, and a history without losses.
 
         Args:
-            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator` (with steps_per_epoch).
+            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator` (with steps_per_epoch); a generator, a
+                `keras.utils.PyDataset`, a DataLoader of torch or a tf.data.Dataset, whose elements are batches. Under parameter
+                servers each worker reads the data for itself, so it must be readable more than once: no generator.
             y: targets, where x is arrays.
             args, options: those of Keras, in its order: batch_size, epochs, verbose, callbacks, validation_split, validation_data,
-                shuffle (default: arrays are shuffled), class_weight, sample_weight, initial_epoch, steps_per_epoch,
-                validation_steps, validation_batch_size, validation_freq. Datasets bring their own batches, order, targets and
-                weights, and are refused together with those.
+                shuffle (default: arrays are shuffled, and so are the batches of a PyDataset), class_weight, sample_weight,
+                initial_epoch, steps_per_epoch, validation_steps, validation_batch_size, validation_freq. What gives batches brings
+                their order, targets and weights, and is refused together with those.
 
         Returns:
             `keras.callbacks.History`.
@@ -98,7 +100,7 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, steps_per_epoch is missing where the data
                 has no end, or a loss is not finite.
-            TypeError: `x` is neither arrays nor a dataset (a generator, a loader), or an option that Keras does not know.
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: the model overrides train_step, or another method that is not called here.
             OutOfRangeError: the data ran out before the steps were done.
         """
@@ -118,7 +120,7 @@ class _Distributed(StrategyModel):
 
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, or data without an end and no `steps`.
-            TypeError: `x` is neither arrays nor a dataset, or an option that Keras does not know.
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
         """
         if not self._is_distributed():
             return super().evaluate(x, y, *args, **options)

@@ -68,6 +68,11 @@ def split_rows(x: Examples, y: Examples, sample_weight: Examples, fraction: floa
 
     Raises:
         InvalidArgumentError: one of the two parts would have no rows, or `fraction` is no part.
+
+    Example:
+        >>> (x, _, _), (last, _, _) = split_rows(np.arange(5), None, None, 0.4)
+        >>> x, last
+        (array([0, 1, 2]), array([3, 4]))
     """
     if not 0.0 < fraction < 1.0:
         raise InvalidArgumentError(f"validation_split={fraction} is not a part of the data; expected more than 0 and less than 1.")

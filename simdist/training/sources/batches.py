@@ -37,6 +37,10 @@ def standard_batch(value: Examples, kind: str, *, lone: bool = False) -> Tree:
 
     Raises:
         InvalidArgumentError: it is nested otherwise, or holds what is no dense array.
+
+    Example:
+        >>> standard_batch([[[1.0, 2.0]], np.ones(1)], "a generator")
+        (array([[1., 2.]]), array([1.]))
     """
     if lone and not isinstance(value, (tuple, list)):
         value = (value,)
@@ -118,6 +122,10 @@ def weighted_by_class(batch: Tree, class_weight: dict[int, float] | None) -> Tre
 
     Raises:
         InvalidArgumentError: it has weights of its own, or several targets.
+
+    Example:
+        >>> weighted_by_class((np.zeros((2, 1)), np.array([0, 1])), {1: 5.0})[2]
+        array([1., 5.], dtype=float32)
     """
     if class_weight is None or len(batch) == 1:
         return batch

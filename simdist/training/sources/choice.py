@@ -1,4 +1,4 @@
-"""Which source reads what a call was given: here, and nowhere else, the kinds of data are told apart."""
+"""Which source reads what a call was given: here, and nowhere else, one asks of which kind the data is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ KINDS: tuple[type[Source], ...] = (
 
 
 def gives_batches(x: Examples) -> bool:
-    """Whether an object gives batches by itself, so that it holds targets and weights as well."""
+    """Whether an object gives batches by itself, so that it holds targets and weights as well.
+
+    Example:
+        >>> gives_batches(([1, 2], [3, 4])), gives_batches(batch for batch in [([1, 2], [3, 4])])
+        (False, True)
+    """
     return _kind_of(x) is not ArraySource
 
 

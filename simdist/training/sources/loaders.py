@@ -27,6 +27,11 @@ class Conversions:
     Args:
         batches: an iterable that can be passed over again.
         convert: from what it gives to a batch.
+
+    Example:
+        >>> halves = Conversions([2, 4], lambda number: number / 2)
+        >>> list(halves), list(halves), len(halves)
+        ([1.0, 2.0], [1.0, 2.0], 2)
     """
 
     def __init__(self, batches: Iterable[Tree], convert: Callable[[Tree], Tree]) -> None:

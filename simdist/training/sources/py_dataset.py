@@ -1,8 +1,8 @@
 """A `keras.utils.PyDataset` as a source: batches by their numbers.
 
 They are made in this process, when a step needs them and in the order of their numbers, or of a shuffle of the numbers that the
-cluster's seed decides. ``workers``, ``use_multiprocessing`` and ``max_queue_size`` change nothing: with them Keras, too, gives the batches
-in this order, only sooner.
+cluster's seed decides. ``workers``, ``use_multiprocessing`` and ``max_queue_size`` change nothing: no thread or process is started, whose
+order could differ from run to run.
 
 ``on_epoch_begin`` and ``on_epoch_end`` are called by the chief, when Keras calls them: around every epoch, and around the first batch,
 which is read once before the first epoch to build the model.

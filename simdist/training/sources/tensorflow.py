@@ -5,7 +5,7 @@ TensorFlow is never imported here: who has such a dataset has imported it. Weigh
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 from keras.src.trainers.data_adapters import is_tf_dataset
 
@@ -47,19 +47,20 @@ class TensorFlowSource(Source):
             TypeError: a strategy of TensorFlow has distributed it.
         """
         require_alone(given, cls.kind, class_weight=True)
-        if not callable(given.x.cardinality):
+        data: Tree = given.x
+        if not callable(data.cardinality):
             raise TypeError(
-                f"{given.caller} was given a {type(given.x).__name__} of TensorFlow, whose parts belong to its replicas. Pass the "
+                f"{given.caller} was given a {type(data).__name__} of TensorFlow, whose parts belong to its replicas. Pass the "
                 "tf.data.Dataset that it was made of."
             )
-        classes = checked_classes(given.class_weight)
+        count, classes = int(cast(int, data.cardinality())), checked_classes(given.class_weight)
 
         def convert(value: Tree) -> Tree:
             if isinstance(value, dict):
                 return arrays_of(value, cls.kind)
             return weighted_by_class(standard_batch(value, cls.kind, lone=True), classes)
 
-        return cls(Dataset.from_iterable(Conversions(given.x, convert)), int(given.x.cardinality()))
+        return cls(Dataset.from_iterable(Conversions(data, convert)), count)
 
     def cardinality(self) -> int:
         return self.count

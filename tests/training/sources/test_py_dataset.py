@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
 from tests.training.sources.models import LABELS, X, Y, agree, batch, linear, mirrored, servers, under
 
 
@@ -105,10 +106,12 @@ def test_the_shuffle_is_of_batches_and_the_same_in_every_run() -> None:
 
 
 def test_workers_of_keras_are_not_started_and_change_nothing() -> None:
-    many = agree(lambda: (Pages(step=0.0, workers=4, max_queue_size=2),), epochs=2)
-    assert many == agree(lambda: (Pages(step=0.0),), epochs=2)
-    history = mirrored().fit(Pages(step=0.0, workers=2, use_multiprocessing=True), epochs=2, shuffle=False, verbose=0).history
-    assert history["loss"] == pytest.approx(many["loss"], rel=1e-6)
+    one = agree(lambda: (Pages(),), epochs=2)
+    for options in ({"workers": 4, "max_queue_size": 2}, {"workers": 2, "use_multiprocessing": True}):
+        pages = Pages(**options)
+        found = mirrored().fit(pages, epochs=2, shuffle=False, verbose=0).history
+        assert found["loss"] == pytest.approx(one["loss"], rel=1e-6)
+        assert pages.diary[4:10] == [0, 1, 2, 3, 4, "end"]  # in this process, or the diary would be empty
 
 
 def test_weights_of_classes_are_those_of_keras() -> None:
@@ -138,8 +141,8 @@ def test_an_array_is_an_x_and_a_dict_are_inputs_by_name() -> None:
     model = mirrored()
     np.testing.assert_allclose(model.predict(of(X), verbose=0), np.tile(model.predict(X, verbose=0), (2, 1)), rtol=1e-6)
     with sd.MirroredStrategy(2).scope():
-        inputs = {name: sd.keras.Input((3,), name=name) for name in "ab"}
-        named = sd.keras.Model(inputs, inputs["a"] + 2 * inputs["b"])
+        inputs = {name: keras.Input((3,), name=name) for name in "ab"}
+        named = keras.Model(inputs, inputs["a"] + 2 * inputs["b"])
     np.testing.assert_allclose(named.predict(of({"a": X, "b": X}), verbose=0), np.tile(3 * X, (2, 1)), rtol=1e-6)
 
 
@@ -186,5 +189,4 @@ def test_a_crash_of_a_worker_changes_no_more_than_for_arrays() -> None:
         model = under(sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue"))
         cluster.faults.crash("worker:1", after_steps=2)
         losses += model.fit(data, shuffle=False, verbose=0).history["loss"]
-        assert cluster.trace.summary()
     assert losses[0] == losses[1]

@@ -101,7 +101,7 @@ def test_tensorflow_and_torch_are_not_imported() -> None:
         "from simdist import keras\n"
         "with sd.OneDeviceStrategy().scope():\n"
         "    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])\n"
-        "model.compile('sgd', 'mse')\n"
+        "    model.compile('sgd', 'mse')\n"
         "model.fit(((np.ones((4, 3)), np.ones((4, 1))) for _ in range(2)), verbose=0)\n"
         "print(sorted({'tensorflow', 'torch', 'grain'} & set(sys.modules)))\n"
     )
