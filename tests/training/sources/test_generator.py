@@ -58,6 +58,8 @@ def test_validation_takes_its_batches_once_and_reads_them_after_every_epoch() ->
     agree(lambda: (X, Y), keyword=lambda: {"validation_data": endless()}, epochs=3, validation_steps=2)
     history = mirrored().fit(X, Y, epochs=3, verbose=0, validation_data=batches(5, taken)).history
     assert taken == list(range(5))
+    mirrored().fit(X, Y, epochs=2, verbose=0, validation_data=batches(5, taken), validation_steps=2)
+    assert taken == [*range(5), 0, 1]
     assert len(history["val_loss"]) == 3
     with pytest.raises(sd.errors.InvalidArgumentError, match="validation_data was given no data"):
         mirrored().fit(X, Y, verbose=0, validation_data=batches(0))
