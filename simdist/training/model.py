@@ -91,13 +91,14 @@ class _Distributed(StrategyModel):
         worker dies is given to another. (Its update may then count twice, unless the strategy has exactly_once=True.)
 
         Args:
-            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator`. Without steps_per_epoch, the datasets that a
+            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator`; a generator, a `keras.utils.PyDataset`, a
+                DataLoader of torch or a tf.data.Dataset, whose elements are batches. Without steps_per_epoch, the datasets that a
                 creator makes for the workers are read to their end, each batch by any worker.
             y: targets, where x is arrays.
             args, options: those of Keras, in its order: batch_size, epochs, verbose, callbacks, validation_split, validation_data,
-                shuffle (default: arrays are shuffled), class_weight, sample_weight, initial_epoch, steps_per_epoch,
-                validation_steps, validation_batch_size, validation_freq. Datasets bring their own batches, order, targets and
-                weights, and are refused together with those.
+                shuffle (default: arrays are shuffled, and so are the batches of a PyDataset), class_weight, sample_weight,
+                initial_epoch, steps_per_epoch, validation_steps, validation_batch_size, validation_freq. What gives batches brings
+                their order, targets and weights, and is refused together with those.
 
         Returns:
             `keras.callbacks.History`.
@@ -105,7 +106,7 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, steps_per_epoch is missing where the data
                 have no end, or a loss is not finite (and no TerminateOnNaN watches it).
-            TypeError: `x` is neither arrays nor a dataset (a generator, a loader), or an option that Keras does not know.
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: the model overrides ``make_train_function``, or has a train_step(self, data) for another backend.
             OutOfRangeError: the data ran out before the steps were done.
         """
@@ -130,7 +131,7 @@ class _Distributed(StrategyModel):
 
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, or data without an end and no `steps`.
-            TypeError: `x` is neither arrays nor a dataset, or an option that Keras does not know.
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: numerics="off", or the model overrides ``make_test_function``.
         """
         if not self._is_distributed():

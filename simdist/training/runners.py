@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Protocol
 
-from simdist.data import Dataset
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -31,6 +30,10 @@ class Runner(Protocol):
         """Loss and metrics after the last step."""
         ...
 
+    def has_next(self) -> bool:
+        """Whether there is another batch; reads it, if it was not read yet."""
+        ...
+
 
 def runner_of(model: StrategyModel, source: Source) -> Runner:
     """The runner for this model's strategy."""
@@ -49,13 +52,14 @@ class ReplicaSteps:
         self.strategy = strategy
         self.source = source
         self.iterator = self._fresh()
+        self.is_first = True
         build(model, first_batch("fit", self.iterator))
         self.step = train_step_of(model)
         self.per_execution = fixed_steps_per_execution(model) or 1
         self._logs = StepLogs(model)
 
     def _fresh(self) -> DistributedIterator:
-        source = self.source
+        source = self.source.data
         if isinstance(source, DistributedDataset):
             return iter(source)
         if isinstance(source, DatasetCreator):
@@ -69,7 +73,7 @@ class ReplicaSteps:
 
     def epoch(self, steps: int | None, hooks: Hooks) -> None:
         """Run the steps of an epoch; None: to the end of the data."""
-        if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
+        if self._begins_again(steps):
             self.iterator = self._fresh()
         done = 0
         while (steps is None or done < steps) and not self.model.stop_training:
@@ -85,6 +89,19 @@ class ReplicaSteps:
                 self._logs.outcome = self.strategy.step(self.step, (self.iterator,), {})
             hooks.call.on_train_batch_end(done + count - 1, self.logs() if hooks.reads_train_logs else {})
             done += count
+
+    def has_next(self) -> bool:
+        """Whether there is another batch; reads it, if it was not read yet."""
+        return self.iterator.has_next()
+
+    def _begins_again(self, steps: int | None) -> bool:
+        """Whether this epoch begins with the first batch, as it does in Keras: where an epoch is a pass, or all batches were read."""
+        source, is_first = self.source, self.is_first
+        self.is_first = False
+        if not source.can_restart:
+            return False
+        is_pass = steps is None or (source.is_plain and source.num_batches == steps)
+        return is_pass or (is_first and source.may_change) or not self.iterator.has_next()
 
     def _ran_out(self, done: int, steps: int) -> None:
         warnings.warn(f"The dataset ran out after {done} of {steps} steps; training stops here.", stacklevel=5)

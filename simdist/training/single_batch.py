@@ -9,7 +9,7 @@ from simdist.training.arguments import require_inherited
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Examples, Logs, StrategyModel
 from simdist.training.runners import runner_of
-from simdist.training.sources import is_dataset, training_source
+from simdist.training.sources import gives_batches, training_source
 
 __all__ = ["train_on_batch"]
 
@@ -24,7 +24,7 @@ def train_on_batch(
 ) -> Logs | float | list[float]:
     """See `simdist.keras.Model.train_on_batch`."""
     require_inherited(model, "fit")
-    if is_dataset(x):
+    if gives_batches(x):
         raise InvalidArgumentError(
             f"train_on_batch takes the arrays of one batch; got a {type(x).__name__}. Use fit with steps_per_epoch=1."
         )

@@ -19,7 +19,7 @@ from simdist.training.evaluation.steps import test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs, StrategyModel, Verbose, strategy_of
-from simdist.training.sources import evaluation_source, first_batch
+from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import build
 
 __all__ = ["evaluate", "tested"]
@@ -42,11 +42,12 @@ def evaluate(
     require_numbers(model, "evaluate")
     given = usable(callbacks)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
-    logs = tested(model, source, steps, given, verbose, alone=True)
+    with source.epoch(reset=True):
+        logs = tested(model, source, steps, given, verbose, alone=True)
     return logs if return_dict else model.simdist_listed(logs)
 
 
-def tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: Callbacks | Hooks, verbose: Verbose, alone: bool) -> Logs:
+def tested(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks | Hooks, verbose: Verbose, alone: bool) -> Logs:
     """One pass of the test step over data, and the logs that Keras makes of it.
 
     Args:
@@ -56,12 +57,12 @@ def tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: 
         callbacks, verbose: of the call.
         alone: whether a launched main may not count on the others.
     """
-    batch = first_batch("evaluate", iter(source))
+    data, batch = data_and_first("evaluate", source)
     build(model, batch)
     hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_evaluating = False
     hooks.call.on_test_begin()
-    test = _test_of(model, source, steps, test_step(model, batch), alone)
+    test = _test_of(model, data, steps, test_step(model, batch), alone)
     for execution in executions(model, test.one_pass, steps):
         hooks.call.on_test_batch_begin(execution.first)
         test.add(execution.take())

@@ -21,7 +21,7 @@ from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTur
 from simdist.training.evaluation.steps import prediction_step
 from simdist.training.hooks import hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, StrategyModel, Verbose, strategy_of
-from simdist.training.sources import evaluation_source, first_batch
+from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import Example
 
 __all__ = ["predict"]
@@ -41,13 +41,19 @@ def predict(
     require_numbers(model, "predict")
     given = usable(callbacks)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
-    batch = first_batch("predict", iter(source))
+    with source.epoch():
+        return _predicted(model, source, steps, given, verbose)
+
+
+def _predicted(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Tree:
+    """One pass of the prediction step over data."""
+    data, batch = data_and_first("predict", source)
     if not model.built:
         _make_layers(model, batch)
-    hooks = hooks_of(given, model, verbose, steps=count_batches(source, steps))
+    hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_predicting = False
     hooks.call.on_predict_begin()
-    one_pass, keep_state = _pass_of(model, source, steps, prediction_step(model, batch))
+    one_pass, keep_state = _pass_of(model, data, steps, prediction_step(model, batch))
     outputs: list[Parts] = []
     for execution in executions(model, one_pass, steps):
         hooks.call.on_predict_batch_begin(execution.first)
