@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,7 +45,13 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def numbers_of_last_line(shown: str) -> list[float]:
-    return [float(word.replace(",", "")) for word in shown.splitlines()[-1].split() if word[0].isdigit() and not word.endswith("s")]
+    """The numbers that stand alone: not those in brackets, with a unit ("3s") or in a name."""
+    line = re.sub(r"\([^)]*\)", "", shown.splitlines()[-1])
+    return [float(number.replace(",", "")) for number in re.findall(r"(?<!\S)\d[\d,]*(?:\.\d+)?(?!\S)", line)]
+
+
+def test_numbers_of_a_table_stand_alone() -> None:
+    assert numbers_of_last_line("1 2\ntutorial, 8 x 16 (TensorFlow: 139)   1,234  0.52 3s 4%") == [8, 16, 1234, 0.52]
 
 
 @pytest.mark.parametrize("name", ["kernel", "network", "trace_cost", "walks"])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_driver import ROOT, Notebook, browser_page, chromium, copy_cleared, lab_server
-from playwright.sync_api import Page
+from lab_driver import ROOT, Notebook, browser_context, chromium, copy_cleared, lab_server
+from playwright.sync_api import BrowserContext, Page
 from working_copies import bring_up_to_date
 
 pytestmark = [
@@ -49,10 +49,18 @@ def address(folder: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def context() -> Iterator[BrowserContext]:
+    """One browser for all tests: it loads JupyterLab once."""
+    with browser_context() as context:
+        yield context
+
+
 @pytest.fixture
-def page() -> Iterator[Page]:
-    with browser_page() as page:
-        yield page
+def page(context: BrowserContext) -> Iterator[Page]:
+    page = context.new_page()
+    yield page
+    page.close()
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
@@ -62,6 +70,7 @@ def test_lesson_runs_and_draws_its_widgets(lesson: Path, folder: Path, address: 
     cells = notebook.run_all()
     drawn = notebook.widgets_drawn()
     notebook.screenshot(PICTURES / f"{lesson.stem}.png")
+    notebook.shut_down()  # ten kernels would fill the memory of a small machine
     assert [error for cell in cells for error in cell.errors] == []
     assert [text for cell in cells for text in cell.stderr] == []
     assert [cell.count for cell in cells] == list(range(1, len(cells) + 1))

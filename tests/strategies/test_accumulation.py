@@ -39,11 +39,7 @@ SAMPLE = {("one device", 2), ("mirrored", 3), ("workers", 2), ("central", 3)}  #
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [
-        pytest.param(name, steps, marks=() if (name, steps) in SAMPLE else pytest.mark.exhaustive)
-        for name in STRATEGIES
-        for steps in (2, 3)
-    ],
+    [pytest.param(name, steps, marks=() if (name, steps) in SAMPLE else pytest.mark.exhaustive) for name in STRATEGIES for steps in (2, 3)],
 )
 def test_steps_that_are_accumulated_equal_one_step_with_all_their_rows(build: Any, name: str, steps: int) -> None:
     def accumulating() -> Any:

@@ -158,9 +158,7 @@ def sampled(value: Any, chosen: bool) -> Any:
     return pytest.param(*values, marks=() if chosen else pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize(
-    ("model", "strategy"), [sampled(pair, pair in SAMPLE) for pair in itertools.product(MODELS, list(STRATEGIES)[1:])]
-)
+@pytest.mark.parametrize(("model", "strategy"), [sampled(pair, pair in SAMPLE) for pair in itertools.product(MODELS, list(STRATEGIES)[1:])])
 def test_losses_equal_those_of_one_device(model: str, strategy: str) -> None:
     optimizer = list(OPTIMIZERS)[(list(MODELS).index(model) + list(STRATEGIES).index(strategy)) % 3]
     run = fitted if list(STRATEGIES).index(strategy) % 2 else looped
