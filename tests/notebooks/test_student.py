@@ -92,4 +92,4 @@ def test_solutions_are_right(lesson: list[Ran]) -> None:
     assert len(checks) >= 2
     for cell in checks:
         assert re.search(r"^Right\. ", cell.printed, re.MULTILINE), cell.printed
-    assert [cell.source for cell in lesson if "Not yet:" in cell.printed or "stopped" in cell.printed and cell.revealed is None] == []
+    assert [cell.source for cell in lesson if "Not yet:" in cell.printed or ("stopped" in cell.printed and cell.revealed is None)] == []
