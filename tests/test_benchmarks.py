@@ -295,7 +295,11 @@ def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["async-3", "mirrored-2", "mirrored-numbers-2", "fit", "notebook-8", "mains-4", "network", "first-step"])
+@pytest.mark.parametrize(
+    "name",
+    ["async-3", "mirrored-2", "mirrored-numbers-2", "network"]
+    + [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fit", "notebook-8", "mains-4", "first-step")],
+)
 def test_line_runs_here(name: str, load: Any) -> None:
     found = load("_workloads").measured(name, 60)
     assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist")

@@ -49,6 +49,7 @@ CELLS_JS = """() => {
                 source: cell.model.sharedModel.source,
                 count: cell.model.executionCount,
                 errors: outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`),
+                printed: outputs.filter(o => o.name === 'stdout').map(o => [].concat(o.text).join('')).join(''),
                 stderr: outputs.filter(o => o.name === 'stderr').map(o => [].concat(o.text).join('')),
                 widgets: outputs.filter(o => o.data && 'application/vnd.jupyter.widget-view+json' in o.data).length,
             };
@@ -95,6 +96,7 @@ class Cell:
     source: str
     count: int | None
     errors: list[str]
+    printed: str
     stderr: list[str]
     widgets: int
 

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from index_page import FILE as INDEX
 from index_page import index_page, read_lesson
+from solutions import SOLUTION
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "lessons"
@@ -21,7 +22,6 @@ every_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.st
 
 LONGEST_LINE = 92  # columns of a cell that JupyterLab shows in a window of the usual width
 LONGEST_NAME = 22  # characters of a name that its file browser shows whole
-SOLUTION = re.compile(r"<details>.*?```python\n(.*?)```.*?</details>", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COLOURS = r"gr[ea]y|blue|red|green|orange|yellow|purple|violet|pink|black|white|brown|cyan|magenta|colou?red"
 
@@ -133,6 +133,14 @@ def test_predictions_are_asked_before_their_answer_can_be_seen(path: Path) -> No
             assert "reveal(" not in cell.source
         if ".reveal(" in cell.source:
             assert "print(" not in cell.source.partition(".reveal(")[0], "what is printed before reveal gives the answer away"
+
+
+@every_lesson
+def test_nothing_is_printed_before_a_prediction(path: Path) -> None:
+    """What a cell has printed before it revealed, a student would see without a prediction, unless the cell begins by asking for it."""
+    for cell in cells(path, "code"):
+        if ".reveal(" in cell.source and not re.match(r"\w+\.required\(\)\n", cell.source):
+            assert "text/markdown" in cell.outputs[0].get("data", {}), f"begin with `.required()`:\n{cell.source}"
 
 
 def test_no_two_predictions_have_the_same_question() -> None:
