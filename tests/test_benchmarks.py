@@ -21,6 +21,8 @@ import jax
 import numpy as np
 import pytest
 
+from sampling import sampled
+
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 TF_PYTHON = os.environ.get("TF_PYTHON", sys.executable)
 has_tensorflow = (
@@ -294,12 +296,11 @@ def test_lines_are_chosen_by_their_names_or_first_letters(load: Any, monkeypatch
         module.main(["old", "nothing"])
 
 
+LINES = ["async-3", "mirrored-2", "mirrored-numbers-2", "network", "fit", "notebook-8", "mains-4", "first-step"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["async-3", "mirrored-2", "mirrored-numbers-2", "network"]
-    + [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fit", "notebook-8", "mains-4", "first-step")],
-)
+@pytest.mark.parametrize("name", sampled(LINES, LINES[:4]))
 def test_line_runs_here(name: str, load: Any) -> None:
     found = load("_workloads").measured(name, 60)
     assert found["cpu_s"] > 0 and found["package"] == str(FOLDER.parent / "simdist")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
@@ -41,11 +42,7 @@ def dense(start: Any, batches: list[Any], optimizer: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "numerics"),
-    [
-        pytest.param(name, numerics, marks=() if (name, numerics) in SAMPLE else pytest.mark.exhaustive)
-        for name in sorted(OPTIMIZERS)
-        for numerics in ("eager", "loop", "replay")
-    ],
+    sampled([(name, numerics) for name in sorted(OPTIMIZERS) for numerics in ("eager", "loop", "replay")], SAMPLE),
 )
 def test_rows_train_as_a_dense_table_does(name: str, numerics: str) -> None:
     rng = np.random.default_rng([sorted(OPTIMIZERS).index(name), len(numerics)])

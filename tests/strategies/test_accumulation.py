@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 from tests.strategies.conftest import weights
 
@@ -37,10 +38,7 @@ def in_one_step(build: Any, rows_per_batch: int) -> list[np.ndarray]:
 SAMPLE = {("one device", 2), ("mirrored", 3), ("workers", 2), ("central", 3)}  # what CI tries: every strategy, and both numbers of steps
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [pytest.param(name, steps, marks=() if (name, steps) in SAMPLE else pytest.mark.exhaustive) for name in STRATEGIES for steps in (2, 3)],
-)
+@pytest.mark.parametrize(("name", "steps"), sampled([(name, steps) for name in STRATEGIES for steps in (2, 3)], SAMPLE))
 def test_steps_that_are_accumulated_equal_one_step_with_all_their_rows(build: Any, name: str, steps: int) -> None:
     def accumulating() -> Any:
         return keras.optimizers.Adam(0.01, gradient_accumulation_steps=steps)

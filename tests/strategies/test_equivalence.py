@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 STEPS = 20
@@ -152,13 +153,7 @@ def on_one_device(run: Any, model: str, optimizer: str, batch: int, rows: int, f
     return run(sd.OneDeviceStrategy(), model, optimizer, batch, rows)
 
 
-def sampled(value: Any, chosen: bool) -> Any:
-    """A parameter that CI tries where it was chosen."""
-    values = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*values, marks=() if chosen else pytest.mark.exhaustive)
-
-
-@pytest.mark.parametrize(("model", "strategy"), [sampled(pair, pair in SAMPLE) for pair in itertools.product(MODELS, list(STRATEGIES)[1:])])
+@pytest.mark.parametrize(("model", "strategy"), sampled(itertools.product(MODELS, list(STRATEGIES)[1:]), SAMPLE))
 def test_losses_equal_those_of_one_device(model: str, strategy: str) -> None:
     optimizer = list(OPTIMIZERS)[(list(MODELS).index(model) + list(STRATEGIES).index(strategy)) % 3]
     run = fitted if list(STRATEGIES).index(strategy) % 2 else looped
@@ -173,21 +168,21 @@ def test_the_sample_has_every_strategy_and_every_model_in_fit_and_in_a_loop() ->
     assert runs == set(itertools.product(MODELS, [0, 1]))
 
 
-@pytest.mark.parametrize("replicas", [sampled(replicas, replicas in (1, 3, 64)) for replicas in REPLICAS])
+@pytest.mark.parametrize("replicas", sampled(REPLICAS, [1, 3, 64]))
 def test_any_number_of_replicas_gives_the_same_losses(replicas: int) -> None:
     expected = on_one_device(looped, "mlp", "adam", 70, 150)
     agree(looped(sd.MirroredStrategy(replicas), "mlp", "adam", 70, 150), expected)
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
-@pytest.mark.parametrize("model", [sampled(model, model in ("mlp", "embedding", "synchronised batch-norm")) for model in MODELS])
+@pytest.mark.parametrize("model", sampled(MODELS, ["mlp", "embedding", "synchronised batch-norm"]))
 def test_fit_equals_plain_keras(model: str) -> None:
     expected = plain(model, "adam", 12, 29)
     with_strategy = fitted(sd.MirroredStrategy(3), model, "adam", 12, 29)
     agree(with_strategy, expected)
 
 
-@pytest.mark.parametrize("strategy", ["mirrored 3", "workers 2 x 2", sampled("central 2", False)])
+@pytest.mark.parametrize("strategy", sampled(["mirrored 3", "workers 2 x 2", "central 2"], ["mirrored 3", "workers 2 x 2"]))
 def test_double_precision_agrees_to_twelve_digits(strategy: str) -> None:
     jax.config.update("jax_enable_x64", True)
     keras.config.set_floatx("float64")

@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 from simdist.errors import DenseReadWarning, DenseUpdateWarning, InvalidArgumentError
 from simdist.ledger import ledger as ledger_module
@@ -118,11 +119,7 @@ def trained_densely(name: str, steps: int) -> Outcome:
 
 @pytest.mark.parametrize(
     ("name", "numerics"),
-    [
-        pytest.param(name, numerics, marks=() if (name, numerics) in SAMPLE else pytest.mark.exhaustive)
-        for name in OPTIMIZERS
-        for numerics in ("eager", "loop", "replay", "vmap")
-    ],
+    sampled([(name, numerics) for name in OPTIMIZERS for numerics in ("eager", "loop", "replay", "vmap")], SAMPLE),
 )
 @pytest.mark.usefixtures("small_tables")
 def test_rows_give_the_bits_of_a_dense_step_in_every_plan(name: str, numerics: str) -> None:

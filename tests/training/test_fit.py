@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 X = np.random.default_rng(0).random((50, 8), np.float32)
@@ -46,11 +47,7 @@ SAMPLE = {(1, "clipped"), (2, "sgd"), (3, "adam"), (4, "clipped")}  # what CI tr
 
 @pytest.mark.parametrize(
     ("replicas", "optimizer"),
-    [
-        pytest.param(replicas, optimizer, marks=() if (replicas, optimizer) in SAMPLE else pytest.mark.exhaustive)
-        for replicas in (1, 2, 3, 4)
-        for optimizer in OPTIMIZERS
-    ],
+    sampled([(replicas, optimizer) for replicas in (1, 2, 3, 4) for optimizer in OPTIMIZERS], SAMPLE),
 )
 def test_losses_equal_those_of_plain_keras_uneven_last_batch_included(replicas: int, optimizer: str) -> None:
     strategy = sd.MirroredStrategy(replicas)
