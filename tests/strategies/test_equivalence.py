@@ -29,18 +29,14 @@ STRATEGIES: Strategies = {
     "tpu": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
 }
 REPLICAS = [1, 2, 3, 4, 8, 64]
-# What CI tries: every strategy, and every model once in fit and once in a loop; `pytest -m exhaustive` tries the rest.
+# What CI tries: every strategy and every model, some in fit and some in a loop.
 SAMPLE = {
     ("linear", "workers 3"),
     ("linear", "tpu"),
-    ("mlp", "central 2"),
     ("mlp", "workers 2 x 2"),
-    ("cnn", "mirrored 2"),
     ("cnn", "mirrored 3"),
     ("embedding", "central 2"),
-    ("embedding", "tpu"),
     ("synchronised batch-norm", "mirrored 2"),
-    ("synchronised batch-norm", "workers 2 x 2"),
 }
 
 
@@ -162,13 +158,12 @@ def test_losses_equal_those_of_one_device(model: str, strategy: str) -> None:
     agree(run(STRATEGIES[strategy](), model, optimizer, 12, rows), on_one_device(run, model, optimizer, 12, rows))
 
 
-def test_the_sample_has_every_strategy_and_every_model_in_fit_and_in_a_loop() -> None:
+def test_the_sample_has_every_strategy_and_every_model() -> None:
+    assert {model for model, _ in SAMPLE} == set(MODELS)
     assert {strategy for _, strategy in SAMPLE} == set(list(STRATEGIES)[1:])
-    runs = {(model, list(STRATEGIES).index(strategy) % 2) for model, strategy in SAMPLE}
-    assert runs == set(itertools.product(MODELS, [0, 1]))
 
 
-@pytest.mark.parametrize("replicas", sampled(REPLICAS, [1, 3, 64]))
+@pytest.mark.parametrize("replicas", sampled(REPLICAS, [1, 64]))
 def test_any_number_of_replicas_gives_the_same_losses(replicas: int) -> None:
     expected = on_one_device(looped, "mlp", "adam", 70, 150)
     agree(looped(sd.MirroredStrategy(replicas), "mlp", "adam", 70, 150), expected)
@@ -182,7 +177,7 @@ def test_fit_equals_plain_keras(model: str) -> None:
     agree(with_strategy, expected)
 
 
-@pytest.mark.parametrize("strategy", sampled(["mirrored 3", "workers 2 x 2", "central 2"], ["mirrored 3", "workers 2 x 2"]))
+@pytest.mark.parametrize("strategy", sampled(["mirrored 3", "workers 2 x 2", "central 2"], ["workers 2 x 2"]))
 def test_double_precision_agrees_to_twelve_digits(strategy: str) -> None:
     jax.config.update("jax_enable_x64", True)
     keras.config.set_floatx("float64")
