@@ -18,12 +18,12 @@ __all__ = ["prediction_step", "test_step"]
 
 def test_step(model: StrategyModel, batch: Example) -> ForwardStep:
     """The step of an evaluation; `batch` has the shapes of one that it will get."""
-    return _known(model, "test", lambda: _made(model, probe_test(model, batch), forward.test, forward.test_in_turn))
+    return _known(model, "test", lambda: _traced(model, probe_test(model, batch), forward.test, forward.test_in_turn))
 
 
 def prediction_step(model: StrategyModel, batch: Example) -> ForwardStep:
     """The step of a prediction."""
-    return _known(model, "predict", lambda: _made(model, probe_prediction(model, batch), forward.prediction, forward.prediction_in_turn))
+    return _known(model, "predict", lambda: _traced(model, probe_prediction(model, batch), forward.prediction, forward.prediction_in_turn))
 
 
 def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> ForwardStep:
@@ -34,7 +34,7 @@ def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> 
     return known[1]
 
 
-def _made(
+def _traced(
     model: StrategyModel,
     probe: Probe,
     anywhere: Callable[[StrategyModel, tuple[int, ...]], forward.ReplicaForward],
