@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Protocol
 
+from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -13,7 +14,8 @@ from simdist.training.coordinated_steps import CoordinatedSteps
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution, strategy_of
 from simdist.training.logs import StepLogs
-from simdist.training.sources import Source, first_batch
+from simdist.training.sources import ENDLESS, Source, first_batch
+from simdist.training.sources.datasets import DatasetSource
 from simdist.training.step import build, train_step_of
 
 __all__ = ["ReplicaSteps", "Runner", "runner_of"]
@@ -50,6 +52,8 @@ class ReplicaSteps:
     def __init__(self, model: StrategyModel, strategy: SynchronousStrategy, source: Source) -> None:
         self.model = model
         self.strategy = strategy
+        if isinstance(source.data, DatasetCreator):
+            source = DatasetSource(strategy.distribute_datasets_from_function(source.data))
         self.source = source
         self.iterator = self._fresh()
         self.is_first = True
@@ -62,8 +66,7 @@ class ReplicaSteps:
         source = self.source.data
         if isinstance(source, DistributedDataset):
             return iter(source)
-        if isinstance(source, DatasetCreator):
-            return iter(self.strategy.distribute_datasets_from_function(source))
+        assert not isinstance(source, DatasetCreator)
         if isinstance(source, DistributedFromFunction):
             raise TypeError(
                 "fit was given datasets that another strategy distributes from a function. Call distribute_datasets_from_function of the "
@@ -73,6 +76,8 @@ class ReplicaSteps:
 
     def epoch(self, steps: int | None, hooks: Hooks) -> None:
         """Run the steps of an epoch; None: to the end of the data."""
+        if steps is None and self.source.cardinality() == ENDLESS:
+            raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
         if self._begins_again(steps):
             self.iterator = self._fresh()
         done = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
 from keras.src.utils.python_utils import pythonify_logs
 
 from simdist.data import Dataset
@@ -15,7 +14,7 @@ from simdist.training.arguments import require_inherited, require_numbers, requi
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.executions import count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
-from simdist.training.evaluation.steps import test_step
+from simdist.training.evaluation.steps import given_values, test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs, StrategyModel, Verbose, strategy_of
@@ -97,12 +96,13 @@ class _Test(Protocol):
 def _test_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep, alone: bool) -> _Test:
     strategy = strategy_of(model)
     assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
-    given = [np.asarray(model.non_trainable_variables[number].value) for number in step.given]
+    alone = alone and isinstance(strategy, SynchronousStrategy) and strategy.launched
+    given = given_values(model, step, alone)
     if not step.may_be_split:
         return _TestInTurn(model, source, step, given, strategy)
     if isinstance(strategy, ParameterServerStrategy):
         return _SplitTest(model, WorkerPass(strategy, source, step.step, given, steps))
-    if strategy.launched and alone:
+    if alone:
         return _SplitTest(model, AlonePass(strategy, source, step.step, given))
     return _SplitTest(model, ReplicaPass(strategy, source, step.step, given))
 
