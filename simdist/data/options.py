@@ -85,7 +85,7 @@ class Options:
 
     Attributes:
         seconds_per_element: how long a worker's pipeline works on one element of this dataset, in virtual seconds; 0, the
-            default, costs nothing. Steps that come faster wait for input.
+            default, costs nothing. Steps of replicas that come faster wait for input; closures of a coordinator do not.
 
     Example:
         >>> options = Options()

@@ -24,6 +24,7 @@ from simdist.data.positions import Position
 from simdist.data.reorder import shuffles_of
 from simdist.errors import InvalidArgumentError
 from simdist.input.context import InputOptions, InputReplicationMode
+from simdist.input.prefetch import Pace
 from simdist.input.rebatch import Rebatched
 from simdist.input.sharding import applied_policy, shard_for_worker
 from simdist.input.shared_batches import SharedBatches
@@ -155,13 +156,10 @@ class DistributedInput(InputView):
         total = self.dataset.cardinality()
         return total if self.policy is AutoShardPolicy.DATA or total <= 0 else -2
 
-    @property
-    def seconds_per_element(self) -> float:
-        return self.dataset.options().seconds_per_element
-
-    @property
-    def prefetched(self) -> int:
-        return self.dataset.prefetched
+    def pace(self, worker: int) -> Pace:
+        """Each worker makes whole global batches: under DATA one for every step, else one that lasts for W steps of W workers."""
+        steps = 1 if self.policy is AutoShardPolicy.DATA else self.num_workers
+        return Pace(self.dataset.options().seconds_per_element, self.dataset.prefetched, steps)
 
     @property
     def element_spec(self) -> Tree:

@@ -57,9 +57,8 @@ class DistributedIterator(ReplicaArgument):
         self._first = 0  # the number of the element at the left end
         self._replicas = [ReplicaIterator(self, local_rank) for local_rank in range(len(strategy.ranks))]
         self._per_worker = max(1, strategy.num_replicas_in_sync // strategy.num_workers)
-        buffer, seconds, now_s = max(given.prefetched, self._buffer), given.seconds_per_element, strategy.engine.now
-        workers = -(-len(self._replicas) // self._per_worker)
-        self._prefetched = [PrefetchBuffer(seconds, buffer, now_s) for _ in range(workers)]
+        self._paces = [given.pace(worker) for worker in given.workers]
+        self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), strategy.engine.now) for pace in self._paces]
 
     # -- what replicas take -----------------------------------------------------------------------------------------
 
@@ -103,7 +102,8 @@ class DistributedIterator(ReplicaArgument):
 
     def ready_s(self, local_rank: int, number: int, now_s: float) -> float:
         """When the worker of a replica has an element that is wanted now."""
-        return self._prefetched[local_rank // self._per_worker].ready_s(number, now_s)
+        worker = local_rank // self._per_worker
+        return self._prefetched[worker].ready_s(number // self._paces[worker].steps, now_s)
 
     # -- what fit asks ----------------------------------------------------------------------------------------------
 

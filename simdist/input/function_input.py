@@ -10,6 +10,7 @@ from collections.abc import Callable
 from simdist.data.dataset import Dataset
 from simdist.data.leaves import Tree
 from simdist.input.context import InputContext, InputOptions, InputReplicationMode
+from simdist.input.prefetch import Pace
 from simdist.input.steps import InputIterator
 from simdist.input.view import InputView
 from simdist.input.worker_pipelines import WorkerPipelines
@@ -130,6 +131,13 @@ class FunctionInput(InputView):
             complete=len(self.workers) == self.num_workers,
             full_steps=all(dataset.node.full_batches for of_worker in datasets for dataset in of_worker),
         )
+
+    def pace(self, worker: int) -> Pace:
+        """A pipeline of a worker makes an element for each of its replicas in a step; those of replicas work at the same time."""
+        datasets = [self.pipeline(worker * self.per_worker + at) for at in range(self.per_worker)]
+        elements = self.replicas_per_worker // self.per_worker
+        seconds = max(dataset.options().seconds_per_element for dataset in datasets)
+        return Pace(elements * seconds, min(dataset.prefetched for dataset in datasets) // elements)
 
     @property
     def element_spec(self) -> Tree:

@@ -4,14 +4,31 @@ A pipeline works on one element after the other and stops when its buffer is ful
 worked for `seconds` on it, which it begins when element k - 1 is ready and element k - buffer has been taken. Where that is
 later than the moment when a step wants it, the job is bound by its input, and the step waits.
 
-Taught in lesson 02.
+Taught in lesson 08.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["PrefetchBuffer"]
+__all__ = ["Pace", "PrefetchBuffer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the pipeline of one worker is.
+
+    Args:
+        seconds: virtual seconds that it works on one delivery: what it gives to all its replicas together.
+        buffer: deliveries that it keeps ready; 0 where nothing was said.
+        steps: for how many steps a delivery lasts.
+    """
+
+    seconds: float = 0.0
+    buffer: int = 0
+    steps: int = 1
 
 
 class PrefetchBuffer:

@@ -13,6 +13,7 @@ from simdist.arguments import whole_number
 from simdist.data.leaves import Tree
 from simdist.data.nodes import UNKNOWN
 from simdist.errors import InvalidArgumentError
+from simdist.input.prefetch import Pace
 from simdist.input.steps import InputIterator, InputStep
 
 __all__ = ["InputView"]
@@ -57,15 +58,9 @@ class InputView(ABC):
         """Number of steps; -1 without an end, -2 where only running can tell."""
         return UNKNOWN
 
-    @property
-    def seconds_per_element(self) -> float:
-        """Virtual seconds that a worker's pipeline works on one element; 0 where nothing was said."""
-        return 0.0
-
-    @property
-    def prefetched(self) -> int:
-        """Elements that a worker's pipeline keeps ready; 0 where nothing was said."""
-        return 0
+    def pace(self, worker: int) -> Pace:
+        """How fast the pipeline of a worker is, counted from 0; it costs nothing where nothing was said."""
+        return Pace()
 
     def reduce(self, initial_state: State, reduce_func: Callable[[State, InputStep], State]) -> State:
         """One value of all steps: ``reduce_func(state, step)``, step after step.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simdist.data import Dataset, Options
-from simdist.input import DistributedDataset, DistributedIterator
+from simdist.data import AutoShardPolicy, Dataset, Options
+from simdist.input import DistributedDataset, DistributedIterator, InputContext, InputOptions, InputReplicationMode
 from simdist.program.step_iterator import StepIterator
 from tests.input.layouts import Clock, Layout
 
@@ -83,6 +83,39 @@ def test_element_is_ready_for_all_replicas_of_a_worker_at_once():
     # Worker 0 asks at 10 s, and its second replica later; worker 1 asks at 20 s, when its element has long been there.
     assert given.replica(0).ready_s(10.0) == given.replica(1).ready_s(11.0) == 12.0
     assert given.replica(2).ready_s(20.0) == 20.0
+
+
+def timed(seconds: float, dataset: Dataset, policy: AutoShardPolicy = AutoShardPolicy.AUTO) -> Dataset:
+    options = Options()
+    options.seconds_per_element, options.auto_shard_policy = seconds, policy
+    return dataset.with_options(options)
+
+
+def waits(dataset: DistributedDataset, steps: int) -> list[list[float]]:
+    """When each replica has its part of each step, where all ask for it as soon as all have had the one before."""
+    given, now_s, found = iter(dataset), 0.0, list[list[float]]()
+    for _ in range(steps):
+        found.append([given.replica(index).ready_s(now_s) for index in range(len(dataset.strategy.ranks))])
+        now_s = max(found[-1])
+        for index in range(len(dataset.strategy.ranks)):
+            given.replica(index).next_batch()
+    return found
+
+
+@pytest.mark.parametrize(("policy", "found"), [("DATA", [[2, 2], [4, 4], [6, 6], [8, 8]]), ("OFF", [[2, 2], [2, 2], [4, 4], [4, 4]])])
+def test_batch_that_a_worker_reads_for_itself_lasts_for_a_step_of_each_worker(policy: str, found: list[list[float]]):
+    batches = timed(2.0, Dataset.range(16).batch(4), AutoShardPolicy[policy])
+    assert waits(DistributedDataset(Layout(2, 1), batches), 4) == found
+
+
+def test_pipelines_of_a_function_have_a_pace_each():
+    def dataset_fn(context: InputContext) -> Dataset:
+        return timed(1.0 + context.input_pipeline_id, Dataset.range(8).batch(1))
+
+    # Two elements a step, one for each replica: worker 0 works for 2 s on them, worker 1 for 4 s.
+    assert waits(DistributedDataset(Layout(2, 2), dataset_fn), 2) == [[2, 2, 4, 4], [4, 4, 8, 8]]
+    per_replica = InputOptions(experimental_replication_mode=InputReplicationMode.PER_REPLICA)
+    assert waits(DistributedDataset(Layout(1, 2), dataset_fn, per_replica), 2) == [[2, 2], [4, 4]]
 
 
 def test_pass_that_begins_again_is_shared_among_the_replicas_that_are_left():

@@ -6,6 +6,7 @@ import pytest
 
 from simdist.data import ArraySpec, Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.input.prefetch import Pace
 from simdist.input.shared_batches import SharedBatches
 from simdist.input.steps import InputIterator
 from simdist.input.view import InputView
@@ -37,7 +38,7 @@ def test_view_of_one_worker_has_its_parts_only():
 
 def test_what_is_not_stated_is_unknown_or_nothing():
     toy = Toy(1, 1)
-    assert (toy.cardinality(), toy.seconds_per_element, toy.prefetched) == (-2, 0.0, 0)
+    assert (toy.cardinality(), toy.pace(0)) == (-2, Pace())
 
 
 def test_workers_that_cannot_be_are_refused():

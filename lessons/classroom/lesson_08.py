@@ -1,0 +1,205 @@
+"""The exercises of lesson 08, input pipelines, with the run that one of them looks at, and what its predictions explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+import simdist as sd
+from classroom.answers import a_function
+from classroom.exercise import Exercise, NotAnswered
+from classroom.reading import ROWS, timed_job, times_read, with_time
+from classroom.values import described, plain
+
+__all__ = [
+    "WHY_MAKING",
+    "WHY_OFF",
+    "WHY_ORDER",
+    "WHY_PREFETCH",
+    "WHY_UNREAD",
+    "first_exercise",
+    "second_exercise",
+    "slow_run",
+    "third_exercise",
+]
+
+# -- what the predictions explain ---------------------------------------------------------------------------------------
+
+WHY_OFF = """
+Six. Each worker reads all 24 rows, and takes its half of a global batch, four rows, in a step: 24 / 4 = 6. With OFF the strategy trusts you
+to give each worker other rows. If all have the same, both compute the same gradient, and their mean is that gradient: the second worker
+does nothing useful. The losses look right.
+"""
+
+WHY_UNREAD = """
+Four rows, all of them of `worker:2`. The coordinator gives the next closure to a worker that is free, and a closure takes the next rows of
+*its worker*. The slow worker gets two closures of twelve, and reads 4 of its 8 rows. The others take five each, which is ten rows of
+eight: they begin their shards again. Nothing says that an epoch was not an epoch.
+"""
+
+WHY_ORDER = """
+A row is in no shard if it stands at an odd position in the order of `worker:0` and at an even one in that of `worker:1`: each is true for
+about half of the rows, both for about a quarter, so about 6 of 24 are to be expected. Here there are 5, and as many are read twice. A
+validation set that is split off like this would leak into the training set.
+"""
+
+WHY_PREFETCH = """
+Without a buffer, loading and computing take turns: 5 + 3 = 8 ms. With a buffer of one the pipeline works on the next element while the step
+computes, and the slower of the two decides: max(5, 3) = 5 ms. A second element in the buffer changes nothing: the loader is never ahead, so
+there is never a second one.
+"""
+
+WHY_MAKING = """
+With DATA each worker makes **whole** global batches and throws three quarters away: 16 ms for a step, on four workers just as on one. With
+FILE a worker makes global batches of its own files. One takes 16 ms too, but lasts for four steps: 4 ms. With a function each worker makes
+four rows a step: 4 ms. The step itself takes 3 ms, so even then the job waits for its input, for a quarter of the time.
+"""
+
+# -- the run of the third exercise ---------------------------------------------------------------------------------------
+
+SLOW_INPUT, SLOW_INPUT_MS = "worker:2", 7.5
+
+
+def slow_run() -> sd.Cluster:
+    """Four workers, each with a pipeline of its own; one has a slow pipeline, and another one a slow processor."""
+
+    def rows_of(context: sd.InputContext) -> sd.Dataset:
+        mine = sd.Dataset.range(1000).shard(context.num_input_pipelines, context.input_pipeline_id).batch(4)
+        return with_time(mine, SLOW_INPUT_MS if SLOW_INPUT.endswith(str(context.input_pipeline_id)) else 2.0)
+
+    return timed_job(rows_of, steps=12, step_ms=4.0, workers=4, slow={"worker:1": 1.5})
+
+
+# -- the checks ---------------------------------------------------------------------------------------------------------
+
+PIPELINES = 3
+BATCHES = [3, 3, 2]  # rows of the batches in which a pipeline reads its 8 rows
+
+
+def epochs_of(function: Callable[..., Any], pipeline: int) -> list[list[list[int]]] | str:
+    """The batches of the first two epochs of a pipeline, or what is wrong with them."""
+    dataset = function(sd.InputContext(PIPELINES, pipeline, PIPELINES))
+    if dataset is ...:
+        raise NotAnswered
+    if not isinstance(dataset, sd.Dataset):
+        return f"the function returned {described(dataset)}: return a dataset."
+    batches = [np.asarray(batch).tolist() for batch in islice(dataset, 2 * len(BATCHES))]
+    if not all(isinstance(batch, list) and all(type(row) is int for row in batch) for batch in batches):
+        return f"pipeline {pipeline} gives {described(batches[0])}, which is no batch of rows: call batch(3)."
+    sizes = [len(batch) for batch in batches]
+    if len(batches) < 2 * len(BATCHES) and sizes == BATCHES[: len(sizes)]:
+        return f"pipeline {pipeline} ends after {len(batches)} batches: call repeat()."
+    if set(sizes[:6]) == {3} and len(batches) == 2 * len(BATCHES):
+        return whole_batches(batches, pipeline)
+    if sizes != 2 * BATCHES:
+        return (
+            f"the batches of pipeline {pipeline} have {', '.join(map(str, sizes))} rows; those of two epochs should have 3, 3, 2, 3, 3, 2."
+        )
+    return [batches[:3], batches[3:]]
+
+
+def whole_batches(batches: list[list[int]], pipeline: int) -> str:
+    """What is wrong where all batches are full."""
+    rows = [row for batch in batches for row in batch]
+    if len(set(rows)) > ROWS // PIPELINES:
+        return f"pipeline {pipeline} reads more than {ROWS // PIPELINES} rows: {rows[:9]} and so on. Where is its shard?"
+    return f"the third batch of pipeline {pipeline} is {batches[2]}: the end of one epoch and the begin of the next in one batch."
+
+
+def reads_each_row_once(function: Callable[..., Any]) -> str | None:
+    """A function that gives each pipeline rows of its own, in an order that changes, in batches of one epoch each."""
+    found = [epochs_of(function, pipeline) for pipeline in range(PIPELINES)]
+    for epochs in found:
+        if isinstance(epochs, str):
+            return epochs
+    for epoch in (0, 1):
+        counts = times_read([[batch for epochs in found for batch in epochs[epoch]]])
+        wrong = [row for row, count in enumerate(counts) if count != 1]
+        if wrong:
+            return f"in epoch {epoch}, row {wrong[0]} is read {counts[wrong[0]]} times, and {len(wrong) - 1} other rows are wrong, too."
+    first, second = ([row for epochs in found for batch in epochs[epoch] for row in batch] for epoch in (0, 1))
+    if first == sorted(first) or first == second:
+        return "the order is the same in both epochs: shuffle, with a seed, and let each epoch have an order of its own."
+    return None
+
+
+JOBS = [(20, 5.0, 3.0, 0), (20, 5.0, 3.0, 1), (20, 2.0, 3.0, 1), (20, 2.0, 3.0, 4), (1, 4.0, 7.0, 1), (100, 6.0, 6.0, 2)]
+
+
+def total_of(steps: int, load: float, step: float, prefetch: int) -> float:
+    """Milliseconds of a whole job, in closed form.
+
+    Example:
+        >>> total_of(20, 5.0, 3.0, 0), total_of(20, 5.0, 3.0, 1)
+        (160.0, 103.0)
+    """
+    return steps * (load + step) if not prefetch else load + (steps - 1) * max(load, step) + step
+
+
+def gives_total(function: Callable[..., Any]) -> str | None:
+    """A function that computes how long a job takes."""
+    for job in JOBS:
+        given, expected = function(*job), total_of(*job)
+        if given is ...:
+            raise NotAnswered
+        value = plain(given)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return f"total_ms{job} returned {described(given)}: return a number of milliseconds."
+        if not abs(value - expected) <= 1e-6 * expected:
+            return f"total_ms{job} returned {described(given).removeprefix('the number ')}; that job takes {expected:g} ms."
+    return None
+
+
+def worker_and_load(answer: Any) -> str | None:
+    """The worker whose input is slow, and the milliseconds that its pipeline works on a batch."""
+    value = plain(answer)
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str) or isinstance(value[1], (str, bool, list)):
+        return f"{described(answer)} is no pair of a worker and a number: give for example ('worker:0', 2.5)."
+    worker, load = value
+    if worker == "worker:1":
+        return "worker:1 computes for longer than the others. But does it wait for its input?"
+    if worker != SLOW_INPUT:
+        return f"{described(worker)} is not the one: whose spans 'wait for input' are the longest?"
+    if not abs(load - SLOW_INPUT_MS) <= 0.01:
+        hint = (
+            "that is what it waits in a step; its pipeline works while the step computes, too."
+            if load < SLOW_INPUT_MS
+            else "that is too much."
+        )
+        return f"it is {worker}; but {load:g} ms: {hint}"
+    return None
+
+
+first_exercise = Exercise(
+    "Write the function: it takes an InputContext, and returns a dataset.",
+    a_function("of an InputContext that returns a dataset", reads_each_row_once),
+    hints=(
+        "Four steps on sd.Dataset.range(24), in the right order: shard, shuffle, batch(3), repeat.",
+        "Shard first, so that the order cannot lose rows; shuffle all 8 rows of the pipeline; batch before repeat, so that no batch has "
+        "rows of two epochs.",
+    ),
+    why="Sharded first, each pipeline owns its rows whatever the seed; batched before the repeat, an epoch ends where a batch ends.",
+)
+
+second_exercise = Exercise(
+    "Write the function: it takes steps, load, step and prefetch, and returns milliseconds.",
+    a_function("of steps, load, step and prefetch", gives_total),
+    hints=(
+        "Without prefetch each step waits for its whole load. With prefetch, which part of the job does not overlap with anything?",
+        "With prefetch: the first load, then steps - 1 times the slower of the two, then the last step.",
+    ),
+    why="Only the first load and the last step overlap with nothing; all between runs at the pace of the slower one.",
+)
+
+third_exercise = Exercise(
+    "Give the worker and the milliseconds as a pair, such as ('worker:0', 2.5).",
+    worker_and_load,
+    hints=(
+        "cluster.trace.spans.where(lane='worker:0', category='input') are its waits; a span has duration_s, start_s and end_s.",
+        "The first wait of a worker begins at 0, when its pipeline begins, too: it is the time of one whole batch.",
+    ),
+    why="Nothing overlaps with the first batch, so the first wait is the time of a batch. worker:1 has a slow processor, not a slow input.",
+)
