@@ -26,7 +26,7 @@ for seed in sys.argv[1:]:
         model.compile("sgd", "mse", steps_per_execution=3)
     cluster.faults.crash("worker:1", after_steps=7, restart_after=0.001)
     x = np.arange(160, dtype="float32").reshape(40, 4) / 160
-    model.fit(sd.Dataset.from_tensor_slices((x, x.sum(1))).shuffle(40).batch(4), epochs=2, steps_per_epoch=12, verbose=0)
+    model.fit(sd.Dataset.from_tensor_slices((x, x.sum(1))).shuffle(40).batch(4).repeat(), epochs=2, steps_per_epoch=12, verbose=0)
     print(cluster.trace.digest(), model.get_weights()[0].tobytes().hex())
 """
 
@@ -67,7 +67,7 @@ def train(numerics: str, layers: Any, optimizer: str, look: bool = False) -> tup
             model.compile(OPTIMIZERS[optimizer](), "mse", steps_per_execution=4)
         cluster.faults.crash("worker:2", after_steps=6, restart_after=0.001)
         x = np.random.default_rng(0).random((64, 4), np.float32)
-        dataset = sd.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(64, seed=1).batch(8)
+        dataset = sd.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(64, seed=1).batch(8).repeat()
         peek = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: model.get_weights()) if look else None
         history = model.fit(dataset, epochs=3, steps_per_epoch=16, verbose=0, callbacks=[peek] if peek else [])
         weights = b"".join(np.asarray(w).tobytes() for w in model.get_weights())
