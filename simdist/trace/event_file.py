@@ -9,6 +9,7 @@ Rules: this file knows values and nothing of traces or models; it reads no clock
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,7 @@ def require_tensorboard(part: str) -> None:
         ModuleNotFoundError: `tensorboard` is not installed.
     """
     with needs(part, "tensorboard"):
-        import tensorboard.compat.proto.event_pb2
-        import tensorboard.summary.writer.record_writer  # noqa: F401
+        importlib.import_module("tensorboard.summary.writer.record_writer")
 
 
 def write_event_file(path: Path, scalars: Iterable[Scalar]) -> None:
@@ -132,7 +132,9 @@ class EventFile:
             self.directory.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             given = str(self.directory)
-            raise InvalidArgumentError(f"The directory of event files must not be or lie below a file; got {given!r}: give another.") from error
+            raise InvalidArgumentError(
+                f"The directory of event files must not be or lie below a file; got {given!r}: give another."
+            ) from error
         numbers = [path.name.split(".")[3] for path in self.directory.glob("events.out.tfevents.*.simdist")]
         number = 1 + max((int(number) for number in numbers if number.isdigit()), default=-1)
         return self.directory / f"events.out.tfevents.{number:010d}.simdist"
@@ -149,29 +151,29 @@ def _records(file: BinaryIO) -> Callable[[Message], None]:
 
 
 def _header() -> Message:
-    from tensorboard.compat.proto.event_pb2 import Event
-
-    return Event(file_version=VERSION)
+    return _messages("event_pb2").Event(file_version=VERSION)
 
 
 def _event(value: Scalar | Histogram) -> Message:
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
+    summary = _messages("summary_pb2").Summary
     content = {"simple_value": value.value} if isinstance(value, Scalar) else {"histo": _buckets(value.values)}
-    summary = Summary(value=[Summary.Value(tag=value.tag, **content)])
-    return Event(wall_time=value.wall_time_s, step=value.step, summary=summary)
+    of_tag = summary(value=[summary.Value(tag=value.tag, **content)])
+    return _messages("event_pb2").Event(wall_time=value.wall_time_s, step=value.step, summary=of_tag)
+
+
+def _messages(module: str) -> Any:
+    """A module of classes of messages, which it makes when it is loaded."""
+    return importlib.import_module(f"tensorboard.compat.proto.{module}")
 
 
 def _buckets(values: np.ndarray) -> Message:
     """Equal buckets between the least and the greatest number; one bucket where these are equal."""
-    from tensorboard.compat.proto.summary_pb2 import HistogramProto
-
+    histogram = _messages("summary_pb2").HistogramProto
     numbers = np.asarray(values, np.float64).ravel()
     numbers = numbers[np.isfinite(numbers)]
     if not numbers.size:
-        return HistogramProto()
+        return histogram()
     least, greatest = float(numbers.min()), float(numbers.max())
     counts, edges = np.histogram(numbers, BUCKETS) if least < greatest else (np.array([numbers.size]), np.array([least, greatest]))
     sums = {"num": float(numbers.size), "sum": float(numbers.sum()), "sum_squares": float(np.square(numbers).sum())}
-    return HistogramProto(min=least, max=greatest, bucket_limit=edges[1:].tolist(), bucket=counts.astype(float).tolist(), **sums)
+    return histogram(min=least, max=greatest, bucket_limit=edges[1:].tolist(), bucket=counts.astype(float).tolist(), **sums)

@@ -185,7 +185,9 @@ def test_a_path_that_a_library_writes_to_takes_the_place_of_the_old_file_when_al
 
 
 def test_a_directory_that_a_killed_process_left_is_taken_away(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True, text=True).stdout.strip()
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True, text=True
+    ).stdout.strip()
     (tmp_path / f".x.{ended}-1.unfinished").mkdir()
     with replacing_path(tmp_path / "x") as path:
         path.touch()

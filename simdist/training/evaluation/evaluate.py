@@ -40,7 +40,7 @@ def evaluate(
     require_inherited(model, "evaluate")
     require_options(verbose, batch_size=batch_size, steps=steps)
     require_numbers(model, "evaluate")
-    given = usable(callbacks)
+    given = usable(callbacks, model)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
     logs = tested(model, source, steps, given, verbose, alone=True)
     return logs if return_dict else model.simdist_listed(logs)
