@@ -7,7 +7,7 @@ import keras
 from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import Strategy
 
-__all__ = ["is_chief", "is_one_of_several", "model_of", "task_name", "virtual_now_s"]
+__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "virtual_now_s"]
 
 
 def model_of(callback: keras.callbacks.Callback) -> keras.Model:
@@ -33,10 +33,9 @@ def is_one_of_several(model: keras.Model) -> bool:
     return strategy is not None and strategy.launched and strategy.num_workers > 1
 
 
-def task_name() -> str:
-    """The task of this launched main; "" in a notebook."""
-    main = launched_main.get()
-    return "" if main is None else main.task
+def is_in_a_main() -> bool:
+    """Whether a launched main runs, beside which others may."""
+    return launched_main.get() is not None
 
 
 def virtual_now_s(model: keras.Model) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from simdist.training.callbacks.displays import Display, display_here
-from simdist.training.callbacks.place import model_of, task_name, virtual_now_s
+from simdist.training.callbacks.place import is_in_a_main, model_of, virtual_now_s
 from simdist.training.keras_model import Logs
 from simdist.training.progress import Progress
 
@@ -23,7 +23,7 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
     """Shows how far a call is; fit, evaluate and predict have one unless ``verbose=0``.
 
     In a terminal and in a notebook, ``verbose=1`` (or "auto") updates a line in place; elsewhere, and with ``verbose=2``, each epoch gets
-    a line when it ends. In launched mains each has its own lines, with the name of its task. Nothing is shown in kernels of nbval, nor
+    a line when it ends. Launched mains have a line an epoch each. Nothing is shown in kernels of nbval, nor
     where lessons are stored.
 
     Args:
@@ -106,10 +106,9 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
         self._end({})
 
     def _begin(self, title: str) -> None:
-        task = task_name()
         if self._display is None:
-            self._display = self._given or display_here(int(self.verbose), alone=not task)
-        self._title, self._done = f"{task}: {title}" if task else title, 0
+            self._display = self._given or display_here(int(self.verbose), alone=not is_in_a_main())
+        self._title, self._done = title, 0
         self._began_s = self._shown_s = self._clock()
         self._virtual_began_s = virtual_now_s(model_of(self))
 
