@@ -44,10 +44,10 @@ __all__ = ["Model", "Sequential", "callbacks", "models"]
 class _Overlay(ModuleType):
     """A module of Keras, with classes of ours in the place of some of its own."""
 
-    def __init__(self, of: ModuleType, **own: type) -> None:
+    def __init__(self, of: ModuleType, **classes: type) -> None:
         super().__init__(f"simdist.{of.__name__}", of.__doc__)
         self._of = of
-        vars(self).update(own)
+        vars(self).update(classes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["_of"], name)

@@ -83,8 +83,9 @@ class _Distributed(StrategyModel):
     def fit(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> keras.callbacks.History:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.
 
-        Losses are read at the end of each epoch, and callbacks get them there; hooks of training batches are refused. On a
-        cluster with numerics="off" the run has its times, and a history without losses.
+        Losses are read at the end of each epoch, and after each batch where a callback reads them there. Launched mains call callbacks
+        of their own; what reads losses of batches, or weights, is given to each of them, as they read together. On a cluster with
+        numerics="off" the run has its times, and a history without losses.
 
         Args:
             x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator` (with steps_per_epoch).

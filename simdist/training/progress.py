@@ -65,7 +65,7 @@ class Progress:
     def _to_go(self) -> list[str]:
         """What is left of the real time: by the steps so far, and by the epoch before, at whose end losses were computed."""
         if self.steps is not None and self.done >= self.steps:
-            return ["computing losses"]
+            return ["computing results"]
         by_steps = 0.0 if not self.done or self.steps is None else self.real_s / self.done * (self.steps - self.done)
         left_s = max(by_steps, (self.expected_s or 0.0) - self.real_s)
         return [f"{_seconds(left_s)} to go"] if left_s > 0 else []

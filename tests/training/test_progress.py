@@ -31,7 +31,7 @@ def test_time_to_go_knows_how_long_the_epoch_before_took() -> None:
 
 
 def test_when_all_steps_are_done_losses_are_computed() -> None:
-    assert "- computing losses -" in running(done=20)
+    assert "- computing results -" in running(done=20)
     assert "computing" not in running(done=20, results={"loss": 1.0})
 
 

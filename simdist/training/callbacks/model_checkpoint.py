@@ -17,7 +17,7 @@ from keras.src.utils import io_utils
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace.atomic_file import replacing_path
-from simdist.training.callbacks.place import is_chief, model_of
+from simdist.training.callbacks.caller import is_chief, model_of
 from simdist.training.keras_model import Logs
 
 __all__ = ["ModelCheckpoint"]

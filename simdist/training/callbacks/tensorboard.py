@@ -18,7 +18,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace.event_file import EventFile, Histogram, Scalar, require_tensorboard
-from simdist.training.callbacks.place import is_chief, model_of, virtual_now_s
+from simdist.training.callbacks.caller import is_chief, model_of, virtual_now_s
 from simdist.training.keras_model import KerasArgument, Logs
 
 __all__ = ["TensorBoard"]
