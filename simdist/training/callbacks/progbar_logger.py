@@ -11,8 +11,8 @@ from typing import Any
 
 import keras
 
-from simdist.training.callbacks.displays import Display, display_here
 from simdist.training.callbacks.caller import is_in_a_main, model_of, virtual_now_s
+from simdist.training.callbacks.displays import Display, display_here
 from simdist.training.keras_model import Logs
 from simdist.training.progress import Progress
 

@@ -13,8 +13,8 @@ import keras
 from keras.src.callbacks import CallbackList
 
 from simdist.errors import InvalidArgumentError
-from simdist.training.callbacks.model_checkpoint import ModelCheckpoint
 from simdist.training.callbacks.caller import is_chief, is_one_of_several
+from simdist.training.callbacks.model_checkpoint import ModelCheckpoint
 from simdist.training.callbacks.tensorboard import TensorBoard
 from simdist.training.keras_model import Callbacks, StrategyModel
 
