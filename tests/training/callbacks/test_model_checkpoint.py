@@ -150,3 +150,18 @@ def test_messages_are_those_of_keras(tmp_path: Path, capsys: pytest.CaptureFixtu
         model.fit(X, Y, callbacks=[kept], **OPTIONS)
         printed.append(capsys.readouterr().out.replace(str(directory), ""))
     assert printed[0] == printed[1] != ""
+
+
+def test_a_chief_that_dies_while_it_saves_leaves_the_whole_file_of_before(tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 2})
+    # To save, all mains read the moving averages of a layer together, which takes time.
+    cluster.faults.crash("worker:0", when=lambda state: (tmp_path / "model.keras").exists() and any(tmp_path.glob(".*")))
+
+    def main() -> None:
+        kept = keras.callbacks.ModelCheckpoint(str(tmp_path / "model.keras"))
+        under(sd.MultiWorkerMirroredStrategy()).fit(X, Y, callbacks=[kept], **OPTIONS)
+
+    with pytest.raises(sd.errors.SimdistError):
+        cluster.launch(main).join()
+    assert names(tmp_path) == ["model.keras"]
+    assert int(plain.saving.load_model(tmp_path / "model.keras").optimizer.iterations) == 3
