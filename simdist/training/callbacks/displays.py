@@ -117,16 +117,21 @@ def display_here(verbose: int, alone: bool, environment: Mapping[str, str] = os.
         alone: whether no other main shows lines in the same place at the same time.
         environment: tells where outputs are stored or compared.
     """
-    in_kernel = type(sys.stdout).__module__.startswith("ipykernel")
-    if not verbose or (in_kernel and _is_stored(environment)):
+    if not verbose or (_is_kernel() and _is_stored(environment)):
         return Nothing()
     if verbose == 2 or not alone or not io_utils.is_interactive_logging_enabled():
         return Plain()
-    if in_kernel:
+    if type(sys.stdout).__module__.startswith("ipykernel"):  # not in a session, nor in a main, which have outputs of their own
         from IPython.display import display
 
         return Notebook(display)
-    return Terminal() if sys.stdout.isatty() else Plain()
+    return Terminal() if getattr(sys.stdout, "isatty", bool)() else Plain()
+
+
+def _is_kernel() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    loaded = sys.modules.get("IPython")
+    return hasattr(None if loaded is None else loaded.get_ipython(), "kernel")
 
 
 def _is_stored(environment: Mapping[str, str]) -> bool:

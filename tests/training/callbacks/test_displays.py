@@ -13,6 +13,7 @@ import nbclient
 import nbformat
 import pytest
 
+from simdist.training.callbacks import displays
 from simdist.training.callbacks.displays import Notebook, Nothing, Plain, Terminal, display_here
 
 
@@ -75,6 +76,9 @@ def test_the_place_and_verbose_choose_the_display(monkeypatch: pytest.MonkeyPatc
     assert kind(1, alone=False) is Plain
     monkeypatch.setattr(Screen, "__module__", "ipykernel.iostream")
     assert [kind(verbose) for verbose in (0, 1, 2)] == [Nothing, Notebook, Plain]
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(displays, "_is_kernel", lambda: True)
+    assert kind(1) is Plain
     for name, value in (("SIMDIST_STATIC_PICTURES", "1"), ("PYTEST_VERSION", "9"), ("PYTEST_CURRENT_TEST", "x (setup)")):
         assert {type(display_here(verbose, True, {name: value})) for verbose in (0, 1, 2)} == {Nothing}
 
@@ -99,23 +103,36 @@ history = model.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=2, epochs=3)
 """
 
 
+IN_A_MAIN = """
+def main():
+    with sd.MultiWorkerMirroredStrategy().scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=2, verbose=2)
+sd.Cluster({"worker": 2}).launch(main).join()
+"""
+
+
 def notebook() -> Any:
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRAM)])
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRAM), nbformat.v4.new_code_cell(IN_A_MAIN)])
 
 
 @pytest.mark.slow
 def test_a_real_notebook_shows_all_epochs_in_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "SIMDIST_STATIC_PICTURES"):
         monkeypatch.delenv(name, raising=False)
-    outputs = nbclient.NotebookClient(notebook(), timeout=120, kernel_name="python3").execute().cells[0].outputs
+    alone, in_mains = nbclient.NotebookClient(notebook(), timeout=120, kernel_name="python3").execute().cells
+    outputs = alone.outputs
     assert [output.output_type for output in outputs] == ["display_data"]
     assert [line.split(" - ")[:2] for line in outputs[0].data["text/plain"].splitlines()] == [
         [f"Epoch {epoch}/3", "4/4 steps"] for epoch in (1, 2, 3)
     ]
+    printed = "".join(output.text for output in in_mains.outputs)
+    assert [printed.count(f"[worker:{worker}] Epoch 1/1 - 4/4 steps") for worker in (0, 1)] == [1, 1]
 
 
 @pytest.mark.slow
 def test_nbval_sees_no_progress(tmp_path: Path) -> None:
-    nbformat.write(notebook(), tmp_path / "fit.ipynb")  # its cell has no output
+    nbformat.write(notebook(), tmp_path / "fit.ipynb")  # its cells have no outputs
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", str(tmp_path / "fit.ipynb")]
     assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 0
