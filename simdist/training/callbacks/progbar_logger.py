@@ -130,6 +130,6 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
         return now_s - self._began_s
 
     def _progress(self, now_s: float, results: Logs | None) -> Progress:
-        virtual_s = virtual_now_s(model_of(self))
-        virtual_s = None if virtual_s is None or self._virtual_began_s is None else virtual_s - self._virtual_began_s
+        virtual_s = virtual_now_s(model_of(self))  # 0.0 on an engine without time
+        virtual_s = virtual_s - self._virtual_began_s if virtual_s and self._virtual_began_s is not None else None
         return Progress(self._title, self._done, self.target, now_s - self._began_s, virtual_s, self._expected_s, results)

@@ -153,3 +153,15 @@ def test_without_numbers_there_are_steps_and_times() -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, numerics="off"))
     fit(model_of(strategy), ProgbarLogger(Clock(), lines))
     assert lines.ended[0].startswith("Epoch 1/1 - 3/3 steps - ") and lines.ended[0].endswith(" s virtual")
+
+
+@pytest.mark.parametrize("strategy", [lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}, engine="in_process")), None])
+def test_without_a_clock_or_a_strategy_there_are_no_virtual_seconds(strategy: Callable[[], Any] | None) -> None:
+    lines = Lines()
+    if strategy is None:
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    else:
+        model = model_of(strategy())
+    fit(model, ProgbarLogger(Clock(), lines))
+    assert lines.ended[0].startswith("Epoch 1/1 - 3/3 steps - ") and "virtual" not in lines.ended[0] and " - loss: " in lines.ended[0]
