@@ -28,7 +28,7 @@ OPTIONAL = {
     "matplotlib": "static pictures",
     "sklearn": "the demo's data",
     "pandas": "trace.to_dataframe()",
-    "tensorboard": "looking at what trace.to_tensorboard() wrote",
+    "tensorboard": "trace.to_tensorboard() and keras.callbacks.TensorBoard",
     "ray": "running the same program on real processes",
 }
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}

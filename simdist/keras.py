@@ -1,6 +1,7 @@
 """Keras 3 on JAX, with models that know strategies.
 
-``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`.
+``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`, and some of
+`callbacks` (`simdist.training.callbacks`).
 """
 
 from __future__ import annotations
@@ -34,25 +35,38 @@ applying.install()
 global_denominators.install()
 lookups.install()
 
+from simdist.training import callbacks as _own_callbacks  # noqa: E402
 from simdist.training.model import Model, Sequential  # noqa: E402
 
-__all__ = ["Model", "Sequential", "models"]
+__all__ = ["Model", "Sequential", "callbacks", "models"]
 
 
-class _Models(ModuleType):
-    """`keras.models`, with our classes; what loads, makes or clones a model gives ours by itself."""
+class _Overlay(ModuleType):
+    """A module of Keras, with classes of ours in the place of some of its own."""
 
-    Model = Model
-    Sequential = Sequential
+    def __init__(self, of: ModuleType, **classes: type) -> None:
+        super().__init__(f"simdist.{of.__name__}", of.__doc__)
+        self._of = of
+        vars(self).update(classes)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_keras.models, name)
+        return getattr(vars(self)["_of"], name)
 
     def __dir__(self) -> list[str]:
-        return dir(_keras.models)
+        return dir(self._of)
 
 
-models = _Models("simdist.keras.models", _keras.models.__doc__)
+models = _Overlay(_keras.models, Model=Model, Sequential=Sequential)
+"""`keras.models`, with our classes; what loads, makes or clones a model gives ours by itself."""
+
+callbacks = _Overlay(
+    _keras.callbacks,
+    ModelCheckpoint=_own_callbacks.ModelCheckpoint,
+    ProgbarLogger=_own_callbacks.ProgbarLogger,
+    SwapEMAWeights=_own_callbacks.SwapEMAWeights,
+    TensorBoard=_own_callbacks.TensorBoard,
+)
+"""`keras.callbacks`, with those of ours that know clusters."""
 
 
 def __getattr__(name: str) -> Any:

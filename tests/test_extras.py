@@ -30,9 +30,10 @@ def widgets() -> Any:
         ("keras", "keras", keras_namespace),
         ("pandas", "lab", lambda: Trace().to_dataframe()),
         ("matplotlib", "lab", lambda: Trace().timeline()),
+        ("tensorboard", "tensorboard", lambda: keras.callbacks.TensorBoard("never")),
         ("anywidget", "lab", widgets),
     ],
-    ids=["keras", "pandas", "matplotlib", "anywidget"],
+    ids=["keras", "pandas", "matplotlib", "tensorboard", "anywidget"],
 )
 def test_missing_package_of_an_extra_says_how_to_get_it(
     package: str, extra: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 
-__all__ = ["replacing"]
+__all__ = ["replacing", "replacing_path"]
 
 # Windows has no quotas.
 FULL = {code for code, name in errno.errorcode.items() if name in ("ENOSPC", "EDQUOT")}
@@ -54,21 +54,74 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         b'123'
     """
     target = Path(os.path.realpath(path))
-    try:
+    with _full_disks(path):
         _prepare(target)
         if target.exists() and not target.is_file():  # a device or a pipe is written to, and never replaced
             with target.open("wb") as file:
                 yield file
             return
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}{ENDING}")
+        unfinished = _unfinished(target)
         try:
             with _opened(unfinished) as file:
                 yield file
-            if target.exists():
-                shutil.copymode(target, unfinished)
-            unfinished.replace(target)
+            _take_place(target, unfinished)
         finally:
             unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """As `replacing`, for libraries that open their files themselves: a path of the same name, in a directory beside `path`.
+
+    Args:
+        path: the file that is to be replaced.
+
+    Yields:
+        The path to write to.
+
+    Raises:
+        InvalidArgumentError, ResourceExhaustedError: as `replacing`.
+
+    Example:
+        >>> import tempfile
+        >>> target = Path(tempfile.mkdtemp(), "numbers")
+        >>> with replacing_path(target) as path:
+        ...     _ = path.write_bytes(b"123")
+        ...     target.exists()
+        False
+        >>> target.read_bytes()
+        b'123'
+    """
+    target = Path(os.path.realpath(path))
+    with _full_disks(path):
+        _prepare(target)
+        if target.exists() and not target.is_file():
+            yield target
+            return
+        directory = _unfinished(target)
+        directory.mkdir(exist_ok=True)
+        try:
+            yield directory / target.name
+            _take_place(target, directory / target.name)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}{ENDING}")
+
+
+def _take_place(target: Path, unfinished: Path) -> None:
+    if target.exists():
+        shutil.copymode(target, unfinished)
+    unfinished.replace(target)
+
+
+@contextmanager
+def _full_disks(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A full disk is an error of ours, which says what to do."""
+    try:
+        yield
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -91,7 +144,7 @@ def _prepare(target: Path) -> None:
         raise InvalidArgumentError(f"path {str(target)!r} lies below a file: give a path below a directory.") from error
     for leftover in list(target.parent.iterdir()):
         if leftover.name.startswith(f".{target.name}.") and leftover.name.endswith(ENDING) and _writer_is_gone(leftover):
-            leftover.unlink(missing_ok=True)
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
 
 def _writer_is_gone(unfinished: Path) -> bool:

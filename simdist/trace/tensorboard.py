@@ -10,7 +10,7 @@ time is the end of the bin in virtual seconds, counted from 0. The tags:
 - ``staleness/SERVER``: the mean staleness of the updates of the bin, where there were any;
 - ``bytes_sent/TASK`` and ``link_bytes/LINK``: totals, once, at the last bin.
 
-Invariant: the same trace gives the same bytes. TensorFlow is not needed to write the file.
+Invariant: the same trace gives the same bytes. The package `tensorboard` is needed to write the file, and TensorFlow is not.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def to_tensorboard(trace: EventLog, directory: str | os.PathLike[str], bins: int
         The path of the file.
 
     Raises:
+        ModuleNotFoundError: `tensorboard` is not installed.
         InvalidArgumentError: `bins` is less than 1, or `directory` is or lies below a file.
         ResourceExhaustedError: the disk is full; an old file stays whole.
 

@@ -49,7 +49,7 @@ def fit(
     counts = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
     counts |= {"validation_steps": validation_steps, "validation_batch_size": validation_batch_size}
     require_options(verbose, epochs, initial_epoch, **counts)
-    given = usable(callbacks)
+    given = usable(callbacks, model)
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = split_arrays(x, y, sample_weight, validation_split)
     weights = {"sample_weight": sample_weight, "class_weight": class_weight}

@@ -8,6 +8,7 @@ import keras
 from keras.src.callbacks import CallbackList
 from keras.src.utils.python_utils import is_default
 
+from simdist.training.callbacks import ProgbarLogger
 from simdist.training.keras_model import Callbacks, StrategyModel, Verbose
 
 __all__ = ["Hooks", "hooks_of"]
@@ -60,7 +61,7 @@ def _is_plain(callback: keras.callbacks.Callback) -> bool:
 def hooks_of(
     callbacks: Callbacks | Hooks, model: StrategyModel, verbose: Verbose, *, epochs: int = 1, steps: int | None, history: bool = False
 ) -> Hooks:
-    """The hooks of a call, with Keras' progress bar.
+    """The hooks of a call, with a progress bar.
 
     Args:
         callbacks, verbose, epochs: as given to the call; hooks that exist already stay.
@@ -72,6 +73,10 @@ def hooks_of(
         return callbacks
     if isinstance(callbacks, CallbackList):
         return Hooks(callbacks)
-    return Hooks(
-        CallbackList(callbacks, add_history=history, add_progbar=verbose != 0, model=model, verbose=verbose, epochs=epochs, steps=steps)
-    )
+    call = CallbackList(callbacks, add_history=history, model=model, verbose=verbose, epochs=epochs, steps=steps)
+    if verbose != 0 and not any(isinstance(callback, keras.callbacks.ProgbarLogger) for callback in call.callbacks):
+        progress = ProgbarLogger()
+        progress.set_model(model)
+        progress.set_params(call.params)
+        call.callbacks.append(progress)
+    return Hooks(call)

@@ -18,7 +18,7 @@ import pytest
 import simdist_widgets as sw
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.trace import Trace, atomic_file
-from simdist.trace.atomic_file import replacing
+from simdist.trace.atomic_file import replacing, replacing_path
 
 
 @pytest.fixture
@@ -167,3 +167,33 @@ def test_directory_and_path_below_a_file_are_refused(tmp_path: Path) -> None:
     for path, words in ((tmp_path, "it is a directory"), (tmp_path / "file" / "x", "lies below a file")):
         with pytest.raises(InvalidArgumentError, match=words), replacing(path):
             pass
+
+
+def test_a_path_that_a_library_writes_to_takes_the_place_of_the_old_file_when_all_is_there(tmp_path: Path) -> None:
+    target = tmp_path / "model.weights.h5"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    with pytest.raises(ValueError, match="in the middle"), replacing_path(target) as path:
+        path.write_bytes(b"ne")
+        raise ValueError("in the middle")
+    assert target.read_bytes() == b"old"
+    with replacing_path(target) as path:
+        assert path.name == target.name
+        path.write_bytes(b"new")
+        assert target.read_bytes() == b"old"
+    assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode), list(tmp_path.iterdir())) == (b"new", 0o640, [target])
+
+
+def test_a_directory_that_a_killed_process_left_is_taken_away(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True, text=True
+    ).stdout.strip()
+    (tmp_path / f".x.{ended}-1.unfinished").mkdir()
+    with replacing_path(tmp_path / "x") as path:
+        path.touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_path_that_is_no_regular_file_is_never_replaced() -> None:
+    with replacing_path(os.devnull) as path:
+        assert str(path) == os.devnull

@@ -110,7 +110,7 @@ def test_a_hook_of_a_batch_can_end_the_training(strategy: str) -> None:
     assert 2 <= int(model.optimizer.iterations) <= (2 if strategy in ("one device", "mirrored") else 4)
 
 
-def test_logs_of_batches_are_computed_for_those_who_read_them_and_nobody_else() -> None:
+def test_logs_of_batches_are_computed_for_those_who_read_them_and_nobody_else(tmp_path: Path) -> None:
     def reads_of(*callbacks: Any) -> int:
         strategy = sd.MirroredStrategy(2)
         with strategy.scope():
@@ -121,7 +121,7 @@ def test_logs_of_batches_are_computed_for_those_who_read_them_and_nobody_else() 
             model.fit(X, Y, batch_size=2, verbose=0, callbacks=list(callbacks))
         return len(read)
 
-    assert reads_of() == reads_of(keras.callbacks.ModelCheckpoint("never.keras"), keras.callbacks.CSVLogger(os.devnull)) == 1
+    assert reads_of() == reads_of(keras.callbacks.ModelCheckpoint(tmp_path / "each.keras"), keras.callbacks.CSVLogger(os.devnull)) == 1
     assert reads_of(keras.callbacks.TerminateOnNaN()) == 1 + 7
 
 

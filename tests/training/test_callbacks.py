@@ -1,4 +1,4 @@
-"""Callbacks under strategies: those that can do their work do it, the others are refused before anything runs."""
+"""Callbacks under strategies: those that can do their work do it, the others are refused before anything runs; who acts among mains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 X = np.random.default_rng(0).random((12, 3), np.float32)
-Y = X.sum(1, keepdims=True)
+Y = X.sum(1, keepdims=True) * 3 + 1
 
 
 def model_of(namespace: Any = keras, rate: float = 0.1) -> Any:
@@ -37,8 +37,11 @@ def nothing(*args: Any, **options: Any) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "backup": (lambda: keras.callbacks.BackupAndRestore("somewhere"), "ModelCheckpoint"),
-    "averages": (lambda: keras.callbacks.SwapEMAWeights(), "use_ema"),
-    "each batch": (lambda: keras.callbacks.TensorBoard("logs", update_freq="batch"), "update_freq"),
+    "Keras' own TensorBoard": (lambda: plain.callbacks.TensorBoard("logs"), "from simdist import keras"),
+    "a list of Keras": (
+        lambda: keras.callbacks.CallbackList([keras.callbacks.BackupAndRestore("somewhere")], model=model_of()),
+        "ModelCheckpoint",
+    ),
 }
 
 
@@ -47,12 +50,6 @@ def test_callbacks_that_cannot_do_their_work_are_refused(kind: str) -> None:
     make, words = REFUSED[kind]
     with pytest.raises(sd.errors.InvalidArgumentError, match=words):
         model_of().fit(X, Y, verbose=0, callbacks=make())
-
-
-def test_tensorboard_says_that_it_needs_tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(sd.errors.InvalidArgumentError, match=r"TensorFlow.*to_tensorboard"):
-        model_of().fit(X, Y, verbose=0, callbacks=[keras.callbacks.TensorBoard(str(tmp_path))])
 
 
 def test_something_that_is_no_callback_is_refused() -> None:
@@ -97,8 +94,8 @@ def test_a_list_of_keras_is_used_as_it_is_and_checked() -> None:
     model = model_of()
     made = keras.callbacks.CallbackList([], add_history=True, model=model, epochs=1, steps=1, verbose=0)
     assert model.fit(X, Y, verbose=0, callbacks=made) is made._history
-    made.callbacks.append(keras.callbacks.SwapEMAWeights())
-    with pytest.raises(sd.errors.InvalidArgumentError, match="use_ema"):
+    made.callbacks.append(keras.callbacks.BackupAndRestore("somewhere"))
+    with pytest.raises(sd.errors.InvalidArgumentError, match="ModelCheckpoint"):
         model.fit(X, Y, verbose=0, callbacks=made)
 
 
@@ -114,3 +111,66 @@ def test_validation_tells_callbacks_of_fit_what_keras_tells_them() -> None:
         told.append(seen)
     assert told[0] == told[1]
     assert len(told[0]) == 3
+
+
+def test_names_of_simdist_show_our_classes_and_all_others_of_keras() -> None:
+    ours = {"ModelCheckpoint", "ProgbarLogger", "SwapEMAWeights", "TensorBoard"}
+    names = {name for name in dir(plain.callbacks) if name[0].isupper()}
+    assert {name for name in names if getattr(keras.callbacks, name) is not getattr(plain.callbacks, name)} == ours <= names
+    assert all(issubclass(getattr(keras.callbacks, name), getattr(plain.callbacks, name)) for name in ours)
+
+
+def launched(callbacks: Callable[[], list[Any]], workers: int = 3) -> dict[str, Any]:
+    """What the mains of so many workers return, each with callbacks of its own: the histories."""
+
+    def main() -> Any:
+        with sd.MultiWorkerMirroredStrategy().scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1), keras.layers.BatchNormalization()])
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model.fit(X, Y, batch_size=6, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks()).history
+
+    run = sd.Cluster({"worker": workers}).launch(main)
+    run.join()
+    return dict(run.results)
+
+
+class Posted(keras.callbacks.RemoteMonitor):
+    """A monitor that sends nothing."""
+
+    sent: list[int]
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.sent.append(epoch)
+
+
+def test_of_mains_each_calls_its_callbacks_and_what_is_the_chiefs_is_done_once(tmp_path: Path) -> None:
+    called: list[list[tuple[str, int]]] = []
+    sent: list[int] = []
+
+    def callbacks() -> list[Any]:
+        calls: list[tuple[str, int]] = []
+        called.append(calls)
+        monitor = Posted()
+        monitor.sent = sent
+        found = keras.callbacks
+        return [
+            found.CSVLogger(str(tmp_path / "log.csv")),
+            monitor,
+            found.LambdaCallback(on_epoch_end=lambda epoch, logs: calls.append(("epoch", epoch))),
+            found.LambdaCallback(on_train_batch_end=lambda batch, logs: calls.append(("batch", batch))),
+            found.EarlyStopping("loss", min_delta=100.0, patience=1, restore_best_weights=True),
+            found.ReduceLROnPlateau("loss", min_delta=100.0, patience=1),
+        ]
+
+    results = launched(callbacks)
+    assert results["worker:0"] == results["worker:1"] == results["worker:2"]
+    assert called == [[("batch", 0), ("batch", 1), ("epoch", 0), ("batch", 0), ("batch", 1), ("epoch", 1)]] * 3
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["epoch", "0", "1"]
+    assert sent == [0, 1]
+
+
+def test_keras_own_checkpoints_are_refused_where_all_mains_would_write_them(tmp_path: Path) -> None:
+    with pytest.raises(sd.errors.SimdistError, match="from simdist import keras"):
+        launched(lambda: [plain.callbacks.ModelCheckpoint(str(tmp_path / "x.keras"))])
+    assert list(tmp_path.iterdir()) == []

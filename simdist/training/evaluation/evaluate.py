@@ -39,7 +39,7 @@ def evaluate(
     require_inherited(model, "evaluate")
     require_options(verbose, batch_size=batch_size, steps=steps)
     require_numbers(model, "evaluate")
-    given = usable(callbacks)
+    given = usable(callbacks, model)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
     with source.epoch(reset=True):
         logs = tested(model, source, steps, given, verbose, alone=True)

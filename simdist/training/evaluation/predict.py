@@ -39,7 +39,7 @@ def predict(
     require_inherited(model, "predict")
     require_options(verbose, batch_size=batch_size, steps=steps)
     require_numbers(model, "predict")
-    given = usable(callbacks)
+    given = usable(callbacks, model)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
     with source.epoch():
         return _predicted(model, source, steps, given, verbose)

@@ -1,0 +1,48 @@
+"""Where and when a callback is called: by which main of several, and at which virtual second."""
+
+from __future__ import annotations
+
+import keras
+
+from simdist.runtime.launched_main import launched_main
+from simdist.strategies.base import Strategy
+
+__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "virtual_now_s"]
+
+
+def model_of(callback: keras.callbacks.Callback) -> keras.Model:
+    """The model of a callback that is called."""
+    model = callback.model
+    assert model is not None
+    return model
+
+
+def is_chief(model: keras.Model) -> bool:
+    """Whether this program writes the files of a training: the chief's does, among launched mains, and else the only one.
+
+    Args:
+        model: of a strategy, or of none.
+    """
+    strategy = _strategy(model)
+    return strategy is None or strategy.is_chief
+
+
+def is_one_of_several(model: keras.Model) -> bool:
+    """Whether other launched mains train the same model at the same time."""
+    strategy = _strategy(model)
+    return strategy is not None and strategy.launched and strategy.num_workers > 1
+
+
+def is_in_a_main() -> bool:
+    """Whether a launched main runs, beside which others may."""
+    return launched_main.get() is not None
+
+
+def virtual_now_s(model: keras.Model) -> float | None:
+    """The present virtual second of the model's cluster; None for a model of no strategy."""
+    strategy = _strategy(model)
+    return None if strategy is None else strategy.engine.now
+
+
+def _strategy(model: keras.Model) -> Strategy | None:
+    return getattr(model, "simdist_strategy", None)
