@@ -90,7 +90,7 @@ def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
             if not rows:
                 return _loss_of_no_rows(model, x, y, y_pred, sample_weight), (0.0, y_pred)
             with of_global_batch(weight):
-                loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+                loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
             return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
         with _only_finite(not rows):
@@ -132,7 +132,7 @@ def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sampl
     if tracer is None or tracer.num_replicas == 1 or not needs_global_denominators(model, y_pred, sample_weight):
         return nothing
     with of_global_batch(0.0), tracer.overlay({}):
-        loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+        loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
     return nothing + 0.0 * jnp.sum(loss)
 
 
