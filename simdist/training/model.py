@@ -52,8 +52,8 @@ class _Distributed(StrategyModel):
         of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
 
         Raises:
-            InvalidArgumentError: under a strategy, run_eagerly or jit_compile=False, or steps_per_execution that is no number; "auto" under
-                another strategy than parameter servers.
+            InvalidArgumentError: under a strategy, run_eagerly, or steps_per_execution that is no number; "auto" under another strategy
+                than parameter servers.
         """
         if self.simdist_strategy is not None:
             has_closures = isinstance(self.simdist_strategy, ParameterServerStrategy)

@@ -10,10 +10,10 @@ import jax
 import keras as plain
 import numpy as np
 import pytest
-from usual_models import BATCH, MODELS, data_of
 
 import simdist as sd
 from simdist import keras
+from usual_models import BATCH, MODELS, data_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 STEPS = 20

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from beside_keras import STRATEGIES, require_those_of_keras, trained
 
 import simdist as sd
+from beside_keras import STRATEGIES, require_those_of_keras, trained
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -113,11 +113,28 @@ def head_alone(k: Any) -> Any:
 
             loss, gradients = jax.value_and_grad(loss_of)(list(trained[split:]))
             head, optimizer = self.optimizer.stateless_apply(optimizer, gradients, list(trained[split:]))
-            return {"loss": loss}, ([*trained[:split], *head], others, optimizer, counts)
+            return {"loss of the head": loss}, ([*trained[:split], *head], others, optimizer, counts)
 
     model = HeadAlone()
     model.compile(k.optimizers.Adam(0.05), "mse")
     model.optimizer.build(model.head.trainable_variables)
+    return model
+
+
+def without_some_gradients(k: Any) -> Any:
+    """Gradients of None leave their variables as they are."""
+
+    class Custom(k.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            trained, others, optimizer, counts = state
+            x, y = data
+            loss_of = jax.value_and_grad(lambda trained: self.compute_loss(x, y, self.stateless_call(trained, others, x)[0]))
+            loss, gradients = loss_of(trained)
+            trained, optimizer = self.optimizer.stateless_apply(optimizer, [None, None, *gradients[2:]], trained)
+            return {"loss of the step": loss}, (trained, others, optimizer, counts)
+
+    model = Custom([k.Input((4,)), k.layers.Dense(5, "tanh"), k.layers.Dense(1)])
+    model.compile(k.optimizers.Adam(0.05), "mse")
     return model
 
 
@@ -133,10 +150,12 @@ STEPS = {
     "logs of its own": with_logs_of_its_own,
     "distillation": distilled,
     "head alone": head_alone,
+    "gradients of None": without_some_gradients,
     "scaled loss": mixed_precision,
 }
 
 
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("make", STEPS.values(), ids=list(STEPS))
 def test_custom_steps_train_as_in_plain_keras(make: Callable[[Any], Any], strategy: str) -> None:
