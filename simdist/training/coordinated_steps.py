@@ -26,6 +26,7 @@ from simdist.program.step_iterator import StepBatch
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.bundling import bundled
+from simdist.training.evaluation.passes import has_next
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution
 from simdist.training.logs import StepLogs
@@ -157,7 +158,7 @@ class _Handing:
         return self.dataset.cardinality()
 
     def begin(self, steps: int | None) -> None:
-        if self._iterator is None or steps is None or self.dataset.cardinality() == steps:
+        if self._iterator is None or steps is None or self.dataset.cardinality() == steps or not has_next(self._iterator):
             self._iterator = iter(self.dataset)
 
     def take(self, count: int) -> tuple[object, int]:

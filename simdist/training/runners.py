@@ -69,7 +69,7 @@ class ReplicaSteps:
 
     def epoch(self, steps: int | None, hooks: Hooks) -> None:
         """Run the steps of an epoch; None: to the end of the data."""
-        if steps is None or (isinstance(self.source, Dataset) and self.source.cardinality() == steps):
+        if steps is None or (isinstance(self.source, Dataset) and (self.source.cardinality() == steps or not self.iterator.has_next())):
             self.iterator = self._fresh()
         done = 0
         while (steps is None or done < steps) and not self.model.stop_training:
