@@ -30,7 +30,8 @@ BUNDLE = FRONT_END / "simdist_widgets" / "static"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
 NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
 NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
-PARALLEL = ["-n", "2", "--dist", "loadfile"]
+# in the order of the folders, so that short doctests end the run; xdist would begin with files of many tests, and end with long ones
+PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)

@@ -31,6 +31,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.tpu import TPUStrategy
 from simdist.strategies.worker_copies import get_current_worker_index
+from simdist.training.sidecar import SidecarEvaluator
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.checks import check_numerics
 from simdist.variables.embedding import embedding_lookup
@@ -78,6 +79,7 @@ __all__ = [
     "Server",
     "Session",
     "ShardedVariable",
+    "SidecarEvaluator",
     "SimpleClusterResolver",
     "StaticHashTable",
     "StringLookup",

@@ -58,7 +58,7 @@ def test_option_that_no_command_has_is_refused(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--no-crash"]])
+@pytest.mark.parametrize("options", [[], pytest.param(["--no-crash"], marks=pytest.mark.exhaustive)])
 def test_demo_learns_the_digits_and_writes_its_files(options: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "simdist", "run", str(ROOT / "examples" / "digits_ps.py"), *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -26,11 +26,10 @@ from simdist.program.step_iterator import StepBatch
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.bundling import bundled
-from simdist.training.evaluation.passes import has_next
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution
 from simdist.training.logs import StepLogs
-from simdist.training.sources import ENDLESS, Source, first_batch
+from simdist.training.sources import ENDLESS, Source, first_batch, has_next
 from simdist.training.step import build, train_step_of
 
 __all__ = ["CoordinatedSteps"]
@@ -54,6 +53,10 @@ class Supply(Protocol):
         """The argument of a closure of `count` steps, and how many it has: fewer where the data end."""
         ...
 
+    def has_next(self) -> bool:
+        """Whether there is another batch, as far as the coordinator knows."""
+        ...
+
 
 class CoordinatedSteps:
     """Steps as closures on the workers of a parameter-server strategy."""
@@ -63,14 +66,14 @@ class CoordinatedSteps:
         self.strategy = strategy
         self.coordinator = ClusterCoordinator(strategy)
         self.per_closure = 1 if strategy.serving.in_rounds else fixed_steps_per_execution(model)
-        assert not isinstance(source, DistributedDataset)
-        source = source.dataset if isinstance(source, DistributedFromFunction) and source.dataset is not None else source
+        data = source.data
+        assert not isinstance(data, DistributedDataset)
         self.supply: Supply
-        if isinstance(source, Dataset):
-            self.sample = iter(source)
-            self.supply = _Handing(source)
+        if isinstance(data, Dataset):
+            self.sample = iter(data)
+            self.supply = _Handing(source, self.sample)
         else:
-            make = source.dataset_fn if isinstance(source, DistributedFromFunction) else source
+            make = data.dataset_fn if isinstance(data, DistributedFromFunction) else data
             self.sample = iter(make(InputContext(len(strategy.workers), 0, 1)))
             self.supply = _OfWorkers(self.coordinator, make, len(strategy.workers))
         build(model, first_batch("fit", self.sample))
@@ -140,6 +143,10 @@ class CoordinatedSteps:
         self._logs.outcome = result
         hooks.call.on_train_batch_end(self._number - 1, self.logs() if hooks.reads_train_logs else {})
 
+    def has_next(self) -> bool:
+        """Whether there is another batch."""
+        return self.supply.has_next()
+
     def logs(self) -> Logs:
         """Loss and metrics of the closures that are done."""
         return self._logs.values()
@@ -148,22 +155,27 @@ class CoordinatedSteps:
 class _Handing:
     """A dataset that the coordinator hands out, batch by batch."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
+    def __init__(self, source: Source, first: DatasetIterator) -> None:
+        self.source = source
         self.handed_out = HandedOut()
-        self._iterator: DatasetIterator | None = None
+        self._iterator = first
+        self._is_first = True
 
     @property
     def cardinality(self) -> int:
-        return self.dataset.cardinality()
+        return self.source.cardinality()
 
     def begin(self, steps: int | None) -> None:
-        if self._iterator is None or steps is None or self.dataset.cardinality() == steps or not has_next(self._iterator):
-            self._iterator = iter(self.dataset)
+        is_first, self._is_first = self._is_first, False
+        is_pass = steps is None or self.source.num_batches == steps or not self.has_next()
+        if self.source.can_restart and (self.source.may_change if is_first else is_pass):
+            self._iterator = iter(self.source)
 
     def take(self, count: int) -> tuple[object, int]:
-        assert self._iterator is not None
         return _handed(self.handed_out, self._iterator, count)
+
+    def has_next(self) -> bool:
+        return has_next(self._iterator)
 
 
 class _OfWorkers:
@@ -203,6 +215,9 @@ class _OfWorkers:
                 return argument, found
             self._left.remove(pipeline)
         return None, 0
+
+    def has_next(self) -> bool:
+        return True
 
 
 def _handed(handed_out: HandedOut, iterator: DatasetIterator, count: int) -> tuple[object, int]:

@@ -19,7 +19,7 @@ from simdist.training.evaluation.validation import Validation
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
 from simdist.training.runners import Runner, runner_of
-from simdist.training.sources import count_steps, split_arrays, training_source
+from simdist.training.sources import Source, count_steps, is_spent, split_arrays, training_source
 from simdist.training.step import finish
 
 __all__ = ["fit"]
@@ -56,13 +56,16 @@ def fit(
     source = training_source(model, x, y, shuffle, batch_size, steps_per_epoch, **weights)
     steps = count_steps(source, steps_per_epoch)
     validation = Validation(model, validation_data, batch_size, validation_batch_size, validation_steps, validation_freq)
-    runner = runner_of(model, source)
+    with source.epoch():  # the first batch is read once before, to build the model
+        runner = runner_of(model, source)
     hooks = hooks_of(given, model, verbose, epochs=epochs, steps=steps, history=True)
-    _train(model, runner, steps, range(initial_epoch, epochs), hooks, validation)
+    _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
     return model.history
 
 
-def _train(model: StrategyModel, runner: Runner, steps: int | None, epochs: range, hooks: Hooks, validation: Validation) -> None:
+def _train(
+    model: StrategyModel, source: Source, runner: Runner, steps: int | None, epochs: range, hooks: Hooks, validation: Validation
+) -> None:
     """The loop: epochs with their hooks."""
     may_diverge = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in hooks.call.callbacks)
     logs: Logs = {}
@@ -71,13 +74,14 @@ def _train(model: StrategyModel, runner: Runner, steps: int | None, epochs: rang
     for epoch in epochs:
         model.reset_metrics()
         hooks.call.on_epoch_begin(epoch)
-        runner.epoch(steps, hooks)
+        with source.epoch():
+            runner.epoch(steps, hooks)
         logs = dict(runner.logs())
         if not may_diverge:
             _require_finite(logs, epoch)
         logs.update(validation.logs(epoch, hooks))
         hooks.call.on_epoch_end(epoch, logs)
-        if model.stop_training:
+        if model.stop_training or is_spent(source, runner.has_next, epochs.stop - epoch - 1):
             break
     finish(model)
     hooks.call.on_train_end(logs)

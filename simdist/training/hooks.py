@@ -53,7 +53,7 @@ def reads_batches(callback: keras.callbacks.Callback, phase: Phase) -> bool:
 
 
 def _is_plain(callback: keras.callbacks.Callback) -> bool:
-    """Whether a callback is Keras', without hooks that somebody has written for it."""
+    """Whether a callback is Keras', without hooks of the user's own."""
     return type(callback).__module__.split(".")[0] in ("keras", "simdist") and not any(name.startswith("on_") for name in vars(callback))
 
 

@@ -14,7 +14,6 @@ import keras
 from keras.src.models.functional import Functional as KerasFunctional
 from keras.src.models.model import functional_init_arguments
 
-from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -24,6 +23,7 @@ from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
+from simdist.training.single_batch import train_on_batch
 from simdist.training.step import prepare_optimizer
 
 __all__ = ["Functional", "Model", "Sequential"]
@@ -86,25 +86,31 @@ class _Distributed(StrategyModel):
     def fit(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> keras.callbacks.History:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.
 
-        Losses are read at the end of each epoch, and callbacks get them there; hooks of training batches are refused. On a
-        cluster with numerics="off" the run has its times, and a history without losses.
+        Losses are read at the end of each epoch, and after each batch where a callback reads them. Under parameter servers hooks of batches
+        follow the closures that have ended, in the order in which they end. A ``train_step`` of the user's own runs as it is, in Keras'
+        stateless form for JAX. On a cluster with numerics="off" the run has its times, and a history without losses.
+
+        Without steps_per_epoch an epoch visits each example once: under parameter servers batches are handed out by number, and one whose
+        worker dies is given to another. (Its update may then count twice, unless the strategy has exactly_once=True.)
 
         Args:
-            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator` (with steps_per_epoch).
+            x: a `Dataset`, arrays (with `y`), a distributed dataset, or a `DatasetCreator`; a generator, a `keras.utils.PyDataset`, a
+                DataLoader of torch or a tf.data.Dataset, whose elements are batches. Without steps_per_epoch, the datasets that a
+                creator makes for the workers are read to their end, each batch by any worker.
             y: targets, where x is arrays.
             args, options: those of Keras, in its order: batch_size, epochs, verbose, callbacks, validation_split, validation_data,
-                shuffle (default: arrays are shuffled), class_weight, sample_weight, initial_epoch, steps_per_epoch,
-                validation_steps, validation_batch_size, validation_freq. Datasets bring their own batches, order, targets and
-                weights, and are refused together with those.
+                shuffle (default: arrays are shuffled, and so are the batches of a PyDataset), class_weight, sample_weight,
+                initial_epoch, steps_per_epoch, validation_steps, validation_batch_size, validation_freq. What gives batches brings
+                their order, targets and weights, and is refused together with those.
 
         Returns:
             `keras.callbacks.History`.
 
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, steps_per_epoch is missing where the data
-                has no end, or a loss is not finite.
-            TypeError: `x` is neither arrays nor a dataset (a generator, a loader), or an option that Keras does not know.
-            FailedPreconditionError: the model overrides train_step, or another method that is not called here.
+                have no end, or a loss is not finite (and no TerminateOnNaN watches it).
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
+            FailedPreconditionError: the model overrides ``make_train_function``, or has a train_step(self, data) for another backend.
             OutOfRangeError: the data ran out before the steps were done.
         """
         if not self._is_distributed():
@@ -113,17 +119,23 @@ class _Distributed(StrategyModel):
         return fit(self, x, y, *args, **options)
 
     def evaluate(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> Result:
-        """Loss and metrics on data, as `keras.Model.evaluate` gives them; computed by the chief, with all hooks of callbacks.
+        """Loss and metrics on data, as `keras.Model.evaluate` gives them, with all hooks of callbacks; it takes virtual time.
+
+        The replicas of a synchronous strategy share each batch. Under parameter servers workers take whole batches; each counts once, also
+        where a worker dies. A launched main evaluates by itself, on its first replica, so that it may do so alone. Where batches depend on
+        each other (layers that change in a test step, logs that are no metrics), one replica or worker takes them in turn, as Keras does.
+        The metrics of training stay as they were.
 
         Args:
-            x: as for `fit`. Of what was distributed the chief reads the plain dataset; a function of an `InputContext` makes it
-                a single pipeline, and needs `steps`.
+            x: as for `fit`. Of what was distributed the plain dataset is read; a function of an `InputContext` makes a single
+                pipeline, and needs `steps`.
             y: targets, where x is arrays.
             args, options: those of Keras, in its order: batch_size, verbose, sample_weight, steps, callbacks, return_dict.
 
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, or data without an end and no `steps`.
-            TypeError: `x` is neither arrays nor a dataset, or an option that Keras does not know.
+            TypeError: `x` is of no kind that is known, or an option that Keras does not know.
+            FailedPreconditionError: numerics="off", or the model overrides ``make_test_function``.
         """
         if not self._is_distributed():
             return super().evaluate(x, y, *args, **options)
@@ -131,41 +143,46 @@ class _Distributed(StrategyModel):
         return evaluate(self, x, y, *args, **options)
 
     def predict(self, x: Examples, *args: KerasArgument, **options: KerasArgument) -> Tree:
-        """Outputs for data, in its order; computed by the chief.
+        """Outputs for data, in its order; computed where `evaluate` is.
 
         Args:
             x: as for `evaluate`.
             args, options: those of Keras, in its order: batch_size, verbose, steps, callbacks.
 
         Raises:
-            InvalidArgumentError, TypeError: as for `evaluate`.
+            InvalidArgumentError, TypeError, FailedPreconditionError: as for `evaluate`.
         """
         if not self._is_distributed():
             return super().predict(x, *args, **options)
         return predict(self, x, *args, **options)
 
-    def train_on_batch(self, *args: KerasArgument, **options: KerasArgument) -> Result:
-        """As Keras', outside of strategies.
+    def train_on_batch(self, x: Examples, *args: KerasArgument, **options: KerasArgument) -> Result:
+        """One step on one batch, as `keras.Model.train_on_batch`; the batch is shared among the replicas, or given to one worker.
+
+        Args:
+            x: arrays of the batch.
+            args, options: those of Keras, in its order: y, sample_weight, class_weight, return_dict.
+
+        Returns:
+            Loss and metrics of this batch: a list, or with return_dict=True by name.
 
         Raises:
-            FailedPreconditionError: under a strategy, where a step takes its batch from a dataset.
+            InvalidArgumentError: x is a dataset, or as for `fit`.
         """
         if not self._is_distributed():
-            return super().train_on_batch(*args, **options)
-        raise FailedPreconditionError(
-            "train_on_batch does not distribute a batch. Use fit with steps_per_epoch=1, or write the step as a function under "
-            "@sd.function, which takes batches from an iterator."
-        )
+            return super().train_on_batch(x, *args, **options)
+        self._assert_compile_called("train_on_batch")
+        return train_on_batch(self, x, *args, **options)
 
     def test_on_batch(self, x: Examples, y: Examples = None, sample_weight: Examples = None, return_dict: bool = False) -> Result:
-        """Loss and metrics of one batch, computed by the chief."""
+        """Loss and metrics of one batch; computed as by `evaluate`."""
         if not self._is_distributed():
             return super().test_on_batch(x, y, sample_weight, return_dict)
         self._assert_compile_called("test_on_batch")
         return evaluate(self, x, y, steps=1, verbose=0, sample_weight=sample_weight, return_dict=return_dict)
 
     def predict_on_batch(self, x: Examples) -> Tree:
-        """Outputs for one batch, computed by the chief."""
+        """Outputs for one batch; computed as by `predict`."""
         return predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
 
     def _is_distributed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Protocol
 
-from simdist.data import Dataset
+from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -14,7 +14,8 @@ from simdist.training.coordinated_steps import CoordinatedSteps
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution, strategy_of
 from simdist.training.logs import StepLogs
-from simdist.training.sources import Source, first_batch
+from simdist.training.sources import ENDLESS, Source, first_batch
+from simdist.training.sources.datasets import DatasetSource
 from simdist.training.step import build, train_step_of
 
 __all__ = ["ReplicaSteps", "Runner", "runner_of"]
@@ -29,6 +30,10 @@ class Runner(Protocol):
 
     def logs(self) -> Logs:
         """Loss and metrics after the last step."""
+        ...
+
+    def has_next(self) -> bool:
+        """Whether there is another batch; reads it, if it was not read yet."""
         ...
 
 
@@ -47,19 +52,21 @@ class ReplicaSteps:
     def __init__(self, model: StrategyModel, strategy: SynchronousStrategy, source: Source) -> None:
         self.model = model
         self.strategy = strategy
+        if isinstance(source.data, DatasetCreator):
+            source = DatasetSource(strategy.distribute_datasets_from_function(source.data))
         self.source = source
         self.iterator = self._fresh()
+        self.is_first = True
         build(model, first_batch("fit", self.iterator))
         self.step = train_step_of(model)
         self.per_execution = fixed_steps_per_execution(model) or 1
         self._logs = StepLogs(model)
 
     def _fresh(self) -> DistributedIterator:
-        source = self.source
+        source = self.source.data
         if isinstance(source, DistributedDataset):
             return iter(source)
-        if isinstance(source, DatasetCreator):
-            return iter(self.strategy.distribute_datasets_from_function(source))
+        assert not isinstance(source, DatasetCreator)
         if isinstance(source, DistributedFromFunction):
             raise TypeError(
                 "fit was given datasets that another strategy distributes from a function. Call distribute_datasets_from_function of the "
@@ -69,7 +76,9 @@ class ReplicaSteps:
 
     def epoch(self, steps: int | None, hooks: Hooks) -> None:
         """Run the steps of an epoch; None: to the end of the data."""
-        if steps is None or (isinstance(self.source, Dataset) and (self.source.cardinality() == steps or not self.iterator.has_next())):
+        if steps is None and self.source.cardinality() == ENDLESS:
+            raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
+        if self._begins_again(steps):
             self.iterator = self._fresh()
         done = 0
         while (steps is None or done < steps) and not self.model.stop_training:
@@ -85,6 +94,19 @@ class ReplicaSteps:
                 self._logs.outcome = self.strategy.step(self.step, (self.iterator,), {})
             hooks.call.on_train_batch_end(done + count - 1, self.logs() if hooks.reads_train_logs else {})
             done += count
+
+    def has_next(self) -> bool:
+        """Whether there is another batch; reads it, if it was not read yet."""
+        return self.iterator.has_next()
+
+    def _begins_again(self, steps: int | None) -> bool:
+        """Whether this epoch begins with the first batch, as it does in Keras: where an epoch is a pass, or all batches were read."""
+        source, is_first = self.source, self.is_first
+        self.is_first = False
+        if not source.can_restart:
+            return False
+        is_pass = steps is None or (source.is_plain and source.num_batches == steps)
+        return is_pass or (is_first and source.may_change) or not self.iterator.has_next()
 
     def _ran_out(self, done: int, steps: int) -> None:
         warnings.warn(f"The dataset ran out after {done} of {steps} steps; training stops here.", stacklevel=5)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Route, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60
@@ -49,6 +49,7 @@ CELLS_JS = """() => {
                 source: cell.model.sharedModel.source,
                 count: cell.model.executionCount,
                 errors: outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`),
+                printed: outputs.filter(o => o.name === 'stdout').map(o => [].concat(o.text).join('')).join(''),
                 stderr: outputs.filter(o => o.name === 'stderr').map(o => [].concat(o.text).join('')),
                 widgets: outputs.filter(o => o.data && 'application/vnd.jupyter.widget-view+json' in o.data).length,
             };
@@ -95,6 +96,7 @@ class Cell:
     source: str
     count: int | None
     errors: list[str]
+    printed: str
     stderr: list[str]
     widgets: int
 
@@ -189,17 +191,24 @@ def _address(server: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
 
 
 @contextmanager
-def browser_page(width_px: int = 1280, height_px: int = 900) -> Iterator[Page]:
-    """A page in a headless Chromium."""
+def browser_context(width_px: int = 1280, height_px: int = 900) -> Iterator[BrowserContext]:
+    """A headless Chromium, whose pages share what they have loaded."""
     path = chromium()
     if path is None:
         raise RuntimeError(f"No Chromium found. Looked for: {', '.join(CHROMIUM_NAMES)}.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
         try:
-            yield browser.new_page(viewport={"width": width_px, "height": height_px})
+            yield browser.new_context(viewport={"width": width_px, "height": height_px})
         finally:
             browser.close()
+
+
+@contextmanager
+def browser_page(width_px: int = 1280, height_px: int = 900) -> Iterator[Page]:
+    """A page in a headless Chromium of its own."""
+    with browser_context(width_px, height_px) as context:
+        yield context.new_page()
 
 
 def _refuse_to_start(route: Route) -> None:
@@ -246,6 +255,10 @@ class Notebook:
     def save_and_shut_down(self) -> None:
         """Saves the notebook, as the menu does, and ends its kernel."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.shut_down()
+
+    def shut_down(self) -> None:
+        """Ends the kernel."""
         self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
         self._wait(lambda: self._state()["kernel"] == "none", START_TIMEOUT_S, "the kernel did not end")
 

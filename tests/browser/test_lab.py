@@ -1,4 +1,4 @@
-"""Every lesson runs from top to bottom in a real JupyterLab, and its widgets show something.
+"""Every lesson runs from top to bottom in a real JupyterLab, with the solutions of its exercises, and its widgets show something.
 
 A student's first minutes are run, too: the page that lists the lessons, a prediction that is missing, answers that are wrong. The
 last tests try the harness itself on tiny notebooks: it must see a drawn widget, a blank one, and an error.
@@ -6,13 +6,15 @@ last tests try the harness itself on tiny notebooks: it must see a drawn widget,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
-from lab_driver import ROOT, Notebook, browser_page, chromium, copy_cleared, lab_server
-from playwright.sync_api import Page
+from lab_driver import ROOT, Notebook, browser_context, chromium, copy_cleared, lab_server
+from playwright.sync_api import BrowserContext, Page
+from solutions import solve
 from working_copies import bring_up_to_date
 
 pytestmark = [
@@ -49,23 +51,35 @@ def address(folder: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def context() -> Iterator[BrowserContext]:
+    """One browser for all tests: it loads JupyterLab once."""
+    with browser_context() as context:
+        yield context
+
+
 @pytest.fixture
-def page() -> Iterator[Page]:
-    with browser_page() as page:
-        yield page
+def page(context: BrowserContext) -> Iterator[Page]:
+    page = context.new_page()
+    yield page
+    page.close()
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-def test_lesson_runs_and_draws_its_widgets(lesson: Path, folder: Path, address: str, page: Page) -> None:
-    copy_cleared(lesson, folder)
+def test_lesson_runs_with_its_solutions_and_draws_its_widgets(lesson: Path, folder: Path, address: str, page: Page) -> None:
+    solve(copy_cleared(lesson, folder))
     notebook = Notebook(page, address, lesson.name)
     cells = notebook.run_all()
     drawn = notebook.widgets_drawn()
     notebook.screenshot(PICTURES / f"{lesson.stem}.png")
+    notebook.shut_down()  # ten kernels would fill the memory of a small machine
     assert [error for cell in cells for error in cell.errors] == []
     assert [text for cell in cells for text in cell.stderr] == []
     assert [cell.count for cell in cells] == list(range(1, len(cells) + 1))
     assert drawn == [True] * sum(cell.widgets for cell in cells)
+    answers = [cell.printed for cell in cells if ".check(" in cell.source]
+    assert len(answers) >= 2 and [answer for answer in answers if not re.search("^Right[.] ", answer, re.MULTILINE)] == []
+    assert [cell.printed for cell in cells if "Not yet:" in cell.printed] == []
 
 
 # -- as a student ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from simdist.coordinator.queue import ClosureQueue
 from simdist.transitions import Move, TransitionTable
 from tests.coordinator.histories import POLICIES, Followed, History, follow, random_history, shortest
 
-SAMPLE, ALL = 500, 16_700  # for each of the six policies
+SAMPLE, ALL = 1_500, 16_700  # for each of the six policies
 LENGTH = 40
 
 
@@ -87,7 +87,7 @@ def test_random_histories_end_well(policy: str) -> None:
     follow_many(policy, SAMPLE)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_hundred_thousand_random_histories_end_well(policy: str) -> None:
     follow_many(policy, ALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sampling import sampled
 from tests.golden.measuring import measure
 from tests.golden.runs import RUNS
 from tests.golden.stored import differences, read
@@ -11,7 +12,16 @@ from tests.golden.stored import differences, read
 STORED = read()
 
 
-@pytest.mark.parametrize("name", RUNS)
+# They compile longest; tests of packs, of accumulation, of compressors and of silent mains try the same mechanisms in CI.
+LONG = {
+    "fit: packs while computing",
+    "fit: accumulated gradients",
+    "together: compressed",
+    "disturbed: mains crash in a long collective",
+}
+
+
+@pytest.mark.parametrize("name", sampled(RUNS, RUNS.keys() - LONG))
 def test_run_is_as_it_was(name: str) -> None:
     found = differences(STORED[name], measure(name))
     assert not found, (

@@ -22,12 +22,12 @@ def exercises_of(lesson: str) -> dict[str, Exercise]:
 
 
 def cases(kind: str) -> list[Any]:
-    """One case for each answer of all rows; those of a slow exercise are marked."""
+    """One case for each answer of all rows; of a slow exercise CI tries a wrong one, and the right one in a browser."""
     found: list[Any] = []
     for lesson in LESSONS:
         for name, rows in rows_of(lesson).items():
-            marks = [pytest.mark.slow] if rows.slow else []
             for number, answer in enumerate(getattr(rows, kind)):
+                marks = [pytest.mark.exhaustive if number or kind == "right" else pytest.mark.slow] if rows.slow else []
                 found.append(pytest.param(lesson, name, answer, marks=marks, id=f"{lesson}-{name}-{number}"))
     return found
 

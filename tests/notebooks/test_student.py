@@ -1,18 +1,36 @@
-"""A student who has not predicted yet: the cell that reveals stops with a sentence, and nothing was printed that gives the answer away."""
+"""A student goes through each lesson, does not predict, and solves the exercises: nothing is shown early, and all solutions are right.
+
+A lesson takes many seconds: it runs once for both questions, and CI runs some of them here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from classroom.automatic import VARIABLE
 from classroom.stopping import NotYetAnswered
+from ipywidgets import Widget
+from solutions import with_solutions
 
 LESSONS = sorted((Path(__file__).resolve().parents[2] / "lessons").glob("[0-9][0-9]*.ipynb"))
+# Here CI runs the quick ones: `tests/browser/test_lab.py` runs all of them, solved, and `test_lessons.py` reads what they have printed.
+QUICK = ("00_one_cell", "01_dead_worker", "07_coordinator")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A code cell that was run, and what it printed: before a prediction, and where it reveals one, after it."""
+
+    source: str
+    printed: str
+    revealed: str | None
 
 
 def run(source: str, names: dict[str, Any]) -> str:
@@ -26,22 +44,40 @@ def run(source: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_nothing_is_shown_before_a_prediction(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    notebook: Any = nbformat.read(path, as_version=4)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.exhaustive) for path in LESSONS],
+)
+def lesson(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
+    """A lesson that ran from top to bottom."""
     names: dict[str, Any] = {}
-    reveals = 0
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        monkeypatch.delenv(VARIABLE, raising=False)
-        printed = run(cell.source, names)
-        if ".reveal(" in cell.source:
-            reveals += 1
-            assert printed.startswith("stopped: First predict: "), printed
-            assert len(printed.splitlines()) == 1
-            monkeypatch.setenv(VARIABLE, "1")
-            assert "stopped" not in run(cell.source, names)
-    assert reveals >= 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("lesson"))
+        ran: list[Ran] = []
+        for source in with_solutions(request.param):
+            patch.delenv(VARIABLE, raising=False)
+            printed = run(source, names)
+            patch.setenv(VARIABLE, "1")
+            ran.append(Ran(source, printed, run(source, names) if ".reveal(" in source else None))
+    yield ran
+    names.clear()
+    Widget.close_all()  # the process would keep them, and all that they show
+
+
+@pytest.mark.slow
+def test_nothing_is_shown_before_a_prediction(lesson: list[Ran]) -> None:
+    reveals = [cell for cell in lesson if cell.revealed is not None]
+    assert len(reveals) >= 2
+    for cell in reveals:
+        assert cell.printed.startswith("stopped: First predict: "), cell.printed
+        assert len(cell.printed.splitlines()) == 1
+        assert cell.revealed is not None and "stopped" not in cell.revealed
+
+
+@pytest.mark.slow
+def test_solutions_are_right(lesson: list[Ran]) -> None:
+    checks = [cell for cell in lesson if ".check(" in cell.source]
+    assert len(checks) >= 2
+    for cell in checks:
+        assert re.search(r"^Right\. ", cell.printed, re.MULTILINE), cell.printed
+    assert [cell.source for cell in lesson if "Not yet:" in cell.printed or ("stopped" in cell.printed and cell.revealed is None)] == []

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist.hardware import Device, Exponential, Jitter, Network, NoJitter, TwoPoint
 
 FAR_FASTER = Network(bandwidth=1e18, latency=0.0)
@@ -52,7 +53,7 @@ def test_t4_stale_synchronous_parallel(staleness: int) -> None:
     assert found == pytest.approx(T4[staleness], rel=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("staleness", T4)
 def test_t4_stale_synchronous_parallel_in_full(staleness: int) -> None:
     found = iterations_per_s(10_000, RARELY_SLOW, mode="bounded", staleness=staleness)
@@ -83,7 +84,7 @@ def harmonic(number: int) -> float:
     return math.fsum(1.0 / each for each in range(1, number + 1))
 
 
-@pytest.mark.parametrize(("workers", "backups"), [(8, 0), (8, 1), (8, 3)])
+@pytest.mark.parametrize(("workers", "backups"), sampled([(8, 0), (8, 1), (8, 3)], [(8, 0), (8, 3)]))
 def test_t2_the_first_of_exponential_workers(workers: int, backups: int) -> None:
     """A round waits for k of N. Those who come too late begin again with the next round, as an exponential rest is exponential."""
     rounds = 2_000
@@ -93,7 +94,7 @@ def test_t2_the_first_of_exponential_workers(workers: int, backups: int) -> None
     assert cluster.now / applied == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("workers", [4, pytest.param(8, marks=pytest.mark.slow), pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", sampled([4, 8, 16], [4]))
 def test_t3_asynchrony_acts_as_momentum(workers: int) -> None:
     """Mitliagkas et al., Asynchrony begets momentum, 2016, theorem 3: momentum 1 - 1/M and rate eta/M, on average over many runs.
 

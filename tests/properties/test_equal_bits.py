@@ -18,31 +18,35 @@ from simdist import keras
 PROGRAM = """
 import numpy as np, sys, simdist as sd
 from simdist import keras
-cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=int(sys.argv[1]))
-strategy = sd.ParameterServerStrategy(cluster)
-with strategy.scope():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", steps_per_execution=3)
-cluster.faults.crash("worker:1", after_steps=7, restart_after=0.001)
-x = np.arange(160, dtype="float32").reshape(40, 4) / 160
-model.fit(sd.Dataset.from_tensor_slices((x, x.sum(1))).shuffle(40).batch(4), epochs=2, steps_per_epoch=12, verbose=0)
-print(cluster.trace.digest(), model.get_weights()[0].tobytes().hex())
+for seed in sys.argv[1:]:
+    cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=int(seed))
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=3)
+    cluster.faults.crash("worker:1", after_steps=7, restart_after=0.001)
+    x = np.arange(160, dtype="float32").reshape(40, 4) / 160
+    model.fit(sd.Dataset.from_tensor_slices((x, x.sum(1))).shuffle(40).batch(4), epochs=2, steps_per_epoch=12, verbose=0)
+    print(cluster.trace.digest(), model.get_weights()[0].tobytes().hex())
 """
 
 
 @functools.cache  # the tests share their runs
-def run_program(seed: int, hash_seed: str) -> str:
+def run_program(hash_seed: str, *seeds: int) -> list[str]:
+    """What the program prints for each seed, in one new process."""
     env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(seed)], env=env, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *map(str, seeds)], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def test_digest_and_weights_are_equal_in_processes_with_other_hash_seeds() -> None:
-    assert run_program(0, "1") == run_program(0, "2")
+    (found,) = run_program("2", 0)
+    assert found == run_program("1", 0, 1)[0]
 
 
 def test_another_seed_gives_other_weights() -> None:
-    assert run_program(0, "1").split()[1] != run_program(1, "1").split()[1]
+    one, another = run_program("1", 0, 1)
+    assert one.split()[1] != another.split()[1]
 
 
 def mlp() -> list[object]:
@@ -54,13 +58,13 @@ def noisy() -> list[object]:
 
 
 @functools.cache  # the run that others are compared with is the same for many tests
-def train(numerics: str, layers: Any, optimizer: Any, look: bool = False) -> tuple[str, list[float], bytes]:
+def train(numerics: str, layers: Any, optimizer: str, look: bool = False) -> tuple[str, list[float], bytes]:
     """Train through a crash; return digest, losses and weights."""
     with sd.Cluster({"worker": 3, "ps": 2}, seed=5, numerics=numerics) as cluster:
         strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
         with strategy.scope():
             model = keras.Sequential(layers())
-            model.compile(optimizer if isinstance(optimizer, str) else optimizer(), "mse", steps_per_execution=4)
+            model.compile(OPTIMIZERS[optimizer](), "mse", steps_per_execution=4)
         cluster.faults.crash("worker:2", after_steps=6, restart_after=0.001)
         x = np.random.default_rng(0).random((64, 4), np.float32)
         dataset = sd.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(64, seed=1).batch(8)
@@ -72,7 +76,7 @@ def train(numerics: str, layers: Any, optimizer: Any, look: bool = False) -> tup
 
 @pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (noisy, "rmsprop")])
 @pytest.mark.parametrize("plan", ["deferred", "loop", "replay"])
-def test_plan_gives_the_bits_of_eager_through_a_crash(plan: str, layers: object, optimizer: str) -> None:
+def test_plan_gives_the_bits_of_eager_through_a_crash(plan: str, layers: Any, optimizer: str) -> None:
     assert train(plan, layers, optimizer) == train("eager", layers, optimizer)
 
 
@@ -119,13 +123,13 @@ MODELS = [linear, mlp, convolution, embedding, noisy]
 
 
 def check_replay(layers: Any, optimizer: str) -> None:
+    assert train("replay", layers, optimizer) == train("eager", layers, optimizer)
     make = OPTIMIZERS[optimizer]
-    assert train("replay", layers, make) == train("eager", layers, make)
     assert train_mirrored("replay", layers, make) == train_mirrored("eager", layers, make)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layers", "optimizer"), list(zip(MODELS, OPTIMIZERS, strict=True)))
+@pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (embedding, "rmsprop")])  # of which other tests have runs, too
 def test_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
     check_replay(layers, optimizer)
 
@@ -137,10 +141,10 @@ def test_every_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, opt
     check_replay(layers, optimizer)
 
 
-@pytest.mark.parametrize(("layers", "optimizer"), [(linear, "sgd"), (mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
+@pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
 def test_vmap_gives_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> None:
-    digest, losses, weights = train("vmap", layers, OPTIMIZERS[optimizer])
-    expected_digest, expected_losses, expected_weights = train("eager", layers, OPTIMIZERS[optimizer])
+    digest, losses, weights = train("vmap", layers, optimizer)
+    expected_digest, expected_losses, expected_weights = train("eager", layers, optimizer)
     assert digest == expected_digest
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
     np.testing.assert_allclose(np.frombuffer(weights, np.float32), np.frombuffer(expected_weights, np.float32), rtol=1e-4, atol=1e-6)

@@ -15,7 +15,9 @@ from simdist.errors import SimdistError
 from simdist.session.branch import Family
 
 KNOWN = programs.LOOPS | {f"Keras: {name}": known for name, known in programs.PROGRAMS.items() if name != "coordinator"}
-EXAMPLES = {"coordinator": 90} | {name: 21 for name in programs.LOOPS if name != "coordinator"}  # with those of Keras 300 and more
+EXAMPLES = {"coordinator": 45} | {name: 8 for name in programs.LOOPS if name != "coordinator"}  # in CI; for more, see the end
+# A fault at once, or a fork without one, may end the program before later commands.
+LEFT_OVER = "ignore:The program is (failed|finished) at"
 SECONDS = 0.004  # no program takes longer without faults
 
 moments = st.floats(0.0, 1.0).map(lambda part: part * SECONDS)
@@ -99,11 +101,11 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-@pytest.mark.filterwarnings("ignore:The program is failed at")  # a fault at once may leave later commands without a run
+@pytest.mark.filterwarnings(LEFT_OVER)
 def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Family, "most_runs", 2)  # so that runs are put aside, and done again
 
-    @settings(max_examples=EXAMPLES.get(name, 8), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=EXAMPLES.get(name, 3), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(actions(KNOWN[name][1]))
     def story(todo: list[tuple[str, Any]]) -> None:
         check(name, todo)
@@ -113,7 +115,7 @@ def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytes
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KNOWN)
-@pytest.mark.filterwarnings("ignore:The program is failed at")  # a fault at once may leave later commands without a run
+@pytest.mark.filterwarnings(LEFT_OVER)
 def test_any_story_ends_as_the_run_of_its_commands_in_many_stories(name: str) -> None:
     @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
     @given(actions(KNOWN[name][1]))

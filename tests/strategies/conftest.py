@@ -14,7 +14,7 @@ from simdist import keras
 Build = Callable[..., Any]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def regression() -> sd.Dataset:
     """Forty rows in batches of eight."""
     rng = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def regression() -> sd.Dataset:
     return sd.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(8)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build() -> Build:
     """Makes a compiled model under a strategy, always with the same weights."""
 

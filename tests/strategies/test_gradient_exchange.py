@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.strategies.conftest import bytes_sent, weights
 PARAMETERS = 4 * 6 + 6 + 6 + 1
 
 
+@functools.cache  # the tests share their runs
 def train(build: Any, dataset: sd.Dataset, workers: int = 4, epochs: int = 8, **options: Any) -> tuple[Any, sd.Cluster, Any]:
     cluster = sd.Cluster({"worker": workers})
     strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(algorithm="ring", **options))

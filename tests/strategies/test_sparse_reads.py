@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import optax
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 from simdist.errors import DenseReadWarning, DenseUpdateWarning, InvalidArgumentError
 from simdist.ledger import ledger as ledger_module
@@ -96,13 +98,34 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "TRIAL", 8)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("numerics", ["eager", "loop", "replay", "vmap"])
+# What CI tries: every optimizer, and every plan with a rule that leaves rows alone and with one that does not.
+SAMPLE = {
+    ("sgd", "eager"),
+    ("adam", "eager"),
+    ("adagrad", "loop"),
+    ("momentum", "loop"),
+    ("adagrad", "replay"),
+    ("adam", "replay"),
+    ("rmsprop", "replay"),
+    ("momentum", "vmap"),
+    ("optax", "vmap"),
+}
+
+
+@functools.cache  # the run that those of several plans are compared with
+def trained_densely(name: str, steps: int) -> Outcome:
+    return train(sd.Optimizer(OPTIMIZERS[name]()), whole, steps=steps, numerics="loop")
+
+
+@pytest.mark.parametrize(
+    ("name", "numerics"),
+    sampled([(name, numerics) for name in OPTIMIZERS for numerics in ("eager", "loop", "replay", "vmap")], SAMPLE),
+)
 @pytest.mark.usefixtures("small_tables")
 def test_rows_give_the_bits_of_a_dense_step_in_every_plan(name: str, numerics: str) -> None:
     steps = 40 if numerics == "replay" else 4
     rows = train(sd.Optimizer(OPTIMIZERS[name]()), steps=steps, numerics=numerics)
-    dense = train(sd.Optimizer(OPTIMIZERS[name]()), whole, steps=steps, numerics="loop")
+    dense = trained_densely(name, steps)
     assert rows.table.tobytes() == dense.table.tobytes()
     assert rows.weights.tobytes() == dense.weights.tobytes()
     assert rows.losses == dense.losses

@@ -89,19 +89,9 @@ def test_what_can_become_an_array_is_one() -> None:
     assert model_of().predict(Frame(X), verbose=0).shape == (20, 1)
 
 
-class Pages(plain.utils.PyDataset):
-    """Two batches."""
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> Any:
-        return X[:8], LABELS[:8]
-
-
 STRANGE: dict[str, Callable[[], Any]] = {
-    "generator": lambda: ((X, LABELS) for _ in range(2)),
-    "PyDataset": Pages,
+    "iterator": lambda: iter([(X, LABELS)]),
+    "list of batches": lambda: [(X, LABELS), "more"],
     "text": lambda: "x.csv",
     "function": lambda: model_of,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 X = np.random.default_rng(0).random((50, 8), np.float32)
@@ -35,13 +37,23 @@ def history(model: Any) -> dict[str, list[float]]:
     return model.fit(X, Y, batch_size=16, epochs=5, shuffle=False, verbose=0).history
 
 
-@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
-@pytest.mark.parametrize("replicas", [1, 2, 3, 4])
+@functools.cache  # what all numbers of replicas are compared with
+def plain_history(optimizer: str) -> dict[str, list[float]]:
+    return history(compiled(plain_keras, optimizer))
+
+
+SAMPLE = {(1, "clipped"), (2, "sgd"), (3, "adam"), (4, "clipped")}  # what CI tries
+
+
+@pytest.mark.parametrize(
+    ("replicas", "optimizer"),
+    sampled([(replicas, optimizer) for replicas in (1, 2, 3, 4) for optimizer in OPTIMIZERS], SAMPLE),
+)
 def test_losses_equal_those_of_plain_keras_uneven_last_batch_included(replicas: int, optimizer: str) -> None:
     strategy = sd.MirroredStrategy(replicas)
     with strategy.scope():
         model = compiled(keras, optimizer)
-    expected = history(compiled(plain_keras, optimizer))
+    expected = plain_history(optimizer)
     found = history(model)
     assert found["loss"] == pytest.approx(expected["loss"], rel=2e-6)
     assert found["mae"] == pytest.approx(expected["mae"], rel=2e-6)
@@ -51,7 +63,7 @@ def test_losses_equal_those_of_plain_keras_uneven_last_batch_included(replicas: 
 def test_one_device_gives_the_bits_of_plain_keras_up_to_fused_arithmetic() -> None:
     with sd.OneDeviceStrategy().scope():
         model = compiled(keras, "sgd")
-    assert history(model)["loss"] == pytest.approx(history(compiled(plain_keras, "sgd"))["loss"], rel=1e-6)
+    assert history(model)["loss"] == pytest.approx(plain_history("sgd")["loss"], rel=1e-6)
 
 
 def test_one_worker_and_one_server_equal_plain_keras() -> None:

@@ -51,7 +51,8 @@ class StepsAlone:
             FailedPreconditionError: the step changes a variable.
         """
         strategy = self.strategy
-        strategy.replicas.before_step()
+        if not strategy.replicas.is_chief:
+            strategy.replicas.before_step()  # the chief has the initial values that count; another main may still have to get them
         first = strategy.local_members[0]
         member = Member(0, first.task, first.device, first.process)
         call = fn.bind(args, {})

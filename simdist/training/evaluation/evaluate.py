@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
 from keras.src.utils.python_utils import pythonify_logs
 
 from simdist.data import Dataset
@@ -15,11 +14,11 @@ from simdist.training.arguments import require_inherited, require_numbers, requi
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.executions import count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
-from simdist.training.evaluation.steps import test_step
+from simdist.training.evaluation.steps import given_values, test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs, StrategyModel, Verbose, strategy_of
-from simdist.training.sources import evaluation_source, first_batch
+from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import build
 
 __all__ = ["evaluate", "tested"]
@@ -42,11 +41,12 @@ def evaluate(
     require_numbers(model, "evaluate")
     given = usable(callbacks)
     source = evaluation_source("evaluate", x, y, sample_weight, batch_size, steps)
-    logs = tested(model, source, steps, given, verbose, alone=True)
+    with source.epoch(reset=True):
+        logs = tested(model, source, steps, given, verbose, alone=True)
     return logs if return_dict else model.simdist_listed(logs)
 
 
-def tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: Callbacks | Hooks, verbose: Verbose, alone: bool) -> Logs:
+def tested(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks | Hooks, verbose: Verbose, alone: bool) -> Logs:
     """One pass of the test step over data, and the logs that Keras makes of it.
 
     Args:
@@ -56,12 +56,12 @@ def tested(model: StrategyModel, source: Dataset, steps: int | None, callbacks: 
         callbacks, verbose: of the call.
         alone: whether a launched main may not count on the others.
     """
-    batch = first_batch("evaluate", iter(source))
+    data, batch = data_and_first("evaluate", source)
     build(model, batch)
     hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_evaluating = False
     hooks.call.on_test_begin()
-    test = _test_of(model, source, steps, test_step(model, batch), alone)
+    test = _test_of(model, data, steps, test_step(model, batch), alone)
     for execution in executions(model, test.one_pass, steps):
         hooks.call.on_test_batch_begin(execution.first)
         test.add(execution.take())
@@ -96,12 +96,13 @@ class _Test(Protocol):
 def _test_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep, alone: bool) -> _Test:
     strategy = strategy_of(model)
     assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
-    given = [np.asarray(model.non_trainable_variables[number].value) for number in step.given]
+    alone = alone and isinstance(strategy, SynchronousStrategy) and strategy.launched
+    given = given_values(model, step, alone)
     if not step.may_be_split:
         return _TestInTurn(model, source, step, given, strategy)
     if isinstance(strategy, ParameterServerStrategy):
         return _SplitTest(model, WorkerPass(strategy, source, step.step, given, steps))
-    if strategy.launched and alone:
+    if alone:
         return _SplitTest(model, AlonePass(strategy, source, step.step, given))
     return _SplitTest(model, ReplicaPass(strategy, source, step.step, given))
 

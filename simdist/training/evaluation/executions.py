@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simdist.data import Dataset
 from simdist.training.evaluation.passes import Parts, Pass
 from simdist.training.keras_model import StrategyModel, fixed_steps_per_execution
+from simdist.training.sources import Source
 
 __all__ = ["Execution", "count_batches", "executions"]
 
@@ -54,7 +54,7 @@ def executions(model: StrategyModel, one_pass: Pass, steps: int | None) -> Itera
         done += execution.size
 
 
-def count_batches(source: Dataset, steps: int | None) -> int | None:
+def count_batches(source: Source, steps: int | None) -> int | None:
     """The number of batches that a progress bar shows."""
-    found = source.cardinality()
-    return steps if found < 0 else found if steps is None else min(found, steps)
+    found = source.num_batches
+    return steps if found is None else found if steps is None else min(found, steps)

@@ -20,6 +20,7 @@ from simdist.program.function import StepFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.alone import StepsAlone
+from simdist.training.sources import has_next
 
 __all__ = ["AlonePass", "Parts", "Pass", "PassInTurn", "ReplicaPass", "WorkerPass"]
 
@@ -182,15 +183,6 @@ class PassInTurn:
 
     def end(self) -> None:
         """Nothing waits for it."""
-
-
-def has_next(iterator: DatasetIterator) -> bool:
-    """Whether a dataset has one more element."""
-    try:
-        iterator.peek(0)
-    except StopIteration:
-        return False
-    return True
 
 
 Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, Tree]]

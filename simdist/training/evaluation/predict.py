@@ -18,10 +18,10 @@ from simdist.training.arguments import require_inherited, require_numbers, requi
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.executions import count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
-from simdist.training.evaluation.steps import prediction_step
+from simdist.training.evaluation.steps import given_values, prediction_step
 from simdist.training.hooks import hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, StrategyModel, Verbose, strategy_of
-from simdist.training.sources import evaluation_source, first_batch
+from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import Example
 
 __all__ = ["predict"]
@@ -41,13 +41,19 @@ def predict(
     require_numbers(model, "predict")
     given = usable(callbacks)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
-    batch = first_batch("predict", iter(source))
+    with source.epoch():
+        return _predicted(model, source, steps, given, verbose)
+
+
+def _predicted(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Tree:
+    """One pass of the prediction step over data."""
+    data, batch = data_and_first("predict", source)
     if not model.built:
         _make_layers(model, batch)
-    hooks = hooks_of(given, model, verbose, steps=count_batches(source, steps))
+    hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_predicting = False
     hooks.call.on_predict_begin()
-    one_pass, keep_state = _pass_of(model, source, steps, prediction_step(model, batch))
+    one_pass, keep_state = _pass_of(model, data, steps, prediction_step(model, batch))
     outputs: list[Parts] = []
     for execution in executions(model, one_pass, steps):
         hooks.call.on_predict_batch_begin(execution.first)
@@ -66,9 +72,10 @@ def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
     """The pass, and what assigns to layers what it has changed of them."""
     strategy = strategy_of(model)
     assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
-    variables = [model.non_trainable_variables[number] for number in step.given]
-    given = [np.asarray(variable.value) for variable in variables]
+    alone = isinstance(strategy, SynchronousStrategy) and strategy.launched  # the outputs of other mains would be missing
+    given = given_values(model, step, alone)
     if not step.may_be_split:
+        variables = [model.non_trainable_variables[number] for number in step.given]
         in_turn = PassInTurn(strategy, source, step.step, given)
 
         def keep() -> None:
@@ -78,8 +85,7 @@ def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
         return in_turn, keep
     if isinstance(strategy, ParameterServerStrategy):
         return WorkerPass(strategy, source, step.step, given, steps), _keep_nothing
-    # The outputs of other mains would be missing.
-    kind = AlonePass if strategy.launched else ReplicaPass
+    kind = AlonePass if alone else ReplicaPass
     return kind(strategy, source, step.step, given), _keep_nothing
 
 

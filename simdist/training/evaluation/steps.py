@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from simdist.program.arrays import Tree
+import numpy as np
+
+from simdist.program.arrays import HostArray, Tree
 from simdist.program.function import StepFunction
 from simdist.training.evaluation import forward
 from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
@@ -13,17 +15,26 @@ from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
-__all__ = ["prediction_step", "test_step"]
+__all__ = ["given_values", "prediction_step", "test_step"]
 
 
 def test_step(model: StrategyModel, batch: Example) -> ForwardStep:
     """The step of an evaluation; `batch` has the shapes of one that it will get."""
-    return _known(model, "test", lambda: _made(model, probe_test(model, batch), forward.test, forward.test_in_turn))
+    return _known(model, "test", lambda: _traced(model, probe_test(model, batch), forward.test, forward.test_in_turn))
 
 
 def prediction_step(model: StrategyModel, batch: Example) -> ForwardStep:
     """The step of a prediction."""
-    return _known(model, "predict", lambda: _made(model, probe_prediction(model, batch), forward.prediction, forward.prediction_in_turn))
+    return _known(model, "predict", lambda: _traced(model, probe_prediction(model, batch), forward.prediction, forward.prediction_in_turn))
+
+
+def given_values(model: StrategyModel, step: ForwardStep, alone: bool) -> list[HostArray]:
+    """The values that a step is given; with `alone`, those of this program's first replica, which other mains need not help to read."""
+    variables = [model.non_trainable_variables[number] for number in step.given]
+    if not alone:
+        return [np.asarray(variable.value) for variable in variables]
+    owns = [as_variable(variable) for variable in variables]
+    return [np.asarray(own.placement.store.cell_value(own, own.placement.cells[0])) for own in owns]
 
 
 def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> ForwardStep:
@@ -34,7 +45,7 @@ def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> 
     return known[1]
 
 
-def _made(
+def _traced(
     model: StrategyModel,
     probe: Probe,
     anywhere: Callable[[StrategyModel, tuple[int, ...]], forward.ReplicaForward],

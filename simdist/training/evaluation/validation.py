@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
-from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.training.arguments import require_inherited, require_numbers
 from simdist.training.evaluation.evaluate import tested
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Examples, Logs, StrategyModel
-from simdist.training.sources import evaluation_source, is_dataset
+from simdist.training.sources import Source, evaluation_source, gives_batches
 
 __all__ = ["Validation"]
 
@@ -43,15 +42,15 @@ class Validation:
         frequency: int | Sequence[int],
     ) -> None:
         self.model, self.steps, self.frequency = model, steps, _checked_frequency(frequency)
-        self.source: Dataset | None = None
+        self.source: Source | None = None
         if data is None:
             if steps is not None or own_batch_size is not None:
                 raise InvalidArgumentError("validation_steps or validation_batch_size was given, but no validation_data. Pass it, too.")
             return
         require_numbers(model, "validation_data")
         require_inherited(model, "evaluate")
-        size = own_batch_size if is_dataset(data) else own_batch_size or batch_size
-        x, y, weight = (data, None, None) if is_dataset(data) else unpack_x_y_sample_weight(data)
+        size = own_batch_size if gives_batches(data) else own_batch_size or batch_size
+        x, y, weight = (data, None, None) if gives_batches(data) else unpack_x_y_sample_weight(data)
         self.source = evaluation_source("validation_data", x, y, weight, size, steps)
 
     def logs(self, epoch: int, hooks: Hooks) -> Logs:
@@ -60,7 +59,8 @@ class Validation:
         due = number % frequency == 0 if isinstance(frequency, int) else number in frequency
         if self.source is None or not due:
             return {}
-        values = tested(self.model, self.source, self.steps, hooks, verbose=0, alone=False)
+        with self.source.epoch(reset=True):
+            values = tested(self.model, self.source, self.steps, hooks, verbose=0, alone=False)
         return {f"val_{name}": value for name, value in values.items()}
 
 

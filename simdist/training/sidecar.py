@@ -1,0 +1,174 @@
+"""Evaluation beside the training: a task of its own evaluates the weights that the chief saves.
+
+The two share a directory, and nothing else: no step of the training waits, and the evaluator may skip files where the training is faster.
+It looks for new files from time to time, in virtual seconds.
+
+Not simulated: how long it takes to read a file.
+
+Source: the side-car evaluation of TensorFlow's guide to parameter servers; its `SidecarEvaluator`.
+
+Taught in lesson 10.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from simdist.arguments import number
+from simdist.errors import DeadlineExceededError, InvalidArgumentError
+from simdist.runtime.sleep import sleep
+
+__all__ = ["Evaluation", "SidecarEvaluator"]
+
+SUFFIXES = (".weights.h5", ".keras")
+
+
+class Evaluated(Protocol):
+    """A compiled Keras model."""
+
+    built: bool
+
+    def evaluate(self, x: Any, *, steps: int | None, verbose: int, callbacks: Any, return_dict: bool) -> Any: ...
+    def load_weights(self, filepath: Any, /) -> object: ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of one file.
+
+    Attributes:
+        path: of the weights.
+        logs: loss and metrics by name.
+    """
+
+    path: Path
+    logs: dict[str, Any]
+
+
+@dataclass
+class SidecarEvaluator:
+    """Evaluates each new file of weights in a directory; for the main of an ``evaluator`` task.
+
+    Args:
+        model: compiled; a Keras model like the one that is trained. In the scope of ``sd.OneDeviceStrategy()`` its evaluation takes the
+            virtual time of this task's device.
+        data: as for its ``evaluate``; with an end, or with `steps`.
+        checkpoint_dir: where `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5 or .keras; the newest is the one
+            with the largest numbers in its name. It may not exist yet.
+        steps: batches of an evaluation; default None: all.
+        max_evaluations: how many; default None: until the others have ended.
+        callbacks: for ``evaluate``.
+        poll_s: virtual seconds between two looks at the directory; default 1.
+        timeout_s: virtual seconds without a new file, after which `start` raises; default None: it waits for ever.
+
+    Attributes:
+        evaluations: what came of the files, in order.
+
+    Raises:
+        InvalidArgumentError: max_evaluations or poll_s is no positive number; the directory is a file.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> from simdist import keras
+        >>> cluster, directory = sd.Cluster({"worker": 2, "ps": 1, "evaluator": 1}), tempfile.mkdtemp()
+        >>> x = np.linspace(0, 1, 32, dtype="float32")[:, None]
+        >>> def build():
+        ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+        ...     model.compile(keras.optimizers.SGD(0.1), "mse")
+        ...     return model
+        >>> def evaluate():
+        ...     with sd.OneDeviceStrategy().scope():
+        ...         model = build()
+        ...     evaluator = sd.SidecarEvaluator(model, sd.Dataset.from_tensor_slices((x, x)).batch(8), directory, max_evaluations=1)
+        ...     return evaluator.start()[0].logs["loss"]
+        >>> beside = cluster.launch(evaluate, job="evaluator")
+        >>> with sd.ParameterServerStrategy(cluster).scope():
+        ...     model = build()
+        >>> kept = keras.callbacks.ModelCheckpoint(directory + "/{epoch}.weights.h5", save_weights_only=True)
+        >>> history = model.fit(x, x, batch_size=8, epochs=2, verbose=0, callbacks=[kept])
+        >>> beside.join()
+        >>> beside.results["evaluator:0"] == model.evaluate(x, x, batch_size=8, verbose=0)
+        True
+    """
+
+    model: Evaluated
+    data: Any
+    checkpoint_dir: str | os.PathLike[str]
+    steps: int | None = None
+    max_evaluations: int | None = None
+    callbacks: Sequence[Any] | None = None
+    poll_s: float = 1.0
+    timeout_s: float | None = None
+    evaluations: list[Evaluation] = field(default_factory=list[Evaluation], init=False)
+
+    def __post_init__(self) -> None:
+        self._directory = Path(self.checkpoint_dir)
+        self._seen: set[Path] = set()
+        if self._directory.is_file():
+            raise InvalidArgumentError(f"checkpoint_dir={str(self._directory)!r} is a file; expected the directory of the checkpoints.")
+        if self.max_evaluations is not None and self.max_evaluations < 1:
+            raise InvalidArgumentError(f"max_evaluations={self.max_evaluations}; expected a number from 1, or None for no end.")
+        if number(self.poll_s, "poll_s") <= 0:
+            raise InvalidArgumentError(f"poll_s={self.poll_s}; expected virtual seconds above 0.")
+
+    def start(self) -> list[Evaluation]:
+        """Evaluate new files until there were `max_evaluations`; returns what came of them.
+
+        A file that vanishes, or cannot be read, is passed over with a warning.
+
+        Raises:
+            DeadlineExceededError: there was no new file for `timeout_s`.
+        """
+        waited_s = 0.0
+        while self.max_evaluations is None or len(self.evaluations) < self.max_evaluations:
+            path = self._newest()
+            if path is not None:
+                waited_s = 0.0
+                self._evaluate(path)
+                continue
+            if self.timeout_s is not None and waited_s >= self.timeout_s:
+                raise DeadlineExceededError(
+                    f"SidecarEvaluator: no new file in {str(self._directory)!r} for {waited_s:g} s, after {len(self.evaluations)} "
+                    "evaluations. Does the training save with ModelCheckpoint, to this directory? Raise timeout_s, or leave it out."
+                )
+            sleep(self.poll_s)
+            waited_s += self.poll_s
+        return self.evaluations
+
+    def _newest(self) -> Path | None:
+        """The newest file, unless it was seen."""
+        found = self._directory.glob("*") if self._directory.is_dir() else ()
+        files = sorted((path for path in found if path.name.endswith(SUFFIXES)), key=_numbers)
+        return files[-1] if files and files[-1] not in self._seen else None
+
+    def _evaluate(self, path: Path) -> None:
+        self._seen.add(path)
+        if not self.model.built:
+            self._logs(steps=1)  # weights need variables, which are made for the shape of a batch
+        try:
+            self._load(path)
+        except OSError as error:
+            warnings.warn(f"SidecarEvaluator passes over {str(path)!r}: {type(error).__name__}: {error}", stacklevel=4)
+            return
+        self.evaluations.append(Evaluation(path, self._logs(self.steps)))
+
+    def _logs(self, steps: int | None) -> dict[str, Any]:
+        return self.model.evaluate(self.data, steps=steps, verbose=0, callbacks=self.callbacks, return_dict=True)
+
+    def _load(self, path: Path) -> None:
+        if not path.exists():
+            raise FileNotFoundError("it has vanished")
+        self.model.load_weights(path)
+
+
+def _numbers(path: Path) -> tuple[list[int], str]:
+    """The numbers in a name, by which files are ordered: 10 comes after 9."""
+    return [int(digits) for digits in re.findall(r"\d+", path.name)], path.name

@@ -1,0 +1,119 @@
+"""SidecarEvaluator: a task of its own evaluates what the chief saves, in time, and survives files that are not whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
+X = np.linspace(0, 1, 24, dtype=np.float32)[:, None]
+Y = 3 * X + 1
+DATA = sd.Dataset.from_tensor_slices((X, Y)).batch(8)
+
+
+def build() -> Any:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    return model
+
+
+def saved(model: Any, path: Path, weight: float) -> None:
+    model.set_weights([np.float32([[weight]]), np.float32([1.0])])
+    model.save_weights(path)
+
+
+def test_each_new_file_is_evaluated_with_its_own_weights_while_others_train(tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1, "evaluator": 1}, seed=0)
+
+    def evaluate() -> list[tuple[str, float, float]]:
+        with sd.OneDeviceStrategy().scope():
+            model = build()
+        evaluator = sd.SidecarEvaluator(model, DATA, tmp_path, max_evaluations=3, poll_s=1e-4)
+        return [(found.path.name, found.logs["loss"], cluster.now) for found in evaluator.start()]
+
+    run = cluster.launch(evaluate, job="evaluator")
+    with sd.ParameterServerStrategy(cluster).scope():
+        model = build()
+    kept = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.weights.h5"), save_weights_only=True)
+    history = model.fit(X, Y, batch_size=4, epochs=3, verbose=0, callbacks=[kept], validation_data=(X, Y)).history
+    run.join()
+    found = run.results["evaluator:0"]
+    assert [name for name, _, _ in found] == ["1.weights.h5", "2.weights.h5", "3.weights.h5"]
+    assert [loss for _, loss, _ in found] == pytest.approx(history["val_loss"], rel=1e-5)
+    computed = [span for span in cluster.trace.spans.where(category="compute") if span.lane.startswith("evaluator")]
+    assert computed and all(span.end_s > span.start_s for span in computed)
+
+
+def test_the_newest_is_the_one_with_the_largest_number_and_older_ones_are_passed_over(tmp_path: Path) -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = build()
+    for number in (9, 10, 2):
+        saved(model, tmp_path / f"ckpt-{number}.weights.h5", number)
+    (tmp_path / "notes.txt").write_text("no weights")
+    (found,) = sd.SidecarEvaluator(model, DATA, tmp_path, max_evaluations=1).start()
+    assert found.path.name == "ckpt-10.weights.h5"
+    assert found.logs["mae"] == pytest.approx(float(np.mean(np.abs(10 * X + 1 - Y))), rel=1e-5)
+
+
+def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 1})
+
+    def main() -> list[str]:
+        with sd.OneDeviceStrategy().scope():
+            model = build()
+        (tmp_path / "1.weights.h5").write_bytes(b"torn")
+        evaluator = sd.SidecarEvaluator(model, DATA, tmp_path, max_evaluations=1, timeout_s=5)
+        with pytest.warns(UserWarning, match=r"passes over .*1\.weights\.h5"), pytest.raises(sd.errors.DeadlineExceededError):
+            evaluator.start()
+        saved(model, tmp_path / "2.weights.h5", 2.0)
+        return [found.path.name for found in evaluator.start()]
+
+    run = cluster.launch(main)
+    run.join()
+    assert run.results["worker:0"] == ["2.weights.h5"] and cluster.now >= 5
+
+
+def test_a_wait_that_is_too_long_says_what_is_missing(tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1}) as cluster:
+        model = build()
+        with pytest.raises(sd.errors.DeadlineExceededError, match=r"no new file .* after 0 evaluations.*ModelCheckpoint"):
+            sd.SidecarEvaluator(model, DATA, tmp_path / "later", timeout_s=3, poll_s=0.5).start()
+        assert cluster.now == 3
+
+
+def test_a_model_of_a_whole_file_may_be_built_by_its_first_batch(tmp_path: Path) -> None:
+    class Late(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = keras.layers.Dense(1, kernel_initializer="zeros")
+
+        def call(self, x: Any) -> Any:
+            return self.out(x)
+
+    models: list[Any] = []
+    for _ in range(2):
+        with sd.OneDeviceStrategy().scope():
+            models.append(Late())
+            models[-1].compile("sgd", "mse")
+    models[0].fit(X, Y, verbose=0)
+    models[0].save(tmp_path / "1.keras")
+    (found,) = sd.SidecarEvaluator(models[1], DATA, tmp_path, max_evaluations=1).start()
+    assert found.logs["loss"] == pytest.approx(models[0].evaluate(DATA, verbose=0), rel=1e-6)
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for options, words in (
+        ({"checkpoint_dir": file}, "is a file"),
+        ({"checkpoint_dir": tmp_path, "max_evaluations": 0}, "max_evaluations=0"),
+        ({"checkpoint_dir": tmp_path, "poll_s": 0.0}, "poll_s=0.0"),
+    ):
+        with pytest.raises(sd.errors.InvalidArgumentError, match=words):
+            sd.SidecarEvaluator(build(), DATA, **options)
