@@ -1,4 +1,4 @@
-"""A train_step of the user's own, in the stateless form of Keras on JAX, trains as it does in plain Keras."""
+"""Distillation, contrastive losses, heads that are trained alone, scaled losses: steps of the user's own train as in plain Keras."""
 
 from __future__ import annotations
 
@@ -9,51 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-import simdist as sd
-from beside_keras import STRATEGIES, require_those_of_keras, trained
+from beside_keras import STRATEGIES, require_those_of_keras
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 X = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
 Y = np.tanh(X.sum(1, keepdims=True))
-
-
-def with_gradients_of_its_own(k: Any) -> Any:
-    """As Keras' guide to custom steps with JAX has it."""
-
-    class Custom(k.Model):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.error = k.metrics.MeanAbsoluteError(name="mae")
-            self.tracker = k.metrics.Mean(name="loss")
-
-        @property
-        def metrics(self) -> list[Any]:
-            return [self.tracker, self.error]
-
-        def loss_and_updates(self, trained: Any, others: Any, x: Any, y: Any) -> Any:
-            y_pred, others = self.stateless_call(trained, others, x, training=True)
-            return self.compute_loss(x, y, y_pred), (y_pred, others)
-
-        def train_step(self, state: Any, data: Any) -> Any:
-            trained, others, optimizer, counts = state
-            x, y = data
-            (loss, (y_pred, others)), gradients = jax.value_and_grad(self.loss_and_updates, has_aux=True)(trained, others, x, y)
-            trained, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trained)
-            after: list[Any] = []
-            logs: dict[str, Any] = {}
-            for metric in self.metrics:
-                own = counts[len(after) : len(after) + len(metric.variables)]
-                given = (loss,) if metric.name == "loss" else (y, y_pred)
-                own = metric.stateless_update_state(own, *given)
-                logs[metric.name] = metric.stateless_result(own)
-                after += own
-            return logs, (trained, others, optimizer, after)
-
-    inputs = k.Input((4,))
-    model = Custom(inputs, k.layers.Dense(1)(k.layers.Dense(5, "tanh")(inputs)))
-    model.compile(k.optimizers.Adam(0.02), "mse")
-    return model
 
 
 def with_logs_of_its_own(k: Any) -> Any:
@@ -146,7 +107,6 @@ def mixed_precision(k: Any) -> Any:
 
 
 STEPS = {
-    "gradients of its own": with_gradients_of_its_own,
     "logs of its own": with_logs_of_its_own,
     "distillation": distilled,
     "head alone": head_alone,
@@ -160,12 +120,6 @@ STEPS = {
 @pytest.mark.parametrize("make", STEPS.values(), ids=list(STEPS))
 def test_custom_steps_train_as_in_plain_keras(make: Callable[[Any], Any], strategy: str) -> None:
     require_those_of_keras(make, strategy, X, Y)
-
-
-def test_parts_that_do_not_divide_a_batch_evenly_give_the_exact_weights() -> None:
-    (expected, _), (model, _) = trained(with_gradients_of_its_own, "mirrored", X[:23], Y[:23], batch_size=5)
-    for one, other in zip(model.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def contrastive(parts: int) -> Callable[[Any], Any]:
@@ -200,15 +154,3 @@ def contrastive(parts: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(("strategy", "parts"), [("one device", 1), ("one worker", 1), ("mirrored", 2)])
 def test_rows_of_a_contrastive_loss_are_compared_with_those_of_their_replica(strategy: str, parts: int) -> None:
     require_those_of_keras(contrastive(parts), strategy, X, np.repeat(Y, 3, axis=1))
-
-
-def test_the_form_of_other_backends_is_refused_with_that_of_jax() -> None:
-    class Custom(keras.Sequential):
-        def train_step(self, data: Any) -> Any:
-            return {}
-
-    with sd.MirroredStrategy(2).scope():
-        model: Any = Custom([keras.Input((4,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    with pytest.raises(sd.errors.FailedPreconditionError, match=r"train_step\(self, state, data\)"):
-        model.fit(X, Y, verbose=0)
