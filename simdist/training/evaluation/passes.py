@@ -69,17 +69,18 @@ class ReplicaPass:
         return self.iterator.has_next()
 
     def take(self) -> Parts:
-        workers = 1 if self.strategy.launched else self.strategy.num_workers
+        # How many workers there are may change in a step; how many replicas each of them has does not.
+        per_worker = self.strategy.num_replicas_in_sync // self.strategy.num_workers
         outcome = self.strategy.step(self.step, (self.iterator, self.given), {})
-        return lambda: _in_order_of_rows(self.strategy.local_results(outcome.value()), workers)
+        return lambda: _in_order_of_rows(self.strategy.local_results(outcome.value()), per_worker)
 
     def end(self) -> None:
         """Nothing waits for it."""
 
 
-def _in_order_of_rows(results: Sequence[Tree], workers: int) -> list[Tree]:
-    """What replicas give, worker after worker, in the order of their parts of the batch: worker w has parts w, w + W, and so on."""
-    return [result for local_rank in range(len(results) // workers) for result in results[local_rank :: len(results) // workers]]
+def _in_order_of_rows(results: Sequence[Tree], per_worker: int) -> list[Tree]:
+    """What replicas give, worker after worker, in the order of their parts of the batch: of W workers, worker w has parts w, w + W, ..."""
+    return [result for local_rank in range(per_worker) for result in results[local_rank::per_worker]]
 
 
 class WorkerPass:
