@@ -177,6 +177,23 @@ def test_epochs_of_half_the_data_continue_where_the_last_one_ended(under: Make) 
     np.testing.assert_allclose(halves.get_weights()[0], whole.get_weights()[0], rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Limiting")
+def test_epochs_and_steps_can_be_limited_for_a_trial(under: Make) -> None:
+    """test_max_epochs_and_steps"""
+    model, steps = under(of_ones), Steps()
+    keras.config.set_max_epochs(2)
+    keras.config.set_max_steps_per_epoch(3)
+    try:
+        model.fit(ONES, ZEROS, batch_size=10, epochs=4, verbose=0, callbacks=[steps])
+        model.evaluate(ONES, ZEROS, batch_size=10, verbose=0, callbacks=[steps])
+        assert model.predict(ONES, batch_size=10, verbose=0).shape == (30, 3)
+        assert model.predict(ONES, batch_size=50, verbose=0).shape == (100, 3)
+    finally:
+        keras.config.set_max_epochs(None)
+        keras.config.set_max_steps_per_epoch(None)
+    assert (steps.epochs, steps.begun, steps.tested) == (2, 6, 3)
+
+
 def test_an_evaluation_does_not_depend_on_the_size_of_batches(under: Make) -> None:
     """test_evaluate_with_different_batch_size_same_loss"""
     model = under(of_ones)
