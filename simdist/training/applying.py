@@ -75,5 +75,5 @@ def install() -> None:
     for kind in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
         if kind.apply.__module__ != __name__:
             kind.apply = _applied_by_strategies(kind.apply)
-    if base_optimizer.BaseOptimizer.stateless_apply.__module__ != __name__:
-        base_optimizer.BaseOptimizer.stateless_apply = _stateless_by_strategies(base_optimizer.BaseOptimizer.stateless_apply)
+        if kind.stateless_apply.__module__ != __name__:
+            kind.stateless_apply = _stateless_by_strategies(kind.stateless_apply)

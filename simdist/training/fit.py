@@ -18,6 +18,7 @@ from simdist.training.callbacks import usable
 from simdist.training.evaluation.validation import Validation
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
+from simdist.training.limits import limited_epochs, limited_steps
 from simdist.training.runners import Runner, runner_of
 from simdist.training.sources import Source, count_steps, is_spent, split_arrays, training_source
 from simdist.training.step import finish
@@ -55,6 +56,7 @@ def fit(
     weights = {"sample_weight": sample_weight, "class_weight": class_weight}
     source = training_source(model, x, y, shuffle, batch_size, steps_per_epoch, **weights)
     steps = count_steps(source, steps_per_epoch)
+    epochs, steps = limited_epochs(epochs), limited_steps(steps, steps)
     validation = Validation(model, validation_data, batch_size, validation_batch_size, validation_steps, validation_freq)
     with source.epoch():  # the first batch is read once before, to build the model
         runner = runner_of(model, source)

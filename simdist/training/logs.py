@@ -29,9 +29,9 @@ class Outcome(Protocol):
 class StepLogs:
     """The logs of a model's steps.
 
-    Those of the compiled step are the metrics, which count from the start of the epoch. A ``train_step`` of the user's own returns logs;
-    where they have the names of the metrics, the metrics' values are taken, which count what all replicas have seen, and else the last
-    step's, as in Keras: the average over the replicas, weighed by rows.
+    Those of the compiled step are the metrics, which count from the start of the epoch. A ``train_step`` of the user's own returns logs.
+    Where one has the name of a metric that has counted something, it is the metric's value, of what all replicas have seen; the others
+    are the last step's, as in Keras: the average over the replicas, weighed by rows.
 
     Args:
         model: whose.
@@ -55,7 +55,16 @@ class StepLogs:
             return metrics
         logs = average_logs(strategy.local_results(self.outcome.value()))
         self._are_metrics = set(logs) == set(metrics)
-        return metrics if self._are_metrics else logs
+        return metrics if self._are_metrics else logs | {name: metrics[name] for name in self._counted() if name in logs}
+
+    def _counted(self) -> list[str]:
+        """The names under which the metrics give results that have counted something since they were reset."""
+        found: list[str] = []
+        for metric in self.model.metrics:
+            if any(np.any(np.asarray(variable.value)) for variable in metric.variables):
+                result = strategy_of(self.model).observe(metric.result)
+                found.extend(result if isinstance(result, dict) else [metric.name])
+        return found
 
 
 def average_logs(shares: Shares) -> Logs:

@@ -7,6 +7,7 @@ Keras model.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Self, TypeAlias, TypeVar, cast
 
 import keras
@@ -52,13 +53,15 @@ class _Distributed(StrategyModel):
         of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
 
         Raises:
-            InvalidArgumentError: under a strategy, run_eagerly or jit_compile=False, or steps_per_execution that is no number; "auto" under
-                another strategy than parameter servers.
+            InvalidArgumentError: under a strategy, run_eagerly, or steps_per_execution that is no number; "auto" under another strategy
+                than parameter servers.
         """
-        if self.simdist_strategy is not None:
-            has_closures = isinstance(self.simdist_strategy, ParameterServerStrategy)
-            require_compile_options(compile_arguments(args, options), has_closures)
-        super().compile(*args, **options)
+        strategy = self.simdist_strategy
+        if strategy is not None:
+            require_compile_options(compile_arguments(args, options), isinstance(strategy, ParameterServerStrategy))
+        # What Keras makes here, the mean loss and metrics given by name, belongs to the model's strategy, wherever compile is called.
+        with nullcontext() if strategy is None else strategy.scope():
+            super().compile(*args, **options)
         self.simdist_state.forget_steps()
 
     def compile_from_config(self, config: dict[str, KerasArgument]) -> None:

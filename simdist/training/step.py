@@ -20,6 +20,7 @@ from simdist.training.global_denominators import needs_global_denominators, of_g
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import value_and_grad
+from simdist.variables.keras_objects import trained_variables
 from simdist.variables.optimizer import Optimizer
 
 __all__ = ["Example", "build", "finish", "prepare_optimizer", "train_step_of"]
@@ -89,7 +90,7 @@ def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
             if not rows:
                 return _loss_of_no_rows(model, x, y, y_pred, sample_weight), (0.0, y_pred)
             with of_global_batch(weight):
-                loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+                loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
             return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
         with _only_finite(not rows):
@@ -105,12 +106,17 @@ def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
 
 
 def prepare_optimizer(model: StrategyModel) -> Optimizer:
-    """The model's optimizer, with slots for the trainable variables."""
+    """The model's optimizer, with slots for the trainable variables; or, where a step of the user's own applies it, for those that it was
+    built for, which may be some of them.
+    """
     known = model.simdist_state.optimizer
     if known is None or known.wrapped is not model.optimizer:
         known = model.simdist_state.optimizer = Optimizer(model.optimizer)
-    if model.trainable_variables:
-        known.build(model.trainable_variables)
+    variables = model.trainable_variables
+    if model.optimizer.built and has_own_step(model):
+        variables = trained_variables(model.optimizer)
+    if variables:
+        known.build(variables)
     return known
 
 
@@ -126,7 +132,7 @@ def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sampl
     if tracer is None or tracer.num_replicas == 1 or not needs_global_denominators(model, y_pred, sample_weight):
         return nothing
     with of_global_batch(0.0), tracer.overlay({}):
-        loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
+        loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
     return nothing + 0.0 * jnp.sum(loss)
 
 

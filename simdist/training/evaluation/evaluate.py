@@ -18,6 +18,7 @@ from simdist.training.evaluation.steps import given_values, test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs, StrategyModel, Verbose, strategy_of
+from simdist.training.limits import limited_steps
 from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import build
 
@@ -58,6 +59,7 @@ def tested(model: StrategyModel, source: Source, steps: int | None, callbacks: C
     """
     data, batch = data_and_first("evaluate", source)
     build(model, batch)
+    steps = limited_steps(steps, count_batches(source, steps))
     hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_evaluating = False
     hooks.call.on_test_begin()

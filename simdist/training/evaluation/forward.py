@@ -22,7 +22,7 @@ from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.training.arguments import overrides
 from simdist.training.global_denominators import of_global_batch
-from simdist.training.keras_model import StrategyModel, Tensor
+from simdist.training.keras_model import StrategyModel
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
@@ -67,7 +67,7 @@ def _of_compiled_test(model: StrategyModel, data: Tree, rows: int, given: Sequen
         variable.put_into(replaced, zeros)
     with tracer.overlay(replaced):
         y_pred = model.simdist_forward(x)
-        loss: Tensor = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False)
+        loss = model.simdist_loss(x, y, y_pred, sample_weight, training=False)
         model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
         return [tracer.read(variable) for variable in metrics]
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.handed_out import HandedOut
 from simdist.coordinator.remote_value import Result
-from simdist.data import Dataset, DatasetIterator
+from simdist.data import AutoShardPolicy, Dataset, DatasetIterator, Options
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -58,7 +58,10 @@ class ReplicaPass:
 
     def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction, given: Tree) -> None:
         self.strategy = strategy
-        self.iterator = iter(strategy.distribute_dataset(dataset))
+        # Whatever the dataset says of sharding: each row counts once, and batches are those of the plain dataset.
+        options = Options()
+        options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
+        self.iterator = iter(strategy.distribute_dataset(dataset.with_options(options)))
         self.step = step
         self.given = given
 
@@ -66,11 +69,18 @@ class ReplicaPass:
         return self.iterator.has_next()
 
     def take(self) -> Parts:
+        # How many workers there are may change in a step; how many replicas each of them has does not.
+        per_worker = self.strategy.num_replicas_in_sync // self.strategy.num_workers
         outcome = self.strategy.step(self.step, (self.iterator, self.given), {})
-        return lambda: self.strategy.local_results(outcome.value())
+        return lambda: _in_order_of_rows(self.strategy.local_results(outcome.value()), per_worker)
 
     def end(self) -> None:
         """Nothing waits for it."""
+
+
+def _in_order_of_rows(results: Sequence[Tree], per_worker: int) -> list[Tree]:
+    """What replicas give, worker after worker, in the order of their parts of the batch: of W workers, worker w has parts w, w + W, ..."""
+    return [result for local_rank in range(per_worker) for result in results[local_rank::per_worker]]
 
 
 class WorkerPass:

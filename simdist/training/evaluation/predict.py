@@ -21,6 +21,7 @@ from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTur
 from simdist.training.evaluation.steps import given_values, prediction_step
 from simdist.training.hooks import hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, StrategyModel, Verbose, strategy_of
+from simdist.training.limits import limited_steps
 from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import Example
 
@@ -50,6 +51,7 @@ def _predicted(model: StrategyModel, source: Source, steps: int | None, callback
     data, batch = data_and_first("predict", source)
     if not model.built:
         _make_layers(model, batch)
+    steps = limited_steps(steps, count_batches(source, steps))
     hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
     model.stop_predicting = False
     hooks.call.on_predict_begin()

@@ -1,0 +1,136 @@
+"""The table in README of what Keras does under each strategy: each cell is a run that plain Keras judges.
+
+``python tests/keras_table.py`` writes it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import keras as plain
+import numpy as np
+
+import simdist as sd
+from simdist import keras
+
+__all__ = ["BEGIN", "COLUMNS", "END", "README", "ROWS", "block", "table"]
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- keras: begin -->", "<!-- keras: end -->"
+RTOL = 1e-4
+STEPS = 20
+BATCH = 8
+X = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+Y = np.tanh(X.sum(1, keepdims=True))
+
+COLUMNS: dict[str, Callable[[], Any]] = {
+    "Mirrored": lambda: sd.MirroredStrategy(2),
+    "TPU": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
+    "MultiWorkerMirrored": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})),
+    "CentralStorage": lambda: sd.CentralStorageStrategy(2),
+    "ParameterServer": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), mode="sync"),
+    "OneDevice": sd.OneDeviceStrategy,
+}
+
+
+def made(k: Any, kind: type | None = None) -> Any:
+    first, last = (k.layers.Dense(units, activation, kernel_initializer="ones") for units, activation in ((5, "tanh"), (1, None)))
+    model: Any = (kind or k.Sequential)([k.Input((4,)), first, last])
+    model.compile(k.optimizers.Adam(0.02), "mse", metrics=["mae"])
+    return model
+
+
+def with_its_own_step(k: Any) -> Any:
+    class Custom(k.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            logs, state = super().train_step(state, data)
+            return {**logs, "ten": 10.0}, state
+
+    return made(k, Custom)
+
+
+def require_those_of_keras(strategy: Any, make: Callable[[Any], Any]) -> Any:
+    """Train as plain Keras does, step by step; returns the model."""
+    expected = made_by(make, plain, nullcontext())
+    model = made_by(make, keras, strategy.scope())
+    # Where workers go in rounds, each takes a batch of its own.
+    parts = 2 if isinstance(strategy, sd.ParameterServerStrategy) else 1
+    batches = sd.Dataset.from_tensor_slices((X, Y)).batch(BATCH // parts).repeat()
+    found = model.fit(batches, epochs=STEPS, steps_per_epoch=parts, verbose=0).history
+    for step in range(STEPS):
+        at = step * BATCH % len(X)
+        logs = expected.fit(X[at : at + BATCH], Y[at : at + BATCH], batch_size=BATCH, shuffle=False, verbose=0).history
+        for name, (value,) in logs.items():
+            np.testing.assert_allclose(found[name][step], value, rtol=RTOL)
+    for one, other in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=RTOL, atol=1e-6)
+    return model
+
+
+def made_by(make: Callable[[Any], Any], k: Any, scope: AbstractContextManager[Any]) -> Any:
+    with scope:
+        return make(k)
+
+
+def fits(strategy: Any) -> None:
+    require_those_of_keras(strategy, made)
+
+
+def takes_a_step(strategy: Any) -> None:
+    require_those_of_keras(strategy, with_its_own_step)
+
+
+def evaluates(strategy: Any) -> None:
+    model, expected = made_by(made, keras, strategy.scope()), made(plain)
+    np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), expected.evaluate(X, Y, verbose=0), rtol=RTOL)
+    np.testing.assert_allclose(model.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=RTOL)
+
+
+def saves(strategy: Any) -> None:
+    model = made_by(made, keras, strategy.scope())
+    model.fit(X, Y, verbose=0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        with strategy.scope():
+            loaded = keras.models.load_model(path)
+    np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=RTOL)
+
+
+ROWS: dict[str, Callable[[Any], None]] = {
+    "`fit`": fits,
+    "a `train_step` of your own": takes_a_step,
+    "`evaluate`, `predict`": evaluates,
+    "`save`, `load_model`": saves,
+}
+
+
+def cell(check: Callable[[Any], None], make: Callable[[], Any]) -> str:
+    try:
+        check(make())
+    except (AssertionError, sd.errors.SimdistError) as error:
+        return f"no: {type(error).__name__}"
+    return "yes"
+
+
+def table() -> str:
+    """The table, each of its cells run."""
+    lines = [f"| Keras | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines += [f"| {name} | {' | '.join(cell(check, make) for make in COLUMNS.values())} |" for name, check in ROWS.items()]
+    return "\n".join(lines)
+
+
+def block(text: str) -> tuple[str, str, str]:
+    """What stands in a README before the table, between its markers, and after it."""
+    before, _, rest = text.partition(BEGIN)
+    inside, _, after = rest.partition(END)
+    return before, inside.strip("\n"), after
+
+
+if __name__ == "__main__":
+    before, _, after = block(README.read_text(encoding="utf-8"))
+    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")
