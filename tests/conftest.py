@@ -13,6 +13,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what XLA's C++ side logs is about the machine, not the code
 os.environ.setdefault("MPLBACKEND", "agg")
+# Which lines of Python an operation comes from is for debuggers; to write it down takes a quarter of the time of a first step.
+os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
 from simdist.compilation_cache import switch_on
