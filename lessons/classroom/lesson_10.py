@@ -57,8 +57,8 @@ error says so, and the accuracy looks plausible: it is that of a random sample, 
 """
 
 WHY_PASSED_OVER = """
-It passes over epochs 3 and 5. One evaluator needs 19 seconds for all examples, and an epoch takes 10.4. It takes the *newest* file each time:
-that of epoch 1, then 2 (3 is not yet saved, by a second), then 4, then 6. A file that is older than another one is not read any more.
+It passes over epochs 3 and 5. The evaluator needs 19 seconds for all examples, and an epoch takes 10.4. Each time it takes the *newest*
+file: that of epoch 1, then 2 (3 is not yet saved, by a second), then 4, then 6. A file that is older than another one is not read any more.
 """
 
 WHY_IN_TURN = """
