@@ -62,10 +62,11 @@ class SidecarEvaluator:
         checkpoint_dir: where `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5 or .keras; the newest is the one
             with the largest numbers in its name. It may not exist yet.
         steps: batches of an evaluation; default None: all.
-        max_evaluations: how many; default None: until the others have ended.
+        max_evaluations: how many; default None: as many as there are, until no new file comes for `timeout_s`.
         callbacks: for ``evaluate``.
         poll_s: virtual seconds between two looks at the directory; default 1.
-        timeout_s: virtual seconds without a new file, after which `start` raises; default None: it waits for ever.
+        timeout_s: virtual seconds without a new file, after which `start` ends, or raises if `max_evaluations` were not reached or there
+            was no file at all; default 3,600. None: it waits for ever, as fits one of several launched mains, whose run ends without it.
 
     Attributes:
         evaluations: what came of the files, in order.
@@ -106,7 +107,7 @@ class SidecarEvaluator:
     max_evaluations: int | None = None
     callbacks: Sequence[Any] | None = None
     poll_s: float = 1.0
-    timeout_s: float | None = None
+    timeout_s: float | None = 3600.0
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation], init=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ class SidecarEvaluator:
             raise InvalidArgumentError(f"poll_s={self.poll_s}; expected virtual seconds above 0.")
 
     def start(self) -> list[Evaluation]:
-        """Evaluate new files until there were `max_evaluations`; returns what came of them.
+        """Evaluate new files until there were `max_evaluations`, or no more come; returns what came of them.
 
         A file that vanishes, or cannot be read, is passed over with a warning.
 
@@ -135,6 +136,8 @@ class SidecarEvaluator:
                 self._evaluate(path)
                 continue
             if self.timeout_s is not None and waited_s >= self.timeout_s:
+                if self.max_evaluations is None and self.evaluations:
+                    break
                 raise DeadlineExceededError(
                     f"SidecarEvaluator: no new file in {str(self._directory)!r} for {waited_s:g} s, after {len(self.evaluations)} "
                     "evaluations. Does the training save with ModelCheckpoint, to this directory? Raise timeout_s, or leave it out."

@@ -4,8 +4,8 @@
 by ``optimizer.stateless_apply`` becomes an operation of the program, on the gradients of all replicas, and the values that it returns are
 read after it. What the step returns otherwise than it got it is assigned. Values that it leaves alone are neither read nor assigned.
 
-Gradients are weighed by a replica's part of the global batch, as fits a loss that is a mean over rows. Metrics under parameter servers
-count up from zero in each step, and what they have counted is added: workers do not see each other's.
+Gradients are weighed by a replica's part of the global batch, as fits a loss that is a mean over rows. Metrics that add up
+count from zero in each step under parameter servers, and what they have counted is added: workers do not see each other's.
 
 Taught in lesson 10.
 """
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from simdist.program.arrays import Tree
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
+from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
 from simdist.variables.keras_objects import KerasVariable
@@ -41,13 +42,13 @@ class StatelessStep:
     Args:
         rows: of the replica's part of the batch.
         weight: of that part in the global batch.
-        counts_alone: whether metrics count from zero in each step.
+        counters: the variables of metrics, by identity, that count from zero in each step.
     """
 
-    def __init__(self, rows: int, weight: float, counts_alone: bool) -> None:
+    def __init__(self, rows: int, weight: float, counters: frozenset[int] = frozenset()) -> None:
         self.rows = rows
         self.weight = weight
-        self.counts_alone = counts_alone
+        self.counters = counters
         self._present: dict[int, jax.Array] = {}  # the value that stands for a variable that nobody has changed, by the variable's id
         self._counted: dict[int, jax.Array] = {}  # from which a metric counts
 
@@ -77,7 +78,7 @@ class StatelessStep:
         return values
 
     def _metric(self, variable: KerasVariable) -> jax.Array:
-        if not (self.counts_alone and is_counter(variable)):
+        if id(variable) not in self.counters:
             return self.read([variable])[0]
         self._counted[id(variable)] = jnp.zeros(variable.shape, variable.dtype)
         return self._counted[id(variable)]
@@ -101,9 +102,13 @@ class StatelessStep:
         return gradient if self.weight == 1.0 else gradient * self.weight
 
 
-def is_counter(variable: KerasVariable) -> bool:
-    """Whether what a metric adds to a variable in several places may be added up."""
-    return getattr(variable, "aggregation", None) == "sum"
+def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
+    """The variables of metrics that add up, by identity: found by tracing the step once more, without its updates."""
+    metrics = model.metrics_variables
+    others = StatelessStep(0, 1.0).state_of(model)[:3]
+    avals = [jax.ShapeDtypeStruct(tuple(variable.shape), variable.dtype) for variable in metrics]
+    jaxpr = jax.make_jaxpr(lambda counts: model.train_step((*others, counts), data)[1][3])(avals).jaxpr
+    return frozenset(id(variable) for variable, is_sum in zip(metrics, adds_up(jaxpr, jaxpr.invars, jaxpr.outvars), strict=True) if is_sum)
 
 
 def current_step() -> StatelessStep | None:
@@ -133,7 +138,8 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
         context, tracer = get_replica_context(), active_tracer()
         assert tracer is not None
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
-        with _opened(StatelessStep(rows, weight, counts_alone)) as step, of_global_batch(weight):
+        counters = _counters(model, data) if counts_alone else frozenset[int]()
+        with _opened(StatelessStep(rows, weight, counters)) as step, of_global_batch(weight):
             logs, state = model.train_step(step.state_of(model), data)
             if rows:
                 step.keep(model, state)

@@ -87,6 +87,15 @@ def test_a_wait_that_is_too_long_says_what_is_missing(tmp_path: Path) -> None:
         assert cluster.now == 3
 
 
+def test_without_a_number_of_evaluations_it_ends_when_no_more_files_come(tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1}), sd.OneDeviceStrategy().scope():
+        model = build()
+    saved(model, tmp_path / "1.weights.h5", 1.0)
+    with sd.Cluster({"worker": 1}) as cluster:
+        assert len(sd.SidecarEvaluator(model, DATA, tmp_path, poll_s=10).start()) == 1
+        assert cluster.now == 3600
+
+
 def test_a_model_of_a_whole_file_may_be_built_by_its_first_batch(tmp_path: Path) -> None:
     class Late(keras.Model):
         def __init__(self) -> None:

@@ -16,8 +16,8 @@ from jax.extend.core import Literal
 from keras.src import backend
 
 from simdist.program.arrays import Tree
+from simdist.training.additive import adds_up
 from simdist.training.keras_model import StrategyModel
-from simdist.training.stateless_step import is_counter
 from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
 
@@ -51,8 +51,10 @@ def probe_test(model: StrategyModel, batch: Example) -> Probe:
     )
     changed = _changed(traced, others, len(model.trainable_variables))
     names = set(logs) if isinstance(logs, dict) else None
-    adds_up = names == _names_of_metrics(model) and all(map(is_counter, metrics))
-    return Probe(adds_up and not changed and not _has_fixed_batch(model), changed)
+    before = len(model.trainable_variables) + len(others)
+    counters = adds_up(traced.jaxpr, traced.jaxpr.invars[before : before + len(metrics)], traced.jaxpr.outvars[-len(metrics) :])
+    may_be_split = names == _names_of_metrics(model) and all(counters) and not changed and not _has_fixed_batch(model)
+    return Probe(may_be_split, changed)
 
 
 def probe_prediction(model: StrategyModel, batch: Example) -> Probe:
