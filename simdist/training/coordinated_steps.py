@@ -3,8 +3,8 @@
 A dataset is handed out batch by batch, so that an epoch visits each example once. Where a function makes a dataset on each worker
 (a `DatasetCreator`) and the number of steps is given, each closure takes what its worker's own iterator gives, epoch after epoch.
 
-Callbacks of batches follow closures that are done, in the order in which they end. Where they read logs, only as many closures are
-scheduled as keep the workers busy, so that a callback can end the training.
+Hooks of batches are called where a closure is scheduled, and where one has ended, in the order in which they end. Where a callback follows
+batches, only as many closures are scheduled as there are workers: what it changes counts for the next one, and it can end the training.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from simdist.coordinator.coordinator import ClusterCoordinator
@@ -33,8 +34,6 @@ from simdist.training.sources import ENDLESS, Source, first_batch, has_next
 from simdist.training.step import build, train_step_of
 
 __all__ = ["CoordinatedSteps"]
-
-AHEAD = 2  # closures for each worker that are scheduled where a callback may end the training: one runs, and one waits for the worker
 
 
 class Supply(Protocol):
@@ -89,10 +88,18 @@ class CoordinatedSteps:
         if self.per_closure is None:
             self.per_closure = bundled(self.step, self.strategy, self.sample, steps or max(self.supply.cardinality, 1))
         self.supply.begin(steps)
-        ahead = AHEAD * len(self.strategy.workers) if hooks.reads_train_logs else None
+        ahead = len(self.strategy.workers) * (1 + (self.strategy.staleness or 0)) if hooks.follows_train else None
         self._ended.clear()
         self._open, self._number = {}, 0
-        for result, count in self._closures(steps, self.per_closure):
+        try:
+            self._run(steps, self.per_closure, ahead, hooks)
+        except Exception:
+            with suppress(Exception):  # the first error is the one that is raised
+                self.coordinator.join()  # what is under way must not count in a later call
+            raise
+
+    def _run(self, steps: int | None, per_closure: int, ahead: int | None, hooks: Hooks) -> None:
+        for result, count in self._closures(steps, per_closure, hooks):
             self._open[result] = count
             while ahead is not None and len(self._open) >= ahead:
                 self._follow(hooks)
@@ -102,12 +109,13 @@ class CoordinatedSteps:
             self._follow(hooks)
         self.coordinator.join()
 
-    def _closures(self, steps: int | None, per_closure: int) -> Iterator[tuple[Result, int]]:
+    def _closures(self, steps: int | None, per_closure: int, hooks: Hooks) -> Iterator[tuple[Result, int]]:
         """Schedule the closures of an epoch, one when the next is asked for."""
         done = 0
         while steps is None or done < steps:
             argument, count = self.supply.take(per_closure if steps is None else min(per_closure, steps - done))
             if count:
+                hooks.call.on_train_batch_begin(done)
                 result = self.coordinator.schedule_steps(self.step, (argument,), {}, count)
                 if result.ready.is_open:  # an engine without time has run it already
                     self._end(result)
@@ -131,7 +139,6 @@ class CoordinatedSteps:
         Raises:
             Exception: the closure's own error.
         """
-        hooks.call.on_train_batch_begin(self._number)
         while not self._ended:
             self._waits.wait(f"the next of {len(self._open)} closures (fit)")
         result = self._ended.popleft()

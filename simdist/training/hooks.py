@@ -23,6 +23,7 @@ class Hooks:
         call: Keras' list of them, whose hooks call those of each, one after the other and in no thread of their own.
 
     Attributes:
+        follows_train: whether one of them does something at each batch of training.
         reads_train_logs, reads_test_logs: whether one of them reads loss and metrics of batches.
         reads_outputs: whether one reads what a batch of prediction gives.
     """
@@ -32,6 +33,7 @@ class Hooks:
         for phase in ("train", "test", "predict"):
             setattr(call, f"_async_{phase}", False)
         self.reads_train_logs = self._is_read("train")
+        self.follows_train = self.reads_train_logs or any(map(begins_batches, call.callbacks))
         self.reads_test_logs = self._is_read("test")
         self.reads_outputs = self._is_read("predict")
 
@@ -51,6 +53,11 @@ def reads_batches(callback: keras.callbacks.Callback, phase: Phase) -> bool:
         case _:
             names = [f"on_{phase}_batch_end", *(["on_batch_end"] if phase == "train" else [])]
             return not all(is_default(getattr(callback, name)) for name in names)
+
+
+def begins_batches(callback: keras.callbacks.Callback) -> bool:
+    """Whether a callback of the user does something before a batch of training."""
+    return not _is_plain(callback) and not (is_default(callback.on_train_batch_begin) and is_default(callback.on_batch_begin))
 
 
 def _is_plain(callback: keras.callbacks.Callback) -> bool:

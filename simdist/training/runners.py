@@ -92,8 +92,8 @@ class ReplicaSteps:
                 if not self.iterator.has_next():
                     break
                 self._logs.outcome = self.strategy.step(self.step, (self.iterator,), {})
-            hooks.call.on_train_batch_end(done + count - 1, self.logs() if hooks.reads_train_logs else {})
-            done += count
+                done += 1
+            hooks.call.on_train_batch_end(done - 1, self.logs() if hooks.reads_train_logs else {})
 
     def has_next(self) -> bool:
         """Whether there is another batch; reads it, if it was not read yet."""

@@ -25,7 +25,9 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.optimizer import as_variable
 
 __all__ = ["StatelessStep", "current_step", "stateless_replica_step"]
 
@@ -68,7 +70,7 @@ class StatelessStep:
             before = self._counted.get(id(variable))
             if before is None:
                 self.keep_values([variable], [value])
-            elif value is not before:
+            elif value is not before and self.rows:
                 variable.assign_add(value - before)
 
     def read(self, variables: Sequence[KerasVariable]) -> Values:
@@ -87,9 +89,21 @@ class StatelessStep:
         """Assign the values that are others than those of the variables."""
         for variable, value in zip(variables, values, strict=True):
             if value is not self._present.get(id(variable)):
-                if self.rows:
-                    variable.assign(value)
+                self._assign(variable, value)
                 self._present[id(variable)] = value
+
+    def _assign(self, variable: KerasVariable, value: jax.Array) -> None:
+        """Assign a value: of a replica's own state as it is; of what all share the average over the replicas, weighed by their rows."""
+        own, tracer = as_variable(variable), active_tracer()
+        assert tracer is not None
+        if own.synchronization is VariableSynchronization.ON_READ:
+            if self.rows:
+                variable.assign(value)
+            return
+        if own.aggregation is VariableAggregation.MEAN and self.weight * tracer.num_replicas != 1.0:
+            # A replica without rows takes part, too; a value of nothing is no number.
+            value = value * (self.weight * tracer.num_replicas) if self.rows else jnp.zeros_like(value)
+        variable.assign(value)
 
     def weighed(self, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
         """Gradients of this replica's part, as their part of the gradients of the global batch."""
@@ -141,8 +155,7 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
         counters = _counters(model, data) if counts_alone else frozenset[int]()
         with _opened(StatelessStep(rows, weight, counters)) as step, of_global_batch(weight):
             logs, state = model.train_step(step.state_of(model), data)
-            if rows:
-                step.keep(model, state)
+            step.keep(model, state)
         return jnp.float32(rows), logs
 
     return replica_step

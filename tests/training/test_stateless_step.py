@@ -195,3 +195,26 @@ def test_a_step_on_one_batch_is_that_of_keras(strategy: str) -> None:
     assert int(ours.optimizer.iterations) == 3
     with pytest.raises(sd.errors.InvalidArgumentError, match="arrays of one batch"):
         ours.train_on_batch(sd.Dataset.from_tensor_slices((X, Y)).batch(4))
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_step_without_an_optimizer_weighs_replicas_by_their_rows(replicas: int) -> None:
+    def by_hand(namespace: Any) -> Any:
+        class ByHand(namespace.Sequential):
+            def train_step(self, state: Any, data: Any) -> Any:
+                trained, others, slots, metrics = state
+                x, y = data
+                gradients = jax.grad(lambda values: keras.ops.mean((self.stateless_call(values, others, x)[0] - y) ** 2))(trained)
+                return {}, ([value - 0.05 * gradient for value, gradient in zip(trained, gradients, strict=True)], others, slots, metrics)
+
+        model = ByHand([keras.Input((4,)), *layers()])
+        model.compile("sgd", "mse")
+        return model
+
+    expected = by_hand(plain)
+    with sd.MirroredStrategy(replicas).scope():
+        ours = by_hand(keras)
+    for model in (ours, expected):
+        model.fit(X, Y, batch_size=19, epochs=2, shuffle=False, verbose=0)  # 7, 6 and 6 rows; then one, and two replicas without
+    for found, wanted in zip(ours.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

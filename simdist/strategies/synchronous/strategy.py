@@ -15,6 +15,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from simdist import debugging
@@ -34,6 +35,7 @@ from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.reduction import ReduceOp
+from simdist.strategies.synchronous.alone import StepsAlone
 from simdist.strategies.synchronous.copies import place_copies, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.ownership import require_own
@@ -269,6 +271,11 @@ class SynchronousStrategy(Strategy):
 
     def _traced(self, fn: StepFunction) -> ReplicaPrograms:
         return self.programs.traced(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
+
+    @cached_property
+    def alone(self) -> StepsAlone:
+        """Steps of the first replica that this program drives, without the others."""
+        return StepsAlone(self)
 
     # -- values of replicas ---------------------------------------------------------------------------------------
 

@@ -64,13 +64,13 @@ def tested(model: StrategyModel, source: Source, steps: int | None, callbacks: C
     model.stop_evaluating = False
     hooks.call.on_test_begin()
     test = _test_of(model, data, steps, test_step(model, batch), alone)
-    for execution in executions(model, test.one_pass, steps):
-        hooks.call.on_test_batch_begin(execution.first)
-        test.add(execution.take())
-        hooks.call.on_test_batch_end(execution.last, test.logs() if hooks.reads_test_logs else {})
-        if model.stop_evaluating:
-            break
-    test.one_pass.end()
+    with test.one_pass as one_pass:
+        for execution in executions(model, one_pass, steps):
+            hooks.call.on_test_batch_begin(execution.first)
+            test.add(execution.take())
+            hooks.call.on_test_batch_end(execution.last, test.logs() if hooks.reads_test_logs else {})
+            if model.stop_evaluating:
+                break
     logs = test.finish()
     hooks.call.on_test_end(logs)
     return logs

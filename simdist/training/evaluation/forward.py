@@ -68,7 +68,8 @@ def _of_compiled_test(model: StrategyModel, data: Tree, rows: int, given: Sequen
     with tracer.overlay(replaced):
         y_pred = model.simdist_forward(x)
         loss = model.simdist_loss(x, y, y_pred, sample_weight, training=False)
-        model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
+        if rows:
+            model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
         return [tracer.read(variable) for variable in metrics]
 
 

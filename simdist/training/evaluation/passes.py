@@ -7,9 +7,12 @@ each batch with the state that the one before it has left.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeAlias
 
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.handed_out import HandedOut
@@ -19,7 +22,6 @@ from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
-from simdist.strategies.synchronous.alone import StepsAlone
 from simdist.training.sources import has_next
 
 __all__ = ["AlonePass", "Parts", "Pass", "PassInTurn", "ReplicaPass", "WorkerPass"]
@@ -30,23 +32,33 @@ Parts: TypeAlias = Callable[[], Sequence[Tree]]
 """What a batch gives, in the order of its rows, one for each replica that has taken a part; computed when it is called."""
 
 
-class Pass(Protocol):
-    """One pass over data."""
+class Pass(ABC):
+    """One pass over data; in a ``with`` block, after which nothing of it goes on, also where the block fails."""
 
+    @abstractmethod
     def has_next(self) -> bool:
         """Whether there is one more batch."""
-        ...
 
+    @abstractmethod
     def take(self) -> Parts:
         """Take the next batch."""
-        ...
 
     def end(self) -> None:
-        """Nothing more will be taken."""
-        ...
+        """Nothing more will be taken: wait for what is under way."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if kind is None:
+            self.end()
+        elif issubclass(kind, Exception):
+            with suppress(Exception):  # the first error is the one that is raised
+                self.end()
 
 
-class ReplicaPass:
+class ReplicaPass(Pass):
     """A pass of all replicas.
 
     Args:
@@ -74,16 +86,13 @@ class ReplicaPass:
         outcome = self.strategy.step(self.step, (self.iterator, self.given), {})
         return lambda: _in_order_of_rows(self.strategy.local_results(outcome.value()), per_worker)
 
-    def end(self) -> None:
-        """Nothing waits for it."""
-
 
 def _in_order_of_rows(results: Sequence[Tree], per_worker: int) -> list[Tree]:
     """What replicas give, worker after worker, in the order of their parts of the batch: of W workers, worker w has parts w, w + W, ..."""
     return [result for local_rank in range(per_worker) for result in results[local_rank::per_worker]]
 
 
-class WorkerPass:
+class WorkerPass(Pass):
     """A pass of all workers. Batches are handed out by number, and their results come in the order of the numbers.
 
     Args:
@@ -130,7 +139,7 @@ class WorkerPass:
         self.coordinator.join()
 
 
-class AlonePass:
+class AlonePass(Pass):
     """A pass of the first replica of this program, which takes whole batches.
 
     Args:
@@ -140,7 +149,7 @@ class AlonePass:
     """
 
     def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction, given: Tree) -> None:
-        self.alone = StepsAlone(strategy)
+        self.alone = strategy.alone
         self.iterator = iter(dataset)
         self.step = step
         self.given = given
@@ -152,11 +161,8 @@ class AlonePass:
         outcome = self.alone.step(self.step, (self.iterator, self.given))
         return lambda: [outcome.value()]
 
-    def end(self) -> None:
-        """Nothing waits for it."""
 
-
-class PassInTurn:
+class PassInTurn(Pass):
     """A pass that takes batch after batch, each with the state that the one before it has left.
 
     Args:
@@ -182,9 +188,6 @@ class PassInTurn:
         found, self.state = self._take(self.step, self.iterator, self.state)
         return lambda: [found]
 
-    def end(self) -> None:
-        """Nothing waits for it."""
-
 
 Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, Tree]]
 
@@ -202,7 +205,7 @@ def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
 
 
 def _by_a_replica(strategy: SynchronousStrategy) -> Taking:
-    alone = StepsAlone(strategy)
+    alone = strategy.alone
 
     def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
         return alone.step(step, (iterator, state)).value()

@@ -57,14 +57,14 @@ def _predicted(model: StrategyModel, source: Source, steps: int | None, callback
     hooks.call.on_predict_begin()
     one_pass, keep_state = _pass_of(model, data, steps, prediction_step(model, batch))
     outputs: list[Parts] = []
-    for execution in executions(model, one_pass, steps):
-        hooks.call.on_predict_batch_begin(execution.first)
-        taken = execution.take()
-        outputs += taken
-        hooks.call.on_predict_batch_end(execution.last, {"outputs": _joined(taken)} if hooks.reads_outputs else {})
-        if model.stop_predicting:
-            break
-    one_pass.end()
+    with one_pass:
+        for execution in executions(model, one_pass, steps):
+            hooks.call.on_predict_batch_begin(execution.first)
+            taken = execution.take()
+            outputs += taken
+            hooks.call.on_predict_batch_end(execution.last, {"outputs": _joined(taken)} if hooks.reads_outputs else {})
+            if model.stop_predicting:
+                break
     keep_state()
     hooks.call.on_predict_end()
     return _joined(outputs)
