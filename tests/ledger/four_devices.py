@@ -16,7 +16,6 @@ import numpy as np
 import optax
 
 import simdist as sd
-from simdist import keras
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.sharded import ShardedBatches
 from simdist.ledger.stack_lanes import LaneStack
@@ -106,6 +105,8 @@ def trained(strategy: Any, optimizer: str) -> dict[str, Any]:
 
 def fitted(strategy: Any) -> list[float]:
     """Losses of epochs of `fit`."""
+    from simdist import keras  # its import takes longer than the one run that two processes are compared by
+
     with strategy.scope():
         init = keras.initializers.GlorotUniform(seed=1)
         model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(6, "tanh", kernel_initializer=init)])

@@ -147,9 +147,10 @@ SYNCHRONOUS: dict[str, Program] = {
 
 
 # CI leaves out, on each pair of engines, what compiles longest and is like something that it tries.
-SIMILAR_ON_SIMULATED = ("one device", "workers, signs")
-SIMILAR_ON_ISOLATED = ("four devices, NCCL in two packs", "workers, signs", "one device")
-QUICK_ON_ISOLATED = ("two devices", "central storage", "workers in racks, two devices each", "workers that would go on", "conversations")
+SIMILAR = ("one device", "two devices", "workers, small packs", "workers, signs")
+SIMILAR_ON_SIMULATED = (*SIMILAR, "workers that would go on")
+SIMILAR_ON_ISOLATED = (*SIMILAR, "four devices, NCCL in two packs", "three devices, reduction to one", "workers on a torus")
+QUICK_ON_ISOLATED = ("central storage", "workers in racks, two devices each", "workers that would go on", "conversations")
 
 
 def marked(name: str, similar: tuple[str, ...], quick: Container[str]) -> Any:

@@ -163,14 +163,14 @@ def test_the_sample_has_every_strategy_and_every_model() -> None:
     assert {strategy for _, strategy in SAMPLE} == set(list(STRATEGIES)[1:])
 
 
-@pytest.mark.parametrize("replicas", sampled(REPLICAS, [1, 64]))
+@pytest.mark.parametrize("replicas", sampled(REPLICAS, [8]))
 def test_any_number_of_replicas_gives_the_same_losses(replicas: int) -> None:
     expected = on_one_device(looped, "mlp", "adam", 70, 150)
     agree(looped(sd.MirroredStrategy(replicas), "mlp", "adam", 70, 150), expected)
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
-@pytest.mark.parametrize("model", sampled(MODELS, ["mlp", "embedding", "synchronised batch-norm"]))
+@pytest.mark.parametrize("model", sampled(MODELS, ["embedding", "synchronised batch-norm"]))
 def test_fit_equals_plain_keras(model: str) -> None:
     expected = plain(model, "adam", 12, 29)
     with_strategy = fitted(sd.MirroredStrategy(3), model, "adam", 12, 29)

@@ -13,6 +13,7 @@ import pytest
 from keras.src.models.functional import Functional
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -49,8 +50,10 @@ def trained(make: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("make", [sequential, functional])
-@pytest.mark.parametrize("saved_by", ["simdist", "plain"])
+SAVED = [(make, saved_by) for make in (sequential, functional) for saved_by in ("simdist", "plain")]
+
+
+@pytest.mark.parametrize(("make", "saved_by"), sampled(SAVED, [(sequential, "plain"), (functional, "simdist")]))
 def test_a_model_is_loaded_into_a_strategy_and_outside_of_all(make: Any, saved_by: str, tmp_path: Path) -> None:
     path = str(tmp_path / "m.keras")
     model = trained(make) if saved_by == "simdist" else make(plain)
