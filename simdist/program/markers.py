@@ -33,10 +33,11 @@ class ArgumentMarker:
 
 @dataclass(frozen=True)
 class ReadMarker:
-    """The value of a variable at this place."""
+    """The value of a variable at this place; one that is optional is not read where nothing uses its value."""
 
     kind: ClassVar = "read"
     variable: VariableHandle
+    optional: bool = False
 
 
 @dataclass(frozen=True)

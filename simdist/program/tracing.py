@@ -92,6 +92,7 @@ class Tracer:
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []
         self._num_created = 0
+        self._optional = False
         self._outer: jax.core.Trace | None = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------
@@ -147,10 +148,19 @@ class Tracer:
             replaced = variable.found_in(overlay.values, self.read)
             if replaced is not None:
                 return replaced
-        value = self.mark(ReadMarker(variable), [], [variable.aval])[0]
+        value = self.mark(ReadMarker(variable, self._optional), [], [variable.aval])[0]
         if self.overlays:
             self.overlays[0].reads.append(variable)
         return value
+
+    @contextmanager
+    def optional_reads(self) -> Iterator[None]:
+        """Variables that are read inside are only read where the step uses their values."""
+        self._optional = True
+        try:
+            yield
+        finally:
+            self._optional = False
 
     def update(self, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
         """Update variables; inside `value_and_grad` the update becomes part of the step."""

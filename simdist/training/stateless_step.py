@@ -75,7 +75,10 @@ class StatelessStep:
 
     def read(self, variables: Sequence[KerasVariable]) -> Values:
         """The present values of variables."""
-        values = [variable.value for variable in variables]
+        tracer = active_tracer()
+        assert tracer is not None
+        with tracer.optional_reads():
+            values = [variable.value for variable in variables]
         self._present.update((id(variable), value) for variable, value in zip(variables, values, strict=True))
         return values
 

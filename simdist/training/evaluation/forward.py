@@ -130,7 +130,10 @@ def _replaced(model: StrategyModel, numbers: Sequence[int], values: list[jax.Arr
 
 
 def _read(variables: Sequence[KerasVariable]) -> list[jax.Array]:
-    return [variable.value for variable in variables]
+    tracer = active_tracer()
+    assert tracer is not None
+    with tracer.optional_reads():
+        return [variable.value for variable in variables]
 
 
 def _zeros(model: StrategyModel) -> list[jax.Array]:
