@@ -159,6 +159,14 @@ class Engine(Protocol):
         """The number of steps that a task has taken, in all its incarnations."""
         ...
 
+    def draws_of(self, task: str) -> int:
+        """The number of steps of a task that drew random numbers: each of them has numbers of its own."""
+        ...
+
+    def set_draws(self, task: str, draws: int) -> None:
+        """Let the next step of a task draw the numbers that it drew after so many."""
+        ...
+
     def add_task(self, job: str) -> str:
         """Start one more task of a job, with a device as the others of it have; its name. It registers at the chief by a message.
 

@@ -27,7 +27,9 @@ from simdist.process_state import current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
+from simdist.program.saved_parts import SavedParts
 from simdist.program.values import snapshot
+from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import Adopted
 from simdist.variables.variable import Variable
@@ -205,6 +207,10 @@ class KerasLibrary:
     def guard(self) -> StepScope:
         """Refuse variables of Keras that no scope has adopted."""
         return StepScope()
+
+    def saved_parts(self, holder: object) -> SavedParts | None:
+        """The variables of a model, a layer, an optimizer or a metric, by their paths in it."""
+        return saved_variables(holder)
 
     def adopt(self, holder: object, variable: Variable) -> bool:
         """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""

@@ -105,6 +105,12 @@ class WithoutTime(InProcessDriver):
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
 
+    def draws_of(self, task: str) -> int:
+        return self.process(task).draws
+
+    def set_draws(self, task: str, draws: int) -> None:
+        self.process(task).draws = draws
+
     def add_task(self, job: str) -> NoReturn:
         _refuse(f"The tasks of this cluster are there from beginning to end, and no {job} can join. Workers come and go in")
 

@@ -77,6 +77,12 @@ class SimulatedEngine:
     def steps_of(self, task: str) -> int:
         return self.world.task(task).steps
 
+    def draws_of(self, task: str) -> int:
+        return self.world.task(task).draws
+
+    def set_draws(self, task: str, draws: int) -> None:
+        self.world.task(task).draws = draws
+
     def add_device(self, device: str) -> None:
         self.world.add_device(device)
 
