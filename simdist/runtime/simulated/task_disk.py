@@ -57,13 +57,13 @@ class SimulatedDisk:
 
     @property
     def used_bytes(self) -> int:
-        return self.disk.used_bytes
+        return self.disk.files.used_bytes
 
     def exists(self, path: str) -> bool:
-        return self.disk.exists(path)
+        return self.disk.files.exists(path)
 
     def delete(self, path: str) -> None:
-        self.disk.discard(path)
+        self.disk.files.discard(path)
 
     def read(self, path: str, size_bytes: int, ended: Ended) -> None:
         checked_file(path, size_bytes, None, {})
@@ -109,7 +109,7 @@ class SimulatedDisk:
         gatherings, self._gatherings = self._gatherings, {}
         dropped = self.disk.lose() if is_lost else self.disk.crash()
         for path in self._temporary:
-            self.disk.discard(path)
+            self.disk.files.discard(path)
         self._temporary.clear()
         if is_lost:
             for listener in self.lost:
@@ -135,7 +135,7 @@ class SimulatedDisk:
             yield from self.disk.rename(temporary, path)
             yield from self.disk.fsync_directory()
         except SimdistError as error:
-            self.disk.discard(temporary)
+            self.disk.files.discard(temporary)
             self.note(f"{_name(path)} was not written: {_why(error)}", bytes=size_bytes)
             raise
         finally:
@@ -149,7 +149,7 @@ class SimulatedDisk:
             content = yield from self.disk.read(temporary)
             if content.is_whole:
                 return
-            self.disk.discard(temporary)
+            self.disk.files.discard(temporary)
             self.note(f"write {attempt} of {_name(path)} was torn", bytes=size_bytes, intact=content.intact_bytes)
         raise AbortedError(f"{TORN_ATTEMPTS} attempts to write {path!r} on the disk of {self.task.name} were torn. Replace the disk.")
 
