@@ -26,6 +26,7 @@ from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.storage import TaskDisk
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.trace import Trace
 from simdist.variables.state import Cell, GroupVersions
@@ -194,6 +195,22 @@ class Engine(Protocol):
         Raises:
             UnavailableError: one of the two died on the way.
         """
+        ...
+
+    def disk(self, task: str) -> TaskDisk:
+        """The disk of a task.
+
+        Raises:
+            InvalidArgumentError: there is no such task.
+        """
+        ...
+
+    def preempted_at(self, task: str) -> float | None:
+        """The second at which a task is killed and its machine given back; None where it has no notice of that."""
+        ...
+
+    def watch_preemption(self, task: str, noticed: Callable[[float], object]) -> None:
+        """Call a function, which may not block, with that second at each later notice that a task gets."""
         ...
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
