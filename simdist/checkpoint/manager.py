@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from simdist.arguments import flag, number, whole_number
 from simdist.checkpoint.checkpoint import Checkpoint, PathLike
@@ -77,7 +77,7 @@ class CheckpointManager:
         init_fn: Callable[[], object] | None = None,
         last_checkpoint_step: int | None = None,
     ) -> None:
-        if not isinstance(checkpoint, Checkpoint):
+        if not isinstance(cast("object", checkpoint), Checkpoint):
             raise TypeError(f"CheckpointManager takes an sd.Checkpoint; got {type(checkpoint).__name__}.")
         if init_fn is not None and not callable(init_fn):
             raise TypeError(f"init_fn is {init_fn!r}; expected a function without arguments, or None")

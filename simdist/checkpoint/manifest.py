@@ -131,7 +131,7 @@ def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
             name: ArrayEntry(tuple(map(int, e["shape"])), str(e["dtype"]), str(e["checksum"]), str(e["name"]))
             for name, e in entries.items()
         }
-        return Manifest(**{**body, "arrays": arrays})
+        return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path) from error
 

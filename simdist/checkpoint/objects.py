@@ -18,7 +18,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.scope import libraries
 from simdist.variables.handles import own_variable
 from simdist.variables.optimizer import Optimizer
-from simdist.variables.variable import OwningStrategy, Variable
+from simdist.variables.variable import OwningStrategy
 
 __all__ = ["Nest", "Objects", "Trackable"]
 

@@ -124,7 +124,7 @@ class VariablePart:
         values = np.concatenate([other[self.path] for other in others]) if others else local
         contents.arrays[f"{REPLICA_VALUES}/{self.path}"] = values
         contents.replicas[self.path] = len(values)
-        contents.arrays[self.path] = _combined(values, self.variable.placement.combine)
+        contents.arrays[self.path] = np.asarray(_combined(values, self.variable.placement.combine))
 
     def check(self, path: str, contents: Contents) -> bool:
         found = contents.arrays.get(path)
@@ -242,7 +242,7 @@ class StatePart:
         self.holder.load_state_dict(contents.states[path])
 
 
-def require_fit(path: str, found: HostArray, shape: tuple[int, ...], dtype: str) -> None:
+def require_fit(path: str, found: Array, shape: tuple[int, ...], dtype: str) -> None:
     """Refuse an array of another shape or dtype than the variable that is to have it.
 
     Raises:

@@ -91,7 +91,9 @@ class Restoring:
         status.missing = [path for path in found.parts if path not in status.restored]
         status.waiting = [path for path, _ in found.unbuilt if self._has_more_below(path)]
         there = [*self.contents.arrays, *self.contents.states]
-        status.superfluous = [path for path in there if not path.startswith(("simdist/", f"{REPLICA_VALUES}/")) and not self._is_used(path)]
+        waiting = tuple(f"{name}/" for path in status.waiting for name in (path, self.manifest.aliases.get(path, path)))
+        passed_over = ("simdist/", f"{REPLICA_VALUES}/", *waiting)
+        status.superfluous = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
         for path, holder in found.unbuilt:
             if path in status.waiting:
                 when_built(holder, self._go_on)

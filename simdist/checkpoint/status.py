@@ -89,8 +89,8 @@ class RestoreStatus:
         return self
 
     def __del__(self) -> None:
-        if not self._is_answered and self.path is not None and (self.missing or self.superfluous):
-            parts = [("no value for", self.missing), ("values that nothing has taken", self.superfluous)]
+        parts = [("no value for", self.missing), ("values that nothing has taken", self.superfluous), ("no variables yet in", self.waiting)]
+        if not self._is_answered and self.path is not None and any(paths for _, paths in parts):
             what = "; ".join(f"{text} {_listed(paths)}" for text, paths in parts if paths)
             warnings.warn(
                 f"The checkpoint {self.path!r} was restored in part: {what}. If that is right, say .expect_partial(); "

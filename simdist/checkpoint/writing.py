@@ -8,7 +8,6 @@ Taught in lesson 09.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -15,7 +15,6 @@ from keras.src.models.functional import Functional as KerasFunctional
 from keras.src.models.model import functional_init_arguments
 
 from simdist.program.arrays import Tree
-from simdist.program.saved_parts import built
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
@@ -85,10 +84,6 @@ class _Distributed(StrategyModel):
             prepare_optimizer(self)
         else:
             self.optimizer.build(self.trainable_variables)
-
-    def _post_build(self) -> None:
-        super()._post_build()
-        built(self)
 
     def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
         """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""

@@ -1,7 +1,7 @@
 """The variables of Keras' objects, by their paths in them, as a checkpoint saves them.
 
-The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer that
-overrides `save_own_variables` is asked for its arrays. Beyond Keras' files a model has its metrics, so that a training can go on in the
+The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer whose
+`save_own_variables` gives arrays, and no variables, is given them back by its `load_own_variables`. Beyond Keras' files a model has its metrics, so that a training can go on in the
 middle of an epoch.
 
 Taught in lesson 09.
@@ -20,6 +20,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import SeedGenerator
 from keras.src.saving import saving_lib
 from keras.src.saving.keras_saveable import KerasSaveable
+from keras.src.trainers.compile_utils import CompileMetrics
 from keras.src.utils import naming
 
 from simdist.program.arrays import Array
@@ -57,7 +58,7 @@ def saved_variables(holder: object) -> SavedParts | None:
         return SavedParts({"": holder})
     if not isinstance(holder, KerasSaveable):
         return None
-    walk = _Walk()
+    walk = _Walk(holder)
     walk.visit(holder, "")
     return walk.found
 
@@ -65,7 +66,8 @@ def saved_variables(holder: object) -> SavedParts | None:
 class _Walk:
     """One walk over an object and what it is made of, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Saveable) -> None:
+        self.root = root
         self.found = SavedParts()
         self._visited: set[int] = set()
 
@@ -83,8 +85,8 @@ class _Walk:
                 return
             case Metric():
                 self._list(path, holder.variables)
-                if not getattr(holder, "built", True):
-                    self.found.unbuilt.append(holder)
+                if isinstance(holder, CompileMetrics) and not holder.built:
+                    self.found.unbuilt.append(self.root)
                 return
             case SeedGenerator():
                 self._list(path, [holder.state])
@@ -104,9 +106,12 @@ class _Walk:
     def _layer(self, layer: Saveable, path: str) -> None:
         if not layer.built:
             self.found.unbuilt.append(layer)
-        if type(layer).save_own_variables is Layer.save_own_variables:
-            self._list(path, [*layer._trainable_variables, *layer._non_trainable_variables])
-        elif layer.built:
+        given: dict[str, Any] = {}
+        if layer.built:
+            layer.save_own_variables(given)
+        if all(isinstance(value, keras.Variable) for value in given.values()):
+            self.found.variables |= {_joined(path, f"vars/{name}"): variable for name, variable in given.items()}
+        else:
             self.found.own[_joined(path, "own")] = _OwnArrays(layer)
         for number, generator in enumerate(layer._seed_generators):
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
