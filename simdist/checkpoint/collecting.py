@@ -64,7 +64,7 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
     states = {path: part.holder.state_dict() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
     contents = Contents(arrays={}, states={})
-    for path, part in found.parts.items():
+    for part in found.parts.values():
         if not isinstance(part, StatePart):
             part.save(contents, everywhere)
     for path in states:
