@@ -26,6 +26,7 @@ from typing import Any
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
+from simdist.faults.process import Preempt
 from simdist.session.commands import Command
 from simdist.session.session import Session
 from simdist.trace import Trace
@@ -187,12 +188,11 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         events = sorted(_events(broken.trace, fault, fault.fired_s, tasks), key=lambda event: event[1])
         phases = tuple(_phases(broken.now, whole.now, fault.fired_s, events, units, units_without))
         waited_s = _idle_s(broken, tasks) - _idle_s(whole, tasks)
-        if fault.kind in DEATHS:
+        killed_s = _killed_s(fault)
+        if killed_s is not None and killed_s <= broken.now:
             later = broken.commands[number + 1 :]  # these may kill the same tasks, too
             alone = whole if not later else _ended(broken.fork(0.0, without=broken.commands[number:]))
-            lost_s = sum(
-                _lost_s(alone.trace, task, fault.fired_s, alone.progress_s, _retried(broken.trace, task, fault.fired_s)) for task in tasks
-            )
+            lost_s = sum(_lost_s(alone.trace, task, killed_s, alone.progress_s, _retried(broken.trace, task, killed_s)) for task in tasks)
     return Recovery(
         fault=fault.describe() if fault is not None else str(dict(broken.commands[number].fault)),
         state=broken.state,
@@ -207,6 +207,14 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         lost_s=lost_s,
         waited_s=waited_s,
     )
+
+
+def _killed_s(fault: Fault) -> float | None:
+    """The second at which a fault that has fired kills a process; None where it kills none."""
+    if isinstance(fault, Preempt):
+        assert fault.fired_s is not None
+        return fault.fired_s + fault.notice
+    return fault.fired_s if fault.kind in DEATHS else None
 
 
 def tasks_of(fault: Fault) -> set[str]:
@@ -248,7 +256,7 @@ def _events(trace: Trace, fault: Fault, fired_s: float, tasks: set[str]) -> Iter
     later = [instant for instant in trace.instants if instant.time_s >= fired_s]
     detected_s = next((instant.time_s for instant in later if instant.category == "detect" and instant.lane in tasks), None)
     decided_s = next((instant.time_s for instant in later if instant.category in DECIDED and _is_about(trace, instant, tasks)), None)
-    if fault.kind in DEATHS:
+    if _killed_s(fault) is not None:
         restored_s = next((instant.time_s for instant in later if instant.category == "restart" and instant.lane in tasks), None)
     else:
         restored_s = fault.healed_s
