@@ -1,7 +1,7 @@
 """Whatever crashes, and whenever: after recovery a synchronous training ends with the bits of the run without failures.
 
-The training is a loop of one's own in launched mains, with slots, dropout, a shuffled input and a backup every three steps. What draws random
-numbers before the first backup has explicit seeds, because a main that starts again is another incarnation.
+The training is a loop of one's own in launched mains, with slots, dropout, a shuffled input and a backup every three steps. What draws
+random numbers before the first backup has explicit seeds, because a main that starts again is another incarnation.
 """
 
 from __future__ import annotations
