@@ -9,9 +9,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 
@@ -19,7 +17,7 @@ from simdist.arguments import flag
 from simdist.checkpoint import Checkpoint, CheckpointManager
 from simdist.errors import InvalidArgumentError
 from simdist.training.callbacks.best_weights import BestWeights
-from simdist.training.callbacks.caller import is_chief, is_in_a_main, model_of
+from simdist.training.callbacks.caller import is_in_a_main, model_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState
 
 __all__ = ["BackupAndRestore"]
@@ -30,9 +28,9 @@ NAME = "backup"
 class BackupAndRestore(keras.callbacks.BackupAndRestore):
     """Saves the whole state of a training, and restores it when `fit` begins again.
 
-    In launched mains give it to every main, with one directory: the chief writes, and all go on from what the chief chooses. There the first
-    backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under
-    parameter servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
+    In launched mains give it to every main, with one directory: the chief writes, and all go on from what the chief chooses. There the
+    first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under parameter
+    servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
     anew after a restore, as they do when a worker comes back. For a model of no strategy it is Keras' own.
 
     Args:
@@ -84,7 +82,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         flag(delete_checkpoint, "delete_checkpoint")
         if isinstance(save_freq, bool) or (isinstance(save_freq, int) and save_freq < 1):
             raise InvalidArgumentError(f"save_freq={save_freq!r}; expected 'epoch', or a number of batches from 1.")
-        super().__init__(os.fspath(backup_dir), save_freq, double_checkpoint, delete_checkpoint)
+        super().__init__(os.fspath(backup_dir), cast("str", save_freq), double_checkpoint, delete_checkpoint)
         self._manager: CheckpointManager | None = None
         self._since = 0  # batches since the last backup
         self._seen = 0  # batches of this epoch
@@ -143,9 +141,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
             super().on_train_end(logs)
             return
         self._manager.sync()
-        if self.delete_checkpoint and is_chief(model_of(self)):
-            for path in Path(self.backup_dir).glob(f"{NAME}*"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.delete_checkpoint:
+            self._manager.remove_all()
         self._manager = None
 
     def _save(self) -> None:
