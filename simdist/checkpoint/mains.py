@@ -17,7 +17,10 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
+from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
+from simdist.variables.state import Cell, task_of
+from simdist.variables.variable import Variable
 
 __all__ = ["Mains", "SavingStrategy"]
 
@@ -49,6 +52,8 @@ class Mains:
 
     def __init__(self, strategies: Sequence[object]) -> None:
         found = [strategy for strategy in strategies if isinstance(strategy, SavingStrategy)]
+        # A counter that was made outside of every scope belongs to this program, whatever cluster that drives.
+        found = [strategy for strategy in found if not is_default(strategy)] or found
         self.strategy = found[0] if found else None
         if any(strategy.engine is not found[0].engine for strategy in found):
             raise InvalidArgumentError("The variables of one checkpoint belong to several clusters. Make a Checkpoint for each of them.")
@@ -72,6 +77,12 @@ class Mains:
     def worker(self) -> int:
         """The index of this main."""
         return 0 if self.strategy is None else self.strategy.worker_index
+
+    def holders_of(self, variable: Variable, cell: Cell) -> list[str]:
+        """The tasks of this cluster that hold a cell of a variable; none, where this program itself holds it."""
+        strategy = variable.placement.store.strategy
+        is_here = isinstance(strategy, SavingStrategy) and strategy.engine is self.engine
+        return list(dict.fromkeys(task_of(device) for device in cell.devices)) if is_here else []
 
     def agreed(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""

@@ -9,9 +9,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -24,7 +22,7 @@ from simdist.checkpoint.preemption import EXIT_STATUS
 from simdist.errors import InvalidArgumentError
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
-from simdist.training.callbacks.caller import is_chief, is_in_a_main, model_of
+from simdist.training.callbacks.caller import is_in_a_main, model_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
 
 __all__ = ["BackupAndRestore"]
@@ -36,8 +34,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     """Saves the whole state of a training, and restores it when `fit` begins again.
 
     In launched mains give it to every main, with one directory: the chief writes, and all go on from what the chief chooses. There the
-    first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under
-    parameter servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
+    first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under parameter
+    servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
     anew after a restore, as they do when a worker comes back. For a model of no strategy it is Keras' own.
 
     Args:
@@ -168,9 +166,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
             super().on_train_end(logs)
             return
         self._manager.sync()
-        if self.delete_checkpoint and is_chief(model_of(self)):
-            for path in Path(self.backup_dir).glob(f"{NAME}*"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.delete_checkpoint:
+            self._manager.remove_all()
         self._manager = None
 
     def _require_a_step_for_all(self, state: TrainingState | None) -> None:
