@@ -1,7 +1,7 @@
 """Saving and restoring: `sd.Checkpoint` against plain Orbax on the same arrays, in real seconds.
 
-What we do beside Orbax: collect the values, checksums, a manifest, and virtual time on the disk. A ratio is our seconds over those of Orbax;
-the least of some rounds counts, taken in turn.
+What we do beside Orbax: collect the values, checksums, a manifest, and virtual time on the disk. A ratio is our seconds over those of
+Orbax; the least of some rounds counts, taken in turn.
 
 Run: ``python -m simdist bench saving``, or this file with ``--quick`` for one small model and one round.
 """

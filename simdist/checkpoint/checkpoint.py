@@ -131,7 +131,7 @@ class Checkpoint(Nest):
         """
         self.sync()
         mains = Mains(Objects.of(self.objects).strategies)
-        path = mains.agreed(None if save_path is None else os.fspath(save_path))
+        path = mains.of_chief(None if save_path is None else os.fspath(save_path))
         if path is None:
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)

@@ -81,7 +81,7 @@ class Mains:
         is_here = isinstance(strategy, SavingStrategy) and strategy.engine is self.engine
         return list(dict.fromkeys(task_of(device) for device in cell.devices)) if is_here else []
 
-    def agreed(self, value: SavedState) -> SavedState:
+    def of_chief(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""
         return value if self.strategy is None else json.loads(self.strategy.bytes_of_all(json.dumps(value).encode())[0])
 

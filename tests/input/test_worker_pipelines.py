@@ -70,5 +70,5 @@ def test_position_has_every_pipeline_worker_after_worker():
 def test_a_position_is_good_for_as_many_workers_only() -> None:
     position = WorkerPipelines([[iter(Dataset.range(4).batch(1))]], 1, complete=False, full_steps=False, num_workers=3).state_dict()
     other = WorkerPipelines([[iter(Dataset.range(4).batch(1))]], 1, complete=False, full_steps=False, num_workers=2)
-    with pytest.raises(InvalidArgumentError, match="of 3 workers.*has 2"):
+    with pytest.raises(InvalidArgumentError, match=r"of 3 workers.*has 2"):
         other.load_state_dict(position)

@@ -46,7 +46,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         delete_checkpoint: True (the default) deletes the backups when the training has ended; the directory stays.
         save_before_preemption: True saves when a task has got notice that its machine will be taken away, after the same step in all mains,
             and ends the program with ``sys.exit(42)``, so that ``restart="always"`` starts it again. `save_freq` may then be None. After
-            each step the mains exchange what they know, with one small all-gather. Default False.
+            each step the mains share what they know, with one small all-gather. Default False.
 
     Raises:
         ValueError: no directory, or save_freq is neither, or nothing would ever be saved.
