@@ -104,7 +104,7 @@ def checksum_of(array: HostArray) -> str:
         >>> checksum_of(np.arange(3)) == checksum_of(np.arange(3)), checksum_of(np.arange(3)) == checksum_of(np.arange(1, 4))
         (True, False)
     """
-    return f"{crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8)):08x}"
+    return f"{crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data):08x}"
 
 
 def read_manifest(directory: Path) -> Manifest:
