@@ -81,17 +81,7 @@ def _draws(mains: Mains) -> dict[str, int]:
 
 
 def _held_by(found: Objects, mains: Mains, arrays: Mapping[str, HostArray]) -> Counter[str]:
-    """Bytes of the contents by the task that holds them; of several copies, that of this program, or else the first."""
-    task = mains.task
-    held = Counter({task: 0})
-    of_cells = 0
-    for part in found.parts.values():
-        if not isinstance(part, VariablePart):
-            continue
-        placement = part.variable.placement
-        for cell in placement.cells[:1] if placement.spread == "copies" else placement.cells:
-            holders = mains.holders_of(part.variable, cell)
-            held[task if task in holders or not holders else holders[0]] += cell.aval.size_bytes
-            of_cells += cell.aval.size_bytes
-    held[task] += max(sum(array.nbytes for array in arrays.values()) - of_cells, 0)
+    """Bytes of the contents by the task that holds them; what belongs to no strategy is held by the program."""
+    held = mains.held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)])
+    held[mains.task] += max(sum(array.nbytes for array in arrays.values()) - sum(held.values()), 0)
     return held

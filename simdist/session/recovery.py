@@ -10,6 +10,7 @@ less than nothing.
     detection   the first task believes that something is down
     decision    a closure is run again or cancelled, or a group of replicas changes its size
     restoration the task is started again, or the fault heals
+    reading     a checkpoint has been read back
     catching up the lag has come near what it is at the end, and stays there
     afterwards  the end of the run
 
@@ -260,9 +261,18 @@ def _events(trace: Trace, fault: Fault, fired_s: float, tasks: set[str]) -> Iter
         restored_s = next((instant.time_s for instant in later if instant.category == "restart" and instant.lane in tasks), None)
     else:
         restored_s = fault.healed_s
-    for name, moment_s in (("detection", detected_s), ("decision", decided_s), ("restoration", restored_s)):
+    read_s = _read_s(trace, fired_s)
+    for name, moment_s in (("detection", detected_s), ("decision", decided_s), ("restoration", restored_s), ("reading", read_s)):
         if moment_s is not None:
             yield name, moment_s
+
+
+def _read_s(trace: Trace, after_s: float) -> float | None:
+    """When the first checkpoint was read that somebody has begun to read since."""
+    spans = trace.spans
+    rows = spans.rows_where(category="checkpoint")
+    ends = [float(spans.end[row]) for row in rows[spans.start[rows] >= after_s].tolist() if spans[row].name.startswith("read ")]
+    return min(ends, default=None)
 
 
 def _is_about(trace: Trace, instant: Instant, tasks: set[str]) -> bool:

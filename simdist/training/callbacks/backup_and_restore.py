@@ -9,16 +9,21 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+import sys
+from typing import Any
 
 import keras
 
 from simdist.arguments import flag
 from simdist.checkpoint import Checkpoint, CheckpointManager
+from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.notice import Notices
+from simdist.checkpoint.preemption import EXIT_STATUS
 from simdist.errors import InvalidArgumentError
+from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
 from simdist.training.callbacks.caller import is_in_a_main, model_of
-from simdist.training.keras_model import Logs, StrategyModel, TrainingState
+from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
 
 __all__ = ["BackupAndRestore"]
 
@@ -38,9 +43,12 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         save_freq: "epoch" (the default), or every how many batches, counted across epochs.
         double_checkpoint: True keeps the backup before the last one, too. Default False: a backup is whole or absent.
         delete_checkpoint: True (the default) deletes the backups when the training has ended; the directory stays.
+        save_before_preemption: True saves when a task has got notice that its machine will be taken away, after the same step in all mains,
+            and ends the program with ``sys.exit(42)``, so that ``restart="always"`` starts it again. `save_freq` may then be None. After
+            each step the mains exchange what they know, with one small all-gather. Default False.
 
     Raises:
-        ValueError: no directory, or save_freq is neither.
+        ValueError: no directory, or save_freq is neither, or nothing would ever be saved.
         InvalidArgumentError: when the training begins, and the backup is of another model, or the directory is a file.
         ResourceExhaustedError: when it saves, and the disk is full; the backup before is still there.
 
@@ -74,15 +82,24 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     def __init__(
         self,
         backup_dir: str | os.PathLike[str],
-        save_freq: str | int = "epoch",
+        save_freq: str | int | None = "epoch",
         double_checkpoint: bool = False,
         delete_checkpoint: bool = True,
+        save_before_preemption: bool = False,
     ) -> None:
         flag(double_checkpoint, "double_checkpoint")
         flag(delete_checkpoint, "delete_checkpoint")
-        if isinstance(save_freq, bool) or (isinstance(save_freq, int) and save_freq < 1):
+        self.save_before_preemption = flag(save_before_preemption, "save_before_preemption")
+        if not save_freq and not save_before_preemption:
+            raise InvalidArgumentError(
+                f"save_freq={save_freq!r} saves nothing; give 'epoch' or a number of batches, or save_before_preemption=True."
+            )
+        if isinstance(save_freq, bool) or (isinstance(save_freq, int) and save_freq < 0):
             raise InvalidArgumentError(f"save_freq={save_freq!r}; expected 'epoch', or a number of batches from 1.")
-        super().__init__(os.fspath(backup_dir), cast("str", save_freq), double_checkpoint, delete_checkpoint)
+        freq: Any = save_freq or "epoch"
+        super().__init__(os.fspath(backup_dir), freq, double_checkpoint, delete_checkpoint)
+        self.save_freq = save_freq or None
+        self._notices: Notices | None = None
         self._manager: CheckpointManager | None = None
         self._since = 0  # batches since the last backup
         self._seen = 0  # batches of this epoch
@@ -90,6 +107,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Restore the last backup, if there is one."""
         state = self._state()
+        self._require_a_step_for_all(state)
         if state is None:
             super().on_train_begin(logs)
             return
@@ -100,6 +118,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
                 objects[f"best_weights_{number}"] = BestWeights(callback, state.position)
         self._manager = CheckpointManager(Checkpoint(**objects), self.backup_dir, 2 if self.double_checkpoint else 1, checkpoint_name=NAME)
         restored = self._manager.restore_or_initialize()
+        if self.save_before_preemption:
+            self._notices = Notices(Mains([strategy_of(model_of(self))]))
         self._since, self._seen = 0, state.position.batch
         if restored is None and is_in_a_main():
             self._save()  # a main that starts again on another incarnation draws other first weights
@@ -124,6 +144,11 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         self._seen = state.position.batch = batch + 1
         if isinstance(self.save_freq, int) and self._since >= self.save_freq and state.position.is_quiet:
             self._save()
+        if self._notices is not None and state.position.is_quiet and self._notices.soonest_s() is not None:
+            self._save()
+            assert self._manager is not None
+            self._manager.sync()
+            sys.exit(EXIT_STATUS)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Save, where that is asked for at the end of an epoch."""
@@ -144,6 +169,13 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         if self.delete_checkpoint:
             self._manager.remove_all()
         self._manager = None
+
+    def _require_a_step_for_all(self, state: TrainingState | None) -> None:
+        if self.save_before_preemption and (state is None or isinstance(state.strategy, ParameterServerStrategy)):
+            raise InvalidArgumentError(
+                "BackupAndRestore(save_before_preemption=True) needs a synchronous strategy, whose mains stop after the same step. Under "
+                "parameter servers a worker may go at any time, and save_freq= is enough for the coordinator; leave the argument out."
+            )
 
     def _save(self) -> None:
         assert self._manager is not None
