@@ -86,7 +86,7 @@ class Mains:
         return list(dict.fromkeys(task_of(device) for device in cell.devices)) if is_here else []
 
     def held_by(self, variables: Iterable[Variable]) -> Counter[str]:
-        """Bytes of the values of variables by the task that holds them; of several copies that of this program counts, or else the first."""
+        """Bytes of the values of variables by the task that holds them; of copies that of this program counts, or else the first."""
         held = Counter({self.task: 0})
         for variable in variables:
             placement = variable.placement
