@@ -25,23 +25,11 @@ from sampling import sampled
 from simdist.checkpoint import files
 from simdist.checkpoint.manifest import MANIFEST, read_manifest
 from simdist.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError, SimdistError
+from tests.checkpoint.kept import Kept
 
 variable: Any = sd.Variable
 DTYPES = ("float32", "bfloat16", "float16", "int8", "bool", "uint32", "int32", "complex64")
 SHAPES = ((), (3,), (2, 3), (0, 4), (1, 0))
-
-
-class Kept:
-    """Plain data with a place in a checkpoint."""
-
-    def __init__(self, state: Any) -> None:
-        self.state = state
-
-    def state_dict(self) -> Any:
-        return self.state
-
-    def load_state_dict(self, state: Any) -> None:
-        self.state = state
 
 
 def array_of(dtype: str, shape: tuple[int, ...]) -> Any:
