@@ -110,9 +110,13 @@ def on_read(strategy: Any, aggregation: str) -> Any:
 def count(strategy: Any, v: Any) -> None:
     """Each replica adds its number, from 1 on."""
 
+    def in_replica() -> None:
+        context: Any = sd.get_replica_context()
+        v.assign_add(context.replica_id_in_sync_group + 1.0)
+
     @sd.function
     def step() -> None:
-        strategy.run(lambda: v.assign_add(sd.get_replica_context().replica_id_in_sync_group + 1.0))
+        strategy.run(in_replica)
 
     step()
 
