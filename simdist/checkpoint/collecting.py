@@ -6,7 +6,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,8 @@ from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
-from simdist.variables.variable import Variable
 
-__all__ = ["Saved", "collected", "held_by"]
+__all__ = ["Saved", "collected"]
 
 
 @dataclass
@@ -83,23 +82,6 @@ def _draws(mains: Mains) -> dict[str, int]:
 
 def _held_by(found: Objects, mains: Mains, arrays: Mapping[str, HostArray]) -> Counter[str]:
     """Bytes of the contents by the task that holds them; what belongs to no strategy is held by the program."""
-    held = held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)], mains)
+    held = mains.held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)])
     held[mains.task] += max(sum(array.nbytes for array in arrays.values()) - sum(held.values()), 0)
-    return held
-
-
-def held_by(variables: Iterable[Variable], mains: Mains) -> Counter[str]:
-    """Bytes of the values of variables by the task that holds them.
-
-    Args:
-        variables: of strategies.
-        mains: whose program wants them; of several copies that of its task counts, or else the first.
-    """
-    task = mains.task
-    held = Counter({task: 0})
-    for variable in variables:
-        placement = variable.placement
-        for cell in placement.cells[:1] if placement.spread == "copies" else placement.cells:
-            holders = mains.holders_of(variable, cell)
-            held[task if task in holders or not holders else holders[0]] += cell.aval.size_bytes
     return held
