@@ -159,6 +159,8 @@ class SimulatedRun:
             self._done.fail(error)
             self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
+            if isinstance(error.__cause__, SystemExit) and self.world.preemptions.give_back(task):
+                return  # it starts again on another machine, if there is one
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
             self.world.clock.after(delay_s, self._again, (task, process))
         else:
@@ -183,6 +185,7 @@ class SimulatedRun:
     def _start_again(self, task: Task) -> None:
         if task.name in self._awaited:
             self.world.serving_mains.started_again((self, task.name))
+        task.draws = 0  # a process that starts again counts from the beginning, unless it restores how far it was
         self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:
