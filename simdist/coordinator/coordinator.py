@@ -17,10 +17,10 @@ from simdist.arguments import flag, require_arguments
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
-from simdist.coordinator.looks import Looks
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
+from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
@@ -119,7 +119,7 @@ class ClusterCoordinator:
         self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
-        self._looks = Looks()
+        self._polling = Polling()
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
         self._rounds: RoundClosures | None = None
@@ -193,10 +193,10 @@ class ClusterCoordinator:
         self._raise_stored()
 
     def done(self) -> bool:
-        """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: between two looks, `sd.sleep`."""
+        """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`."""
         self._raise_stored()
         if self.pending:
-            self._looks.found(self.engine.now, self.pending)
+            self._polling.found(self.engine.now, self.pending)
         return self.pending == 0
 
     @property
