@@ -77,6 +77,7 @@ class _Walk:
         self._visited.add(id(holder))
         if isinstance(holder, StrategyModel):
             holder.simdist_build_slots()
+            self.found.strategy = self.found.strategy or holder.simdist_strategy
         match holder:
             case BaseOptimizer():
                 self._list(path, holder.variables)

@@ -65,7 +65,7 @@ class Preemptions:
         """Take a machine away at once, because its program has ended before its time was over; whether it had notice."""
         notices = [notice for notice in self._notices if notice.task is task and notice.machine == task.machine]
         for notice in sorted(notices, key=lambda notice: notice.killed_at_s)[:1]:
-            self.world.clock.after(0.0, self._kill, notice)
+            self.clock.after(0.0, self._kill, notice)
         return bool(notices)
 
     def _kill(self, notice: _Notice) -> None:
