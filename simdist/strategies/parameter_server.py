@@ -63,7 +63,7 @@ class ParameterServerStrategy(Strategy):
 
     Args:
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
-            any resolver of its cluster, such as `TFConfigClusterResolver`.
+            any resolver of its cluster, or None to find it from TF_CONFIG.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
@@ -107,7 +107,7 @@ class ParameterServerStrategy(Strategy):
 
     def __init__(
         self,
-        cluster_or_resolver: Any,
+        cluster_or_resolver: Any = None,
         variable_partitioner: Any = None,
         mode: Mode = "async",
         staleness: int | None = None,

@@ -33,6 +33,7 @@ from simdist.program.values import snapshot
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import Adopted
+from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
@@ -90,6 +91,15 @@ class AdoptedVariable(keras.Variable, Adopted):
     def numpy(self) -> HostArray:
         """The present value, as a numpy array."""
         return np.asarray(self.value)
+
+    @property
+    def device(self) -> str:
+        """The task that holds the value (or tasks, with commas between them), as of `sd.Variable`; empty before there is a value."""
+        return "" if self.simdist_variable is None else self.simdist_variable.device
+
+    def placements(self) -> list[PlacementRecord]:
+        """The placement of each piece, as of `sd.Variable`: the shards of a variable that was split, with their tasks."""
+        return [] if self.simdist_variable is None else self.simdist_variable.placements()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.value, dtype)
