@@ -116,7 +116,7 @@ def test_other_work_of_the_disk_does_not_wait_for_parts() -> None:
 @pytest.mark.parametrize("how", ["crash", "lose_host"])
 def test_the_death_of_a_holder_ends_the_write_at_once_and_leaves_no_call(how: str) -> None:
     scene = Scene().write_at(0.0, "ckpt", 2000, {"ps:0": 1000, "worker:1": 1000})
-    scene.at(1.0, lambda: getattr(scene.world, how)(scene.world.tasks["ps:0"])).until(100.0)
+    scene.at(1.0, lambda: getattr(scene.world, how)(scene.world.tasks["ps:0"])).until(1.0 + 1e-9)
     second, error = scene.ended["ckpt"]
     assert second == 1.0 and isinstance(error, UnavailableError) and "ps:0 died" in str(error)
     assert not scene.disk.exists("ckpt") and scene.spans() == []
