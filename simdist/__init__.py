@@ -5,6 +5,7 @@ JAX. The names are those of ``tf.distribute``.
 """
 
 from simdist import caches, errors, hardware
+from simdist.checkpoint import Checkpoint, CheckpointManager, CheckpointOptions, checkpoints_iterator, latest_checkpoint
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
@@ -48,6 +49,9 @@ __version__ = "0.1.0"
 __all__ = [
     "AutoShardPolicy",
     "CentralStorageStrategy",
+    "Checkpoint",
+    "CheckpointManager",
+    "CheckpointOptions",
     "Cluster",
     "ClusterCoordinator",
     "ClusterSpec",
@@ -92,6 +96,7 @@ __all__ = [
     "VariableSynchronization",
     "caches",
     "check_numerics",
+    "checkpoints_iterator",
     "compare",
     "compute_average_loss",
     "debug",
@@ -105,6 +110,7 @@ __all__ = [
     "hardware",
     "has_strategy",
     "in_cross_replica_context",
+    "latest_checkpoint",
     "open_share",
     "recovery",
     "scale_regularization_loss",

@@ -13,6 +13,7 @@ keeps working, and each message says what was given, what was expected and what 
     │   └── TimedOutError                           a message was lost, or there was no reply in time
     ├── AbortedError             (RuntimeError)     a task came back without its state
     ├── CancelledError           (RuntimeError)     the work was dropped because other work failed
+    ├── DataLossError            (OSError)          a file is damaged
     ├── DeadlineExceededError    (TimeoutError)     nothing can ever satisfy this wait, or it took too long
     └── ResourceExhaustedError   (MemoryError)      a device, a disk or a queue is full
 """
@@ -26,6 +27,7 @@ __all__ = [
     "AbortedError",
     "CancelledError",
     "ClosureInputError",
+    "DataLossError",
     "DeadlineExceededError",
     "DenseReadWarning",
     "DenseUpdateWarning",
@@ -92,6 +94,10 @@ class CancelledError(SimdistError, RuntimeError):
 
 class DeadlineExceededError(SimdistError, TimeoutError):
     """A wait took longer than allowed, or nothing is left that could end it."""
+
+
+class DataLossError(SimdistError, OSError):
+    """A file is not what was saved: it is truncated, changed, or not readable."""
 
 
 class ResourceExhaustedError(SimdistError, MemoryError):

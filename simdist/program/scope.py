@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.program.arrays import Array, Tree
+from simdist.program.saved_parts import SavedParts
 
 __all__ = [
     "Library",
@@ -63,6 +64,10 @@ class Library(Protocol):
 
     def adopt(self, holder: Any, variable: Any, /) -> bool:
         """Let a variable of the library have its value in one of ours; False: it is not of this library."""
+        ...
+
+    def saved_parts(self, holder: Any, /) -> SavedParts | None:
+        """What an object of the library has to be saved; None: it is not of this library."""
         ...
 
 

@@ -26,6 +26,7 @@ from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.storage import TaskDisk
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.trace import Trace
 from simdist.variables.state import Cell, GroupVersions
@@ -159,6 +160,14 @@ class Engine(Protocol):
         """The number of steps that a task has taken, in all its incarnations."""
         ...
 
+    def draws_of(self, task: str) -> int:
+        """The number of steps of a task that drew random numbers: each of them has numbers of its own."""
+        ...
+
+    def set_draws(self, task: str, draws: int) -> None:
+        """Let the next step of a task draw the numbers that it drew after so many."""
+        ...
+
     def add_task(self, job: str) -> str:
         """Start one more task of a job, with a device as the others of it have; its name. It registers at the chief by a message.
 
@@ -186,6 +195,22 @@ class Engine(Protocol):
         Raises:
             UnavailableError: one of the two died on the way.
         """
+        ...
+
+    def disk(self, task: str) -> TaskDisk:
+        """The disk of a task.
+
+        Raises:
+            InvalidArgumentError: there is no such task.
+        """
+        ...
+
+    def preempted_at(self, task: str) -> float | None:
+        """The second at which a task is killed and its machine given back; None where it has no notice of that."""
+        ...
+
+    def watch_preemption(self, task: str, noticed: Callable[[float], object]) -> None:
+        """Call a function, which may not block, with that second at each later notice that a task gets."""
         ...
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:

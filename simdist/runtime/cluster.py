@@ -6,10 +6,8 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import json
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from simdist import debugging
@@ -18,9 +16,10 @@ from simdist.arguments import require_arguments, whole_number
 from simdist.cluster import ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
-from simdist.hardware import Device, Network, device_for
+from simdist.hardware import Device, DiskModel, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
+from simdist.runtime.directories import Directories
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.simulated.effects import SimulatedEffects
@@ -69,13 +68,14 @@ class Cluster:
             mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
         isolated: with engine="in_process": give each task a memory of its own, so that programs, kernels, arrays and replies travel as
             bytes, as they would between machines. Plain Python functions are refused then, because they are no data.
+        disks: a `DiskModel` for the disk of every task, or a mapping from job to `DiskModel`; default ``hardware.nvme``.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware for a job that does not exist,
-            or JAX devices that cannot work together.
-        FailedPreconditionError: hardware, numerics, JAX devices or isolation that the engine could not honour.
+        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware or disks for a job that does
+            not exist, or JAX devices that cannot work together.
+        FailedPreconditionError: hardware, numerics, JAX devices, disks or isolation that the engine could not honour.
         ModuleNotFoundError: isolated=True without the package flatbuffers.
-        TypeError: a seed that is no whole number, isolated= that is no bool, or hardware or a network of another type.
+        TypeError: a seed that is no whole number, isolated= that is no bool, or hardware, disks or a network of another type.
 
     Example:
         >>> with Cluster({"worker": 3, "ps": 2}, seed=0) as cluster:
@@ -107,11 +107,12 @@ class Cluster:
         jax_devices: Sequence[Any] | None = None,
         engine: str = "simulated",
         isolated: bool = False,
+        disks: DiskModel | Mapping[str, DiskModel] | None = None,
     ) -> None:
         if engine not in ENGINES:
             raise InvalidArgumentError(f"engine={engine!r} is not known. {did_you_mean(str(engine), ENGINES)}")
         if engine == "in_process":
-            _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices)
+            _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices, disks=disks)
         self.isolated = _checked_isolation(isolated, engine)
         self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
         self.seed = whole_number(seed, "seed")
@@ -120,6 +121,7 @@ class Cluster:
         if not isinstance(cast("object", self.network), Network):
             raise TypeError(f"network is {network!r}; expected a Network, for example simdist.hardware.ethernet_10g")
         self.jax_devices = jax_devices
+        self.disks = _checked_disks(disks, self.spec)
         names = [f"{job}:{index}" for job in self.spec.jobs for index in self.spec.task_indices(job)]
         # The chief stands first in every picture, wherever the spec has it.
         names = list(dict.fromkeys(["chief:0", *names]))
@@ -128,7 +130,7 @@ class Cluster:
         self._kind = engine
         self._faults = Faults(SimulatedEffects(self.world, self)) if engine == "simulated" else None
         self.resolver = _ResolverOfCluster(self)
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._directories = Directories()
         self._closed = False
         _clusters[:1] = [weakref.ref(self)]
 
@@ -143,7 +145,8 @@ class Cluster:
     def _simulated(self, names: Sequence[str], numerics: str) -> SimulatedEngine:
         devices = {name: device_for(self.hardware, name.split(":")[0], models.laptop_cpu) for name in names}
         numerics = "eager" if numerics == "deferred" and debugging.is_on() else numerics
-        return SimulatedEngine(devices, self.network, self.seed, numerics, self.jax_devices)
+        disks = self.disks if isinstance(self.disks, Mapping) else dict.fromkeys(_jobs_of(self.spec), self.disks)
+        return SimulatedEngine(devices, self.network, self.seed, numerics, self.jax_devices, disks)
 
     @property
     def world(self) -> World:
@@ -187,7 +190,7 @@ class Cluster:
         seed = self.seed if seed is None else seed
         if self._kind == "in_process":
             return Cluster(self.spec, seed, network=self.network, engine="in_process", isolated=self.isolated)
-        return Cluster(self.spec, seed, self.hardware, self.network, self.numerics, self.jax_devices)
+        return Cluster(self.spec, seed, self.hardware, self.network, self.numerics, self.jax_devices, disks=self.disks)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Refuse to be pickled or copied.
@@ -200,29 +203,23 @@ class Cluster:
             "cluster.fresh() for a new cluster of the same kind."
         )
 
-    def directory(self, name: str) -> str:
-        """A directory on this cluster's disk; it is deleted when the cluster is closed.
+    def directory(self, name: str, task: str | None = None) -> str:
+        """A directory on a disk of this cluster; it is deleted when the cluster is closed.
 
         Args:
             name: a relative path, such as "backup" or "logs/worker-0".
+            task: on whose disk it lies. When that disk is lost with its machine, the directory is empty. Default None: on storage that
+                all tasks share, and that nothing ever befalls.
 
         Raises:
-            InvalidArgumentError: the name leads out of the disk.
+            InvalidArgumentError: the name leads out of the disk, or there is no such task.
             TypeError: it is no text.
         """
-        if not isinstance(cast("object", name), str):
-            raise TypeError(f"the name of a directory is {name!r}; expected text, such as 'backup'")
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="simdist-")
-        path = Path(self._directory.name) / name
-        # Resolved, so that neither ".." nor a link leads out.
-        if not path.resolve().is_relative_to(Path(self._directory.name).resolve()):
-            raise InvalidArgumentError(
-                f"cluster.directory({name!r}) lies outside of the cluster's disk. Give a relative name without '..', such as 'backup'; for "
-                "a directory that outlives the cluster, use its path itself."
-            )
-        path.mkdir(parents=True, exist_ok=True)
-        return str(path)
+        if task is not None:
+            self.engine.process(task)  # refuses one that is not there
+            if isinstance(self.engine, SimulatedEngine) and not self._directories.has(task):
+                self.world.disk(task).lost.append(lambda: self._directories.empty(task))
+        return self._directories.directory(name, task)
 
     def launch(
         self, main: Callable[..., Any], job: str | Sequence[str] = "worker", restart: str = "never", args: Sequence[Any] = ()
@@ -269,8 +266,7 @@ class Cluster:
         self._require_outside()
         self._closed = True
         self.engine.close()
-        if self._directory is not None:
-            self._directory.cleanup()
+        self._directories.close()
         if self._faults is not None:
             self._faults.warn_about_unfired()
 
@@ -334,11 +330,30 @@ def _checked_isolation(isolated: bool, engine: str) -> bool:
     return isolated
 
 
+def _jobs_of(spec: ClusterSpec) -> list[str]:
+    """Every cluster has a chief."""
+    return [*spec.jobs, *(["chief"] if "chief" not in spec else [])]
+
+
+def _require_jobs(what: str, by_job: Mapping[str, object], spec: ClusterSpec) -> None:
+    """Refuse figures for a job that the cluster has not."""
+    jobs = _jobs_of(spec)
+    for job in by_job:
+        if job not in jobs:
+            raise InvalidArgumentError(f"{what} names the job {job!r}, which the cluster has not. {did_you_mean(str(job), jobs)}")
+
+
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:
-    """The hardware, if each of its jobs exists in the cluster; every cluster has a chief."""
     if isinstance(hardware, Mapping):
-        jobs = [*spec.jobs, *(["chief"] if "chief" not in spec else [])]
-        for job in hardware:
-            if job not in jobs:
-                raise InvalidArgumentError(f"hardware names the job {job!r}, which the cluster has not. {did_you_mean(str(job), jobs)}")
+        _require_jobs("hardware", hardware, spec)
     return hardware if hardware is not None else models.laptop_cpu
+
+
+def _checked_disks(disks: DiskModel | Mapping[str, DiskModel] | None, spec: ClusterSpec) -> DiskModel | Mapping[str, DiskModel]:
+    by_job = cast("dict[str, object]", dict(disks)) if isinstance(disks, Mapping) else {"": disks or models.nvme}
+    if isinstance(disks, Mapping):
+        _require_jobs("disks", disks, spec)
+    for model in by_job.values():
+        if not isinstance(model, DiskModel):
+            raise TypeError(f"disks holds {model!r}; expected a DiskModel, such as simdist.hardware.ssd, or a dict from job to DiskModel")
+    return disks if disks is not None else models.nvme

@@ -73,6 +73,16 @@ class Store:
         if self.engine.numerics != "off":
             self._read([cell for variable in variables for cell in variable.placement.cells])
 
+    def local_values(self, variable: Variable) -> list[HostArray]:
+        """The value of each cell of a variable with replica-local values."""
+        cells = variable.placement.cells
+        return [np.asarray(parts[cell.position]) for cell, parts in zip(cells, self._read(cells), strict=True)]
+
+    def assign_local(self, variable: Variable, values: Sequence[Array]) -> None:
+        """Assign to each cell of a variable with replica-local values."""
+        for cell, value in zip(variable.placement.cells, values, strict=True):
+            self._change("assign", [cell], snapshot(value))
+
     def cell_value(self, variable: Variable, cell: Cell) -> Array:
         """The present value of one cell of a variable."""
         self.observed(variable.name)

@@ -1,218 +1,250 @@
-"""A task's disk in virtual time: writes take time, and a crash can lose what was not made durable.
+"""A task's disk in virtual time: work on it takes time, one piece after the other.
 
-The rules are those of a journalling file system that orders nothing by itself:
+Work is a generator that gives the seconds of each of its operations and changes the files between them; `run` begins it when all earlier
+work is over. A crash drops the work that is not over: it has no further effect. What a crash leaves of the files is in files.py.
 
-- *Data*: `write` and `append` are seen at once by every reader. In a crash, of the bytes that were not synced since, a prefix
-  survives, drawn from the disk's stream. `fsync(path)` makes what is in the file durable.
-- *Names*: a creation, `rename` or `delete` is seen at once. `fsync_directory()` makes all of them durable. In a crash the first few of
-  those that were not survive (in their order), and the others never happened.
-- Data and names are independent: a file whose name survived may be empty. So the only safe way to replace a file is: write
-  a temporary one, fsync it, rename it, fsync the directory. Then there is the old or the new content, whole.
-
-A disk does one operation after the other. An operation whose task died while it waited has no effect. There is one flat
-directory; a path is a name.
-
-Not simulated: blocks, write-back in the background, caches that survive the crash of a process only.
+Taught in lesson 07.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from simdist.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from simdist.errors import InvalidArgumentError, ResourceExhaustedError, SimdistError
 from simdist.hardware.disks import DiskModel
-from simdist.simulation.kernel import Clock, TaskKilled
+from simdist.simulation.files import Files
+from simdist.simulation.kernel import Clock
 
-__all__ = ["Disk"]
+__all__ = ["Disk", "Work"]
+
+Work: TypeAlias = Generator[float, None, Any]
+"""Gives the seconds of one operation after the other; may end with a `SimdistError`."""
+
+Ended: TypeAlias = Callable[[BaseException | None], object]
+
+Postpone: TypeAlias = Callable[[Callable[[Any], object], Any], bool]
+"""Keeps a call for later where the process stands still; whether it has."""
 
 
-@dataclass
-class _File:
-    content: bytes
-    durable: bytes = b""  # what a crash leaves at least, if it still begins the content
+@dataclass(eq=False)
+class _Job:
+    work: Work
+    ended: Ended
 
 
 class Disk:
-    """The files of one task.
+    """The disk of one task.
 
     Args:
         clock: whose time passes.
         model: the disk's figures.
         owner: whose disk it is, for messages.
-        stream: decides how much of what was not durable survives a crash.
-        alive: whether the process that asked is still the one that runs; asked when an operation is over.
+        stream: decides how much of what was not durable survives a crash, and where a write is torn.
+        postpone: as of `Postpone`; default for a process that never stands still.
+
+    Attributes:
+        files: what is on it.
+        torn_writes: how many of the next writes keep only a prefix.
 
     Example:
         >>> disk = Disk(Clock(), DiskModel(write_bandwidth=1e6, latency=0.0), "worker:0", np.random.default_rng(0))
-        >>> disk.write("model", b"x" * 1000)
-        >>> disk.clock.now, disk.used_bytes
-        (0.001, 1000)
-        >>> disk.fsync("model")
-        >>> disk.fsync_directory()
-        >>> disk.append("model", b"y" * 1000)
-        >>> disk.crash()
-        >>> disk.read("model").startswith(b"x" * 1000)
-        True
+        >>> disk.run(disk.write("model", 1000), lambda error: print("written at", disk.clock.now, error))
+        >>> disk.clock.sleep(1.0)
+        written at 0.001 None
+        >>> disk.files.used_bytes, disk.files.content("model").is_whole
+        (1000, True)
     """
 
     def __init__(
-        self, clock: Clock, model: DiskModel, owner: str, stream: np.random.Generator, alive: Callable[[], bool] = lambda: True
+        self, clock: Clock, model: DiskModel, owner: str, stream: np.random.Generator, postpone: Postpone = lambda function, argument: False
     ) -> None:
         self.clock = clock
         self.model = model
-        self.owner = owner
-        self.stream = stream
-        self.alive = alive
-        self.free_s = 0.0
-        self._files: dict[str, _File] = {}
-        self._durable_names: dict[str, _File] = {}
-        self._names_changed: list[dict[str, _File]] = []  # the directory after each change that is not durable
+        self.files = Files(owner, stream)
+        self.postpone = postpone
+        self.torn_writes = 0
+        self._slow_factors: dict[object, float] = {}
+        self._full: set[object] = set()
+        self._jobs: deque[_Job] = deque()
 
-    # -- what takes time ------------------------------------------------------------------------------------------
+    # -- the queue ------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, data: bytes) -> None:
+    def run(self, work: Work, ended: Ended) -> None:
+        """Do this work after all earlier work; `ended` is called later, when it is over, with None or with its error."""
+        job = _Job(work, ended)
+        self._jobs.append(job)
+        if self._jobs[0] is job:
+            self._begin(job)
+
+    def _begin(self, job: _Job) -> None:
+        """Do the first operation at once; who has asked for it expects no answer yet."""
+        if not self.postpone(self._next, job):
+            self._do(job, lambda error: self.clock.after(0.0, self._end, (job, error)))
+
+    def _next(self, job: _Job) -> None:
+        if self._is_first(job) and not self.postpone(self._next, job):
+            self._do(job, lambda error: self._end((job, error)))
+
+    def _do(self, job: _Job, over: Ended) -> None:
+        """One more operation of a piece of work; `over` is called where there is none."""
+        try:
+            seconds = next(job.work)
+        except StopIteration:
+            over(None)
+        except SimdistError as error:
+            over(error)
+        else:
+            self.clock.after(seconds * math.prod(self._slow_factors.values(), start=1.0), self._next, job)
+
+    def _end(self, what: tuple[_Job, BaseException | None]) -> None:
+        job, error = what
+        if self._is_first(job):
+            self._jobs.popleft()
+            if self._jobs:
+                self.clock.after(0.0, self._next, self._jobs[0])
+            job.ended(error)
+
+    def _is_first(self, job: _Job) -> bool:
+        """Whether it is the turn of this job; not if a crash has dropped it."""
+        return bool(self._jobs) and self._jobs[0] is job
+
+    # -- work -----------------------------------------------------------------------------------------------------
+
+    def write(self, path: str, size_bytes: int) -> Work:
         """Create a file, or replace what is in it.
 
         Raises:
             ResourceExhaustedError: there is not enough room; nothing has changed.
         """
-        self._require_room(path, len(data) - len(self._content(path)))
-        self._take(self.model.write_seconds(len(data)))
-        self._require_room(path, len(data) - len(self._content(path)))
-        if path in self._files:
-            self._files[path].content = bytes(data)
-        else:
-            self._rename_all({**self._files, path: _File(bytes(data))})
+        self._require_room(path, size_bytes, replaces=True)
+        yield self.model.write_seconds(size_bytes)
+        self._require_room(path, size_bytes, replaces=True)
+        self.files.put(path, size_bytes, self._kept(size_bytes))
 
-    def append(self, path: str, data: bytes) -> None:
+    def write_synced(self, path: str, size_bytes: int) -> Work:
+        """As `write` and `fsync` in one, with a name that is durable then; the work returns its `Content`."""
+        self._require_room(path, size_bytes, replaces=True)
+        yield self.model.write_seconds(size_bytes) + self.model.fsync
+        self._require_room(path, size_bytes, replaces=True)
+        self.files.put(path, size_bytes, self._kept(size_bytes))
+        self.files.fsync(path)
+        self.files.fsync_directory()
+        return self.files.content(path)
+
+    def append(self, path: str, size_bytes: int) -> Work:
         """Add bytes at the end of a file, which is made if it is not there.
 
         Raises:
             ResourceExhaustedError: there is not enough room; nothing has changed.
         """
-        self._require_room(path, len(data))
-        self._take(self.model.write_seconds(len(data)))
-        self._require_room(path, len(data))
-        if path in self._files:
-            self._files[path].content += data
-        else:
-            self._rename_all({**self._files, path: _File(bytes(data))})
+        self._require_room(path, size_bytes, replaces=False)
+        yield self.model.write_seconds(size_bytes)
+        self._require_room(path, size_bytes, replaces=False)
+        self.files.append(path, size_bytes, self._kept(size_bytes))
 
-    def read(self, path: str) -> bytes:
-        """The content of a file.
+    def read(self, path: str) -> Work:
+        """Read a file; the work returns its `Content`.
 
         Raises:
             NotFoundError: there is no such file.
         """
-        self._take(self.model.read_seconds(len(self._file(path).content)))
-        return self._file(path).content
+        yield self.model.read_seconds(self.files.content(path).intact_bytes)
+        return self.files.content(path)
 
-    def fsync(self, path: str) -> None:
+    def fsync(self, path: str) -> Work:
         """Make the content of a file durable.
 
         Raises:
             NotFoundError: there is no such file.
         """
-        self._file(path)
-        self._take(self.model.fsync)
-        file = self._file(path)
-        file.durable = file.content
+        self.files.content(path)
+        yield self.model.fsync
+        self.files.fsync(path)
 
-    def fsync_directory(self) -> None:
+    def fsync_directory(self) -> Work:
         """Make all creations, renames and deletions durable."""
-        self._take(self.model.fsync)
-        self._durable_names = dict(self._files)
-        self._names_changed.clear()
+        yield self.model.fsync
+        self.files.fsync_directory()
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str) -> Work:
         """Give a file another name, in one moment; a file of that name is gone.
 
         Raises:
             NotFoundError: there is no such file.
         """
-        self._file(old)
-        self._take(self.model.latency)
-        file = self._file(old)
-        self._rename_all({**{name: other for name, other in self._files.items() if name != old}, new: file})
+        self.files.content(old)
+        yield self.model.latency
+        self.files.rename(old, new)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str) -> Work:
         """Remove a file.
 
         Raises:
             NotFoundError: there is no such file.
         """
-        self._file(path)
-        self._take(self.model.latency)
-        self._file(path)
-        self._rename_all({name: file for name, file in self._files.items() if name != path})
+        self.files.content(path)
+        yield self.model.latency
+        self.files.delete(path)
 
-    # -- what takes none ------------------------------------------------------------------------------------------
+    # -- what befalls it ------------------------------------------------------------------------------------------
 
-    def exists(self, path: str) -> bool:
-        """Whether there is a file of this name."""
-        return path in self._files
+    def crash(self) -> list[Ended]:
+        """Lose what was not durable, as the rules say; the result is whom to notify that its work has no effect any more."""
+        self.files.crash()
+        return self._dropped()
 
-    def list(self) -> list[str]:
-        """The names of all files, sorted."""
-        return sorted(self._files)
+    def lose(self) -> list[Ended]:
+        """Lose all files; the result is as of `crash`."""
+        self.files.lose()
+        return self._dropped()
 
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(len(file.content) for file in {id(file): file for file in self._files.values()}.values())
+    def slow_by(self, factor: float) -> Callable[[], None]:
+        """Multiply the time of each operation that begins from now on; the result takes this factor away again."""
+        token = object()
+        self._slow_factors[token] = factor
 
-    def crash(self) -> None:
-        """Lose what was not durable, as the rules say."""
-        survivors = [self._durable_names, *self._names_changed]
-        names = survivors[int(self.stream.integers(len(survivors)))]
-        self._files = {name: _File(self._torn(file), b"") for name, file in sorted(names.items())}
-        for file in self._files.values():
-            file.durable = file.content
-        self._durable_names = dict(self._files)
-        self._names_changed.clear()
-        self.free_s = self.clock.now
+        def heal() -> None:
+            self._slow_factors.pop(token, None)
 
-    def _torn(self, file: _File) -> bytes:
-        """The rest of a file after a crash: its durable content, or that and a prefix of later changes."""
-        if file.content == file.durable:
-            return file.content
-        if file.content.startswith(file.durable):
-            start = len(file.durable)
-            return file.content[: start + int(self.stream.integers(len(file.content) - start + 1))]
-        # The file was replaced in place: its old content is gone, as far as the new one has reached the disk.
-        kept = int(self.stream.integers(len(file.content) + 1))
-        return file.content[:kept] if kept else file.durable
+        return heal
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    def fill(self) -> Callable[[], None]:
+        """Leave no room from now on: a write that begins or ends fails; the result gives the room back."""
+        token = object()
+        self._full.add(token)
+        return lambda: self._full.discard(token)
 
-    def _take(self, seconds: float) -> None:
-        """Wait until the disk has done the earlier work, and this."""
-        start = max(self.clock.now, self.free_s)
-        self.free_s = start + seconds
-        self.clock.sleep(self.free_s - self.clock.now)
-        if not self.alive():
-            raise TaskKilled(f"{self.owner} is dead")
+    def _dropped(self) -> list[Ended]:
+        dropped, self._jobs = self._jobs, deque()
+        for job in dropped:
+            job.work.close()
+        return [job.ended for job in dropped]
 
-    def _content(self, path: str) -> bytes:
-        return self._files[path].content if path in self._files else b""
+    def _kept(self, size_bytes: int) -> int:
+        """How much of a write is there in the end."""
+        if not self.torn_writes:
+            return size_bytes
+        self.torn_writes -= 1
+        return int(self.files.stream.integers(max(1, size_bytes)))
 
-    def _file(self, path: str) -> _File:
-        if path not in self._files:
-            raise NotFoundError(f"There is no file {path!r} on the disk of {self.owner}; there are: {', '.join(self.list()) or 'none'}.")
-        return self._files[path]
-
-    def _rename_all(self, files: dict[str, _File]) -> None:
-        self._files = files
-        self._names_changed.append(dict(files))
-
-    def _require_room(self, path: str, more_bytes: int) -> None:
+    def _require_room(self, path: str, size_bytes: int, replaces: bool) -> None:
+        files, owner, capacity = self.files, self.files.owner, self.model.capacity
         if not path:
             raise InvalidArgumentError("A file needs a name; got an empty one.")
-        if self.used_bytes + more_bytes > self.model.capacity:
+        if self._full:
             raise ResourceExhaustedError(
-                f"The disk of {self.owner} has {self.model.capacity:.0f} bytes, of which {self.used_bytes} are in use; {path!r} needs "
-                f"{more_bytes} more. Delete old files, or keep fewer checkpoints."
+                f"The disk of {owner} is full: something else has taken all of its {capacity:.0f} bytes; {path!r} was not written. Try "
+                "again later, or delete old files."
+            )
+        more_bytes = size_bytes - (files.content(path).intact_bytes if replaces and files.exists(path) else 0)
+        if files.used_bytes + more_bytes > capacity:
+            raise ResourceExhaustedError(
+                f"The disk of {owner} has {capacity:.0f} bytes, of which {files.used_bytes} are in use; {path!r} needs {more_bytes} more. "
+                "Delete old files, or keep fewer checkpoints."
             )

@@ -128,11 +128,11 @@ class Strategy(ReplicaOperations):
         self.variables: list[Variable] = []
         self.tables: list[TableCopies] = []
         self._seeds_drawn = 0
-        self._program = self.engine.process(self.engine.chief)  # whose program this is
         main = launched_main.get()
+        self._program_task = self.engine.chief if main is None else main.task
+        self._program = self.engine.process(self._program_task)
         if main is not None:
             # A launched main is a process of its own: when it fails, its variables are gone, and another takes its place.
-            self._program = self.engine.process(main.task)
             main.endings.append(self._main_ended)
 
     def require_program(self) -> None:
@@ -254,6 +254,15 @@ class Strategy(ReplicaOperations):
     def is_chief(self) -> bool:
         """Whether this program saves checkpoints."""
         return True
+
+    @property
+    def program_task(self) -> str:
+        """The task that runs the program of this strategy: that of a launched main, or the chief."""
+        return self._program_task
+
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        """What each launched main has, in the order of the workers: every one has to call it. Here one program drives all."""
+        return [data]
 
     def update_copies(self, variable: Variable, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], group: bool) -> Any:
         """See `StrategyExtended.update`."""

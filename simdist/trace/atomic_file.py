@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 
-__all__ = ["replacing", "replacing_path"]
+__all__ = ["full_disks", "remove_leftovers", "replacing", "replacing_path", "unfinished_path"]
 
 # Windows has no quotas.
 FULL = {code for code, name in errno.errorcode.items() if name in ("ENOSPC", "EDQUOT")}
@@ -54,13 +54,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         b'123'
     """
     target = Path(os.path.realpath(path))
-    with _full_disks(path):
+    with full_disks(path):
         _prepare(target)
         if target.exists() and not target.is_file():  # a device or a pipe is written to, and never replaced
             with target.open("wb") as file:
                 yield file
             return
-        unfinished = _unfinished(target)
+        unfinished = unfinished_path(target)
         try:
             with _opened(unfinished) as file:
                 yield file
@@ -93,12 +93,12 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         b'123'
     """
     target = Path(os.path.realpath(path))
-    with _full_disks(path):
+    with full_disks(path):
         _prepare(target)
         if target.exists() and not target.is_file():
             yield target
             return
-        directory = _unfinished(target)
+        directory = unfinished_path(target)
         directory.mkdir(exist_ok=True)
         try:
             yield directory / target.name
@@ -107,7 +107,8 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _unfinished(target: Path) -> Path:
+def unfinished_path(target: Path) -> Path:
+    """Where this process writes what will take the place of `target`."""
     return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}{ENDING}")
 
 
@@ -118,7 +119,7 @@ def _take_place(target: Path, unfinished: Path) -> None:
 
 
 @contextmanager
-def _full_disks(path: str | os.PathLike[str]) -> Iterator[None]:
+def full_disks(path: str | os.PathLike[str]) -> Iterator[None]:
     """A full disk is an error of ours, which says what to do."""
     try:
         yield
@@ -142,8 +143,13 @@ def _prepare(target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InvalidArgumentError(f"path {str(target)!r} lies below a file: give a path below a directory.") from error
-    for leftover in list(target.parent.iterdir()):
-        if leftover.name.startswith(f".{target.name}.") and leftover.name.endswith(ENDING) and _writer_is_gone(leftover):
+    remove_leftovers(target.parent, f"{target.name}.")
+
+
+def remove_leftovers(directory: Path, prefix: str) -> None:
+    """Remove what processes that were killed had begun to write in a directory, for targets whose names begin so."""
+    for leftover in list(directory.iterdir()):
+        if leftover.name.startswith(f".{prefix}") and leftover.name.endswith(ENDING) and _writer_is_gone(leftover):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
 

@@ -20,6 +20,7 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state, stateless_scope
 from keras.src.backend.jax import random as jax_random
+from keras.src.ops.operation import Operation
 from keras.src.random import seed_generator
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -27,7 +28,9 @@ from simdist.process_state import current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
+from simdist.program.saved_parts import SavedParts, built
 from simdist.program.values import snapshot
+from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import Adopted
 from simdist.variables.variable import Variable
@@ -206,6 +209,10 @@ class KerasLibrary:
         """Refuse variables of Keras that no scope has adopted."""
         return StepScope()
 
+    def saved_parts(self, holder: object) -> SavedParts | None:
+        """The variables of a model, a layer, an optimizer or a metric, by their paths in it."""
+        return saved_variables(holder)
+
     def adopt(self, holder: object, variable: Variable) -> bool:
         """Let a Keras variable that was made outside of every scope, an optimizer's, be one of ours from now on."""
         if not isinstance(holder, keras.Variable):
@@ -233,10 +240,17 @@ def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed
     return original() if seed is None else seed
 
 
+def _built(operation: Operation, original: Callable[[Operation], object] = Operation._post_build) -> None:
+    """A layer or a model has its variables: those take their values that waited for them."""
+    original(operation)
+    built(operation)
+
+
 def install() -> None:
     """Let scopes adopt Keras variables, steps refuse foreign ones, and tasks draw their own seeds. Done once."""
     if any(isinstance(library, KerasLibrary) for library in libraries):
         return
     libraries.append(KerasLibrary())
+    Operation._post_build = _built  # pyright: ignore[reportAttributeAccessIssue]
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task

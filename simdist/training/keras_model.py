@@ -107,6 +107,9 @@ class StrategyModel(keras.Model):
         """Make the variables of the model, of its loss and of its metrics, for a batch of this shape."""
         self._symbolic_build(data_batch=data)
 
+    def simdist_build_slots(self) -> None:
+        """Make the variables of the optimizer, if those exist that it trains."""
+
     def simdist_loss(self, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree, training: bool) -> Tensor:
         """The compiled loss, or what the user's own ``compute_loss`` gives, which may know no `training`."""
         return self._compute_loss(x, y, y_pred, sample_weight, training=training)

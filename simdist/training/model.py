@@ -77,6 +77,14 @@ class _Distributed(StrategyModel):
         else:
             prepare_optimizer(self)
 
+    def simdist_build_slots(self) -> None:
+        if not (self.built and self.compiled) or self.optimizer is None or self.optimizer.built:
+            return
+        if self.simdist_strategy is not None:
+            prepare_optimizer(self)
+        else:
+            self.optimizer.build(self.trainable_variables)
+
     def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
         """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""
         if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:

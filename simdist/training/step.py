@@ -12,6 +12,7 @@ from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sampl
 
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
+from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -51,6 +52,7 @@ def build(model: StrategyModel, batch: Example) -> None:
             if optimizer is not None:
                 optimizer.built = was_built
     model.simdist_state.is_built = True
+    built(model)
 
 
 def train_step_of(model: StrategyModel) -> StepFunction:

@@ -127,7 +127,8 @@ class Optimizer:
                 return rule
         if is_keras_optimizer(self.wrapped) and self.wrapped.built:
             variables = _built_for(self.wrapped, variables)
-        self._rules.append(OptimizerRule(self.wrapped, variables, self.lazy_rows))
+        holder = None if is_keras_optimizer(self.wrapped) else self  # a transformation is a tuple, which cannot be waited for
+        self._rules.append(OptimizerRule(self.wrapped, variables, self.lazy_rows, holder))
         return self._rules[-1]
 
     def _summed(self, tracer: Tracer, gradients: list[jax.Array], variables: list[Variable]) -> list[jax.Array]:
@@ -150,6 +151,17 @@ class Optimizer:
         if scale is not None:
             gradients = [gradient / scale for gradient in gradients]
         return gradients if optimizer.gradient_accumulation_steps else clipped(optimizer, gradients)
+
+    def saved_state(self) -> dict[str, Variable]:
+        """The state of an Optax transformation as variables of whole values, by path; that of a Keras optimizer is its own."""
+        if is_keras_optimizer(self.wrapped):
+            return {}
+        return {f"{number}/{path}": variable for number, rule in enumerate(self._rules) for path, variable in rule.state().items()}
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the state of an Optax transformation exists, for the variables that it has changed."""
+        return bool(self._rules) and all(rule.is_built for rule in self._rules)
 
     @property
     def iterations(self) -> KerasVariable | ArrayLike:

@@ -17,12 +17,14 @@ import jax
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
+from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
+from simdist.variables.keras_copies import Role
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.row_rule import RowUpdate, changed_state, is_elementwise, leaves_rows_alone, warn_of_dense_updates
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
-from simdist.variables.slots import OptimizerSlots, unplaced
+from simdist.variables.slots import OptimizerSlots, copies_of, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Placement, Variable
@@ -36,8 +38,15 @@ class OptimizerRule(UpdateRule):
     The first operands of its kernels are the group's arrays: cells, the optimizer's own state, and what else lies there.
     """
 
-    def __init__(self, optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable], lazy_rows: bool = False) -> None:
+    def __init__(
+        self,
+        optimizer: KerasOptimizer | GradientTransformation,
+        variables: Sequence[Variable],
+        lazy_rows: bool = False,
+        holder: object = None,
+    ) -> None:
         self.optimizer = optimizer
+        self.holder = optimizer if holder is None else holder
         self.lazy_rows = lazy_rows
         self.variables = list(variables)
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
@@ -79,6 +88,8 @@ class OptimizerRule(UpdateRule):
             self.slots.bind(
                 {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
             )
+        if self.is_built:
+            built(self.holder)
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]
@@ -110,6 +121,25 @@ class OptimizerRule(UpdateRule):
         cells = [slot_optimizer.cells[-1] for slot_optimizer in self.slot_optimizers.values()]
         counter = unplaced("optimizer/iterations", (), Placement(cells, store, "copies"))
         return int(counter.numpy()) if tracer is None else counter.traced_value(tracer)
+
+    def state(self) -> dict[str, Variable]:
+        """The optimizer's state as variables of whole values, by path: of each slot the number, and that of the variable that it belongs to."""
+        cells: dict[tuple[Role, int], list[Cell]] = {}
+        for owner, slot_optimizer in self.slot_optimizers.items():
+            for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True):
+                number = self.optimized[owner][role.owner][0] if role.kind == "slot" else -1
+                cells.setdefault((role._replace(owner=number), number), []).append(cell)
+        found: dict[str, Variable] = {}
+        for (role, number), of_role in cells.items():
+            trained = self.variables[max(number, 0)].placement
+            path = f"slots/{role.number}/{number}" if role.kind == "slot" else f"{role.kind}/{role.number}"
+            found[path] = unplaced(path, *whole_of(trained, of_role) if role.kind == "slot" else copies_of(trained, of_role))
+        return found
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the state of all its variables exists."""
+        return all(owner_of(cell) in self.slot_optimizers for variable in self.variables for cell in variable.placement.cells)
 
     def kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval]) -> Kernel:
         """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays.

@@ -103,4 +103,18 @@ def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence
         new = [value + jnp.asarray(update, value.dtype) for value, update in zip(values, updates, strict=True)]
         return new, [*jax.tree_util.tree_leaves(new_state), old[-1] + 1]
 
-    return SlotOptimizer(state_cells, [*leaves, count], apply, [*(Role("shared", number=i) for i in range(len(leaves))), Role("iteration")])
+    return SlotOptimizer(state_cells, [*leaves, count], apply, [*_optax_roles([path for path, _ in found], len(cells)), Role("iteration")])
+
+
+def _optax_roles(paths: Sequence[Sequence[Any]], num_cells: int) -> list[Role]:
+    """The roles of the leaves of an Optax state: it has one leaf for each cell, in a list, or one for all."""
+    prefixes = [jax.tree_util.keystr(tuple(path[:-1])) for path in paths]
+    lists: dict[str, int] = {}
+    roles: list[Role] = []
+    for path, prefix in zip(paths, prefixes, strict=True):
+        last: Any = path[-1] if path else None
+        if isinstance(last, jax.tree_util.SequenceKey) and prefixes.count(prefix) == num_cells:
+            roles.append(Role("slot", last.idx, lists.setdefault(prefix, len(lists))))
+        else:
+            roles.append(Role("shared", number=sum(role.kind == "shared" for role in roles)))
+    return roles

@@ -25,7 +25,7 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["OptimizerSlots", "unplaced"]
+__all__ = ["OptimizerSlots", "copies_of", "unplaced", "whole_of"]
 
 
 class OptimizerSlots:
@@ -97,11 +97,25 @@ class OptimizerSlots:
             if role.kind == "slot":
                 cells = [found for cell in trained.cells if (found := of_cell.get((id(cell), role.number))) is not None]
                 if len(cells) == len(trained.cells):
-                    _show(holder, Placement(cells, trained.store, _spread(trained, cells), trained.combine), layout)
+                    _show(holder, whole_of(trained, cells)[1], layout)
             elif role in of_role:
-                _show(holder, Placement(of_role[role], trained.store, "copies"), layout)
+                _show(holder, copies_of(trained, of_role[role])[1], layout)
         if all(owner_of(cell) in slot_optimizers for variable in self.variables for cell in variable.placement.cells):
             self.first_values.clear()
+
+
+def whole_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
+    """Shape and placement of a slot that has one cell beside each of a trained variable's."""
+    spread = _spread(trained, cells)
+    part = cells[0].range
+    is_split = spread == "shards" and len(cells) > 1 and part is not None
+    shape = part.whole_shape(cells[0].aval.shape) if is_split and part is not None else cells[0].aval.shape
+    return shape, Placement(cells, trained.store, spread, trained.combine)
+
+
+def copies_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
+    """Shape and placement of state of an optimizer of which each task has a copy."""
+    return cells[0].aval.shape, Placement(cells, trained.store, "copies")
 
 
 def _spread(trained: Placement, cells: Sequence[Cell]) -> str:

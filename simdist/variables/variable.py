@@ -59,6 +59,20 @@ class OwningStrategy(Scope, Protocol):
     def num_replicas_in_sync(self) -> int: ...
     @property
     def moves_rows(self) -> bool: ...
+    @property
+    def is_chief(self) -> bool:
+        """Whether this program saves checkpoints."""
+        ...
+
+    @property
+    def worker_index(self) -> int:
+        """The index of the worker that this program drives; 0 where it drives all."""
+        ...
+
+    def bytes_of_all(self, data: bytes, /) -> list[bytes]:
+        """What each main has, in the order of the workers, so every main has to call it; where one program drives all, what it has."""
+        ...
+
     def require_own_run(self, variable: Variable, /) -> None:
         """Refuse what a replica of another strategy does to this variable."""
         ...
@@ -85,6 +99,18 @@ class VariableStore(Protocol):
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
         """Assign to variables, or add to them, at once."""
+        ...
+
+    def compute(self, variables: Sequence[Variable], /) -> None:
+        """Compute the present values of several variables in one go, before they are read one after the other."""
+        ...
+
+    def local_values(self, variable: Variable, /) -> list[HostArray]:
+        """The value of each replica, or worker, that this program has a copy of; for a variable with replica-local values."""
+        ...
+
+    def assign_local(self, variable: Variable, values: Sequence[Array], /) -> None:
+        """Assign to each of these copies a value of its own."""
         ...
 
 

@@ -13,6 +13,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of, call_kernel
+from simdist.runtime.in_process.disk import DiskHere
 from simdist.runtime.in_process.programs import InProcessDriver, TaskHere
 from simdist.runtime.in_process.replicas import ReplicasHere
 from simdist.runtime.in_process.workers import WorkersHere
@@ -91,6 +92,7 @@ class WithoutTime(InProcessDriver):
         self._hosts = hosts_of(network, tasks)
         self._wiring = Wiring(network, list(dict.fromkeys(self._hosts.values())))
         self._memory = {name: MemoryAccount(math.inf, name) for name in tasks}
+        self._disks: dict[str, DiskHere] = {}
         self._up: list[str] = []  # those that somebody watches
         for name in tasks:
             self.trace.declare_lane(name)
@@ -104,6 +106,12 @@ class WithoutTime(InProcessDriver):
 
     def steps_of(self, task: str) -> int:
         return self.process(task).steps
+
+    def draws_of(self, task: str) -> int:
+        return self.process(task).draws
+
+    def set_draws(self, task: str, draws: int) -> None:
+        self.process(task).draws = draws
 
     def add_task(self, job: str) -> NoReturn:
         _refuse(f"The tasks of this cluster are there from beginning to end, and no {job} can join. Workers come and go in")
@@ -130,6 +138,15 @@ class WithoutTime(InProcessDriver):
 
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
         """All devices read the same arrays."""
+
+    def disk(self, task: str) -> DiskHere:
+        return self._disks.setdefault(self.process(task).name, DiskHere(self.tasks))
+
+    def preempted_at(self, task: str) -> None:
+        self.process(task)  # refuses one that is not there
+
+    def watch_preemption(self, task: str, noticed: Callable[[float], object]) -> None:
+        self.process(task)  # nobody takes a machine away here
 
     def traffic(self, cells: Sequence[Cell]) -> NoReturn:
         _refuse("All tasks share the memory of one process, and nothing travels that could be counted. Traffic needs a network:")

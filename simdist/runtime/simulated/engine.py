@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax.numpy as jnp
 
-from simdist.hardware import Device, MemoryAccount, Network
+from simdist.hardware import Device, DiskModel, MemoryAccount, Network
 from simdist.ledger.sharded import JaxDevice
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
@@ -21,6 +21,7 @@ from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
+from simdist.runtime.simulated.task_disk import SimulatedDisk
 from simdist.runtime.simulated.traffic import traffic_of
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
@@ -42,15 +43,22 @@ class SimulatedEngine:
         network: bandwidth and latency of every port.
         seed: of all random streams.
         numerics, jax_devices: the ledger's.
+        disks: the figures of the tasks' disks by job; default nvme.
 
     Attributes:
         world: everything behind the wall.
     """
 
     def __init__(
-        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[JaxDevice] | None = None
+        self,
+        devices: dict[str, Device],
+        network: Network,
+        seed: int,
+        numerics: str,
+        jax_devices: Sequence[JaxDevice] | None = None,
+        disks: Mapping[str, DiskModel] | None = None,
     ) -> None:
-        self.world = world = World(devices, network, seed, numerics, jax_devices)
+        self.world = world = World(devices, network, seed, numerics, jax_devices, disks)
         self.seed = seed
         self.network = network
         self.trace = world.trace
@@ -77,6 +85,12 @@ class SimulatedEngine:
     def steps_of(self, task: str) -> int:
         return self.world.task(task).steps
 
+    def draws_of(self, task: str) -> int:
+        return self.world.task(task).draws
+
+    def set_draws(self, task: str, draws: int) -> None:
+        self.world.task(task).draws = draws
+
     def add_device(self, device: str) -> None:
         self.world.add_device(device)
 
@@ -95,6 +109,15 @@ class SimulatedEngine:
         finally:
             if copy.open:
                 copy.drop()
+
+    def disk(self, task: str) -> SimulatedDisk:
+        return self.world.disk(task)
+
+    def preempted_at(self, task: str) -> float | None:
+        return self.world.preemptions.killed_at(self.world.task(task))
+
+    def watch_preemption(self, task: str, noticed: Callable[[float], object]) -> None:
+        self.world.preemptions.watch(self.world.task(task), noticed)
 
     def subscribe(self, tasks: Sequence[str], changed: Callable[[MemberDecision], None]) -> None:
         watched = frozenset(tasks)

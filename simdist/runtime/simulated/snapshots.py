@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simdist.hardware.disks import DiskModel, nvme
+from simdist.errors import ResourceExhaustedError
 from simdist.program.values import num_bytes
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
+from simdist.simulation.disk import Work
 
 __all__ = ["SNAPSHOT_INTERVAL_S", "Snapshots"]
 
@@ -35,29 +36,29 @@ class Snapshots(ServerRecovery):
         task: the server.
         forget: as of `ServerRecovery`.
         interval_s: from the end of one snapshot to the beginning of the next, in seconds.
-        disk: the figures of its disk.
 
     Attributes:
         last: the last snapshot that is complete.
     """
 
-    def __init__(
-        self, world: World, task: Task, forget: Callable[[], None], interval_s: float = SNAPSHOT_INTERVAL_S, disk: DiskModel = nvme
-    ) -> None:
+    def __init__(self, world: World, task: Task, forget: Callable[[], None], interval_s: float = SNAPSHOT_INTERVAL_S) -> None:
         super().__init__(task, world.clock, world.trace, world.states, forget)
         self.interval_s = interval_s
-        self.disk = disk
+        self.disk = world.disk(task.name)
+        self.disk.lost.append(self._disk_lost)
         self.last: Held = {}
+        self._written: dict[int, int] = {}  # the versions of the groups that were written last, torn or not
+        self._file = self._last_file = 0  # the numbers of the files that have these, and `last`
         self._writing: Incarnation | None = None
         self._groups = 0  # of the whole cluster, when it last looked for new ones
-        self._write(None)
+        self._write()
         world.clock.after_daemon(interval_s, self._beat)
 
     def _beat(self) -> None:
-        self._write(None)
+        self._write()
         self.clock.after_daemon(self.interval_s, self._beat)
 
-    def _write(self, _: object) -> None:
+    def _write(self) -> None:
         """Begin a snapshot, unless one is being written or nothing has changed."""
         held = self.held()
         process = self.task.process
@@ -65,39 +66,54 @@ class Snapshots(ServerRecovery):
         if self._writing is process or not is_at_work:
             return
         self._groups = len(self.states.bundles)
-        if _versions(held) == _versions(self.last):
+        if _versions(held) == self._written:
             return
         self._writing = process
-        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
-        seconds = self.disk.write_seconds(size_bytes) + self.disk.fsync
-        self.clock.after(seconds, self._written, (held, process, self.clock.now, size_bytes))
+        self.disk.run(self._snapshot(held), lambda error: self._over(process, error))
 
-    def _written(self, what: tuple[Held, Incarnation, float, int]) -> None:
-        held, process, began_s, size_bytes = what
-        if process.alive and self.task.held is not None:
-            self.task.held.append((self._written, what))
-            return
+    def _snapshot(self, held: Held) -> Work:
+        """Write a snapshot over the file that is not the last one."""
+        number, last, began_s = 1 - self._file, self.last, self.clock.now
+        size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
+        if number == self._last_file:  # the other file is torn, and this one is overwritten
+            self.last = {}
+        try:
+            written = yield from self.disk.disk.write_synced(f"snapshot-{number}", size_bytes)
+        except ResourceExhaustedError:
+            self.last = last
+            raise
+        self._file, self._written = number, _versions(held)
+        if written.is_whole:
+            self.last, self._last_file = held, number
+        self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, bytes=size_bytes, groups=len(held))
+
+    def _over(self, process: Incarnation, error: BaseException | None) -> None:
         if self._writing is process:
             self._writing = None
-        if process.alive:
-            self.last = held
-            self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, bytes=size_bytes, groups=len(held))
+        if isinstance(error, ResourceExhaustedError):
+            self.disk.note("no snapshot: the disk is full")
 
     def changed(self, change: Change) -> None:
         change.done()
         if len(self.states.bundles) > self._groups:
-            self._write(None)
+            self._write()
 
     def _saved(self) -> Held | None:
         held = self.held()
         self.forget()
-        if self.task.process.lost:
-            self.last = {}
         saved = {number: self.last[number] for number in held if number in self.last}
         return saved if len(saved) == len(held) else None
 
+    def _disk_lost(self) -> None:
+        self.last, self._written = {}, {}
+        self.lose()
+
     def _bring_back(self, process: Incarnation, size_bytes: int) -> None:
-        self.clock.after(self.disk.read_seconds(size_bytes), lambda began_s: self._restored(process, began_s), self.clock.now)
+        began_s = self.clock.now
+        self.disk.run(self._reading(size_bytes), lambda error: self._restored(process, began_s) if error is None else None)
+
+    def _reading(self, size_bytes: int) -> Work:
+        yield self.disk.model.read_seconds(size_bytes)
 
 
 def _versions(held: Held) -> dict[int, int]:

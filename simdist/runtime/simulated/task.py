@@ -87,6 +87,7 @@ class Task:
             Of one whose machine is gone: what will never happen.
         held_since_s: when its last pause began.
         local: what this incarnation keeps in its memory: datasets, iterators, resources.
+        machine: the number of machines on which its incarnations have run, and whose disks were lost, before the present one.
     """
 
     def __init__(self, name: str, device: Device) -> None:
@@ -109,6 +110,7 @@ class Task:
         self.running: dict[Running, None] = {}
         self.held: list[Due] | None = None
         self.held_since_s = 0.0
+        self.machine = 0
         self.processor = Processor(name, device, self)
         self.processors = {name: self.processor}
         self.occupy = self.processor.occupy

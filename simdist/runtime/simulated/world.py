@@ -8,11 +8,11 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
-from simdist.hardware import Device, Network
+from simdist.hardware import Device, DiskModel, Network, nvme
 from simdist.hardware.wiring import hosts_of
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.sharded import JaxDevice
@@ -26,6 +26,7 @@ from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disturbances import Disturbances
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.mail import MailToChief
+from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
@@ -34,6 +35,7 @@ from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRe
 from simdist.runtime.simulated.serving_mains import ServingMains
 from simdist.runtime.simulated.silence import Listener, Silence
 from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.runtime.simulated.task_disk import SimulatedDisk
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import Returned
@@ -54,10 +56,17 @@ class World:
         network: bandwidth and latency of every port.
         seed: of all random streams.
         numerics, jax_devices: the ledger's.
+        disks: the figures of the tasks' disks by job; default nvme.
     """
 
     def __init__(
-        self, devices: dict[str, Device], network: Network, seed: int, numerics: str, jax_devices: Sequence[JaxDevice] | None = None
+        self,
+        devices: dict[str, Device],
+        network: Network,
+        seed: int,
+        numerics: str,
+        jax_devices: Sequence[JaxDevice] | None = None,
+        disks: Mapping[str, DiskModel] | None = None,
     ) -> None:
         self.seed = seed
         self.network = network
@@ -88,6 +97,9 @@ class World:
         self.serving_mains = ServingMains()
         self.chief_is_launched = False  # whether the program of the chief is a launched main, and not the driver
         self.recoveries: dict[str, ServerRecovery] = {}  # of servers whose variables survive a crash
+        self.disk_models = dict(disks or {})
+        self.disks: dict[str, SimulatedDisk] = {}  # those that were asked for
+        self.preemptions = Preemptions(self)
         self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
@@ -110,6 +122,17 @@ class World:
         if name not in self.tasks:
             raise InvalidArgumentError(f"There is no task {name!r} in this cluster. {did_you_mean(name, self.tasks)}")
         return self.tasks[name]
+
+    def disk(self, name: str) -> SimulatedDisk:
+        """The disk of a task.
+
+        Raises:
+            InvalidArgumentError: there is no such task.
+        """
+        task = self.task(name)
+        if name not in self.disks:
+            self.disks[name] = SimulatedDisk(self, task, self.disk_models.get(name.partition(":")[0], nvme))
+        return self.disks[name]
 
     def _gauges(self) -> dict[tuple[str, str], float]:
         """The bytes that the links have carried (of messages that have arrived), and the number of scans that the ledger has compiled."""
@@ -142,19 +165,22 @@ class World:
         """Process-wide state for one incarnation, seeded by (seed, task, incarnation)."""
         return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation))
 
-    def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Kill a task's process now; if it is down already, what was said of its restart is replaced."""
-        self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason)
+    def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault", keep_disk: bool = True) -> None:
+        """Kill a task's process now; if it is down already, what was said of its restart is replaced.
+
+        Without `keep_disk` its machine is given back: it starts again on another one, whose disk is empty.
+        """
+        self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason, not keep_disk)
 
     def lose_host(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
         """Lose a task's machine now: as a crash, but no connection is reset, also for messages that arrive there later.
 
-        If the process is dead already, only its restart is replaced.
+        If the process is dead already, its restart is replaced, and its disk is lost.
         """
         is_up = task.alive
         if is_up:
             task.process.lost = True
-        self._die(task, "lose_host", f"{task.name}'s machine is lost", restart_after_s, reason)
+        self._die(task, "lose_host", f"{task.name}'s machine is lost", restart_after_s, reason, True)
         if is_up:
             for transfers in list(self.transport.collectives):
                 transfers.host_lost(task)
@@ -164,11 +190,13 @@ class World:
         """End the process of a task that has left the cluster."""
         self._die(task, "resize", f"{task.name} has ended", None, "it has left")
 
-    def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str) -> None:
+    def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str, disk_lost: bool = False) -> None:
+        task.machine += disk_lost
         now, incarnation, is_told = self.now, task.incarnation, not task.process.lost
         if not task.alive:
             self.trace.instant(task.name, how, f"{text}, which is down", now, cause=task.trouble, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
+            self._notify_disks(task, disk_lost)
             return
         task.process.alive, task.down_since_s, task.held = False, now, None if is_told else []
         task.trouble = self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
@@ -194,11 +222,16 @@ class World:
                 self.clock.kill(fiber)
         for step in list(task.running):
             step.killed()
+        self._notify_disks(task, disk_lost)
         if task is self.chief and not self.chief_is_launched:
             self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
         for fiber in fibers:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
+
+    def _notify_disks(self, task: Task, disk_lost: bool) -> None:
+        for disk in list(self.disks.values()):
+            disk.died(task, disk_lost)
 
     def _connection_reset(self, what: tuple[Leg, float]) -> None:
         reset, late_s = what

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.program.arrays import Array, Tree
 from simdist.program.per_replica import PerReplica, ReplicaLocal
@@ -78,6 +79,13 @@ class AcrossWorkers:
         fill = [(0, max(lengths) - value.shape[device] if dim == device else 0) for dim in range(value.ndim)]
         parts = self._from_all(jnp.pad(value, fill))
         return jnp.concatenate([jax.lax.slice_in_dim(part, 0, n, axis=device) for part, n in zip(parts, lengths, strict=True)], axis=device)
+
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        """What each main has, in the order of the workers."""
+        lengths = [int(part[0]) for part in self._from_all(jnp.asarray([len(data)]))]
+        padded = np.zeros(max(*lengths, 1), np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        return [np.asarray(part)[:n].tobytes() for part, n in zip(self._from_all(jnp.asarray(padded)), lengths, strict=True)]
 
     def _from_all(self, value: Array) -> list[Array]:
         """One value of each worker, in their order."""

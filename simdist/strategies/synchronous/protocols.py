@@ -122,6 +122,10 @@ class Replicas(Protocol):
         """`Strategy.reduce` over all replicas; `local` does it for those of this program."""
         ...
 
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        """What each main has, in the order of the workers."""
+        ...
+
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         """`Strategy.gather` from all replicas; `local` does it for those of this program."""
         ...

@@ -60,6 +60,9 @@ class DrivenReplicas:
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         return local(value, axis)
 
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        return [data]
+
 
 class LaunchedReplicas:
     """The replicas of one worker among those of other mains; they join one group.
@@ -121,3 +124,6 @@ class LaunchedReplicas:
 
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         return local(value, axis) if self._across is None else self._across.gather(local, value, axis)
+
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        return [data] if self._across is None else self._across.bytes_of_all(data)

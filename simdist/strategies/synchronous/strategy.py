@@ -191,6 +191,9 @@ class SynchronousStrategy(Strategy):
         result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
         return None if group or result is None else spread(result)
 
+    def bytes_of_all(self, data: bytes) -> list[bytes]:
+        return self.replicas.bytes_of_all(data)
+
     # -- input ----------------------------------------------------------------------------------------------------
 
     def distribute_dataset(self, dataset: Dataset | Iterable[Tree], options: InputOptions | None = None) -> DistributedDataset:

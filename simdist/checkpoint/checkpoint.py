@@ -1,0 +1,169 @@
+"""`Checkpoint`: the state of a training, saved and restored by its objects.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TypeAlias
+
+from simdist.checkpoint.collecting import Saved, collected
+from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.files import Unfinished
+from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.objects import Nest, Objects, Trackable
+from simdist.checkpoint.options import CheckpointOptions
+from simdist.checkpoint.restoring import Restoring
+from simdist.checkpoint.status import RestoreStatus
+from simdist.checkpoint.writing import Writing
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Checkpoint", "PathLike"]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+"""The path of a file or a directory."""
+
+
+class Checkpoint(Nest):
+    """Objects by name, whose state is saved to files and restored from them.
+
+    A checkpoint is a directory, whole or absent, that Orbax reads without simdist. It holds whole values: they are restored into any number of
+    shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save` and
+    `restore`, and the chief writes.
+
+    Args:
+        root: one object more, saved under the name "root".
+        objects: variables, `sd.Optimizer` and optimizers of Keras, models, layers, metrics, iterators of datasets, other checkpoints, what
+            has ``state_dict()`` and ``load_state_dict(state)``; dicts and lists of these.
+
+    Attributes:
+        save_counter: how many checkpoints `save` has written.
+
+    Raises:
+        InvalidArgumentError: an object that cannot be saved.
+
+    Example:
+        >>> import tempfile
+        >>> import simdist as sd
+        >>> directory = tempfile.mkdtemp()
+        >>> v = sd.Variable([1.0, 2.0])
+        >>> path = sd.Checkpoint(v=v).save(directory + "/ckpt")
+        >>> v.assign([0.0, 0.0])
+        >>> sd.Checkpoint(v=v).restore(path).assert_consumed().restored
+        ['v']
+        >>> v.numpy().tolist()
+        [1.0, 2.0]
+    """
+
+    def __init__(self, root: Trackable = None, **objects: Trackable) -> None:
+        super().__init__({**({} if root is None else {"root": root}), **objects})
+        for name in self.objects:
+            if not name.isidentifier():
+                raise InvalidArgumentError(f"{name!r} is no name for an object of a checkpoint; use one as of a variable in Python.")
+        Objects.of(self.objects)
+        self.save_counter = 0
+        self._writing: Writing | None = None
+
+    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+        """Save to ``file_prefix-N``, where N counts the saves.
+
+        Args:
+            file_prefix: directory and beginning of the name, such as "backup/ckpt".
+            options: who writes, and whether to wait; default: the chief, and yes.
+
+        Returns:
+            The path of the checkpoint.
+
+        Raises:
+            InvalidArgumentError: the path is a file, or lies below one.
+            ResourceExhaustedError: the disk of a task, or of the machine, is full.
+            UnavailableError: a task that takes part has died.
+            FailedPreconditionError: numerics="off", where there are no values.
+        """
+        self.sync()
+        number = self.save_counter + 1
+        return self.save_as(Path(f"{os.fspath(file_prefix)}-{number}"), number, options)
+
+    def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+        """Save to this very path, without counting.
+
+        Returns:
+            The path.
+
+        Raises:
+            as `save`.
+        """
+        self.sync()
+        return self._write(Path(file_prefix), 0, options or CheckpointOptions())
+
+    def save_as(self, path: Path, number: int, options: CheckpointOptions | None = None) -> str:
+        """Save to a path, as checkpoint of this number; it counts as one save."""
+        self.sync()
+        self.save_counter += 1
+        try:
+            return self._write(path, number, options or CheckpointOptions())
+        except BaseException:
+            self.save_counter -= 1
+            raise
+
+    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> RestoreStatus:
+        """Give the objects the state that was saved; what does not fit changes nothing.
+
+        Args:
+            save_path: what `save` returned, or None: restores nothing.
+            options: nothing of them concerns a restore.
+
+        Returns:
+            What was found, and what was not. Variables that do not exist yet get their values when they are made.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            InvalidArgumentError: a variable has another shape or dtype, or it is no checkpoint, or one of a later version.
+            DataLossError: it is damaged.
+        """
+        self.sync()
+        mains = Mains(Objects.of(self.objects).strategies)
+        path = mains.agreed(None if save_path is None else os.fspath(save_path))
+        if path is None:
+            return RestoreStatus(None)
+        restoring = Restoring(self.objects, Path(path), mains)
+        self.save_counter = int(restoring.counter)
+        return restoring.status
+
+    read = restore
+
+    def sync(self) -> None:
+        """Wait until what is being saved is written.
+
+        Raises:
+            as `save`: what an asynchronous save ran into.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.wait()
+
+    def _write(self, path: Path, number: int, options: CheckpointOptions) -> str:
+        mains = Mains(Objects.of(self.objects).strategies)
+        saved = collected(self.objects, mains, {"save_counter": self.save_counter})
+        if not mains.is_chief:
+            return str(path)
+        writing = self._begin(saved, path, number, mains, options)
+        if options.enable_async:
+            self._writing = writing
+        else:
+            writing.wait()
+        return str(path)
+
+    def _begin(self, saved: Saved, path: Path, number: int, mains: Mains, options: CheckpointOptions) -> Writing:
+        known = found_in(path.parent) if path.parent.is_dir() else []
+        sequence = 1 + max((one.sequence for one in known), default=0)
+        now_s = 0.0 if mains.engine is None else mains.engine.now
+        unfinished = Unfinished(path, saved.contents.arrays, saved.manifest(number, sequence, now_s))
+        try:
+            return Writing(unfinished, mains.engine, mains.task, Counter(saved.held_by), options)
+        except BaseException:
+            unfinished.drop()
+            raise

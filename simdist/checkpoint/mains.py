@@ -1,0 +1,102 @@
+"""The mains that save and restore together: those of a strategy that was launched on several tasks, or one program alone.
+
+Every main saves, because the state of layers and metrics is each replica's own; the chief writes. What is restored the chief chooses, so
+that all go on from one checkpoint, whatever each of them has seen of the directory.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import HostArray
+from simdist.program.saved_parts import SavedState
+from simdist.runtime.base import Engine
+
+__all__ = ["Mains", "SavingStrategy"]
+
+
+@runtime_checkable
+class SavingStrategy(Protocol):
+    """What is asked of the strategy whose variables are saved."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def program_task(self) -> str: ...
+    @property
+    def is_chief(self) -> bool: ...
+    @property
+    def worker_index(self) -> int: ...
+    def bytes_of_all(self, data: bytes, /) -> list[bytes]: ...
+
+
+class Mains:
+    """The mains that save together.
+
+    Args:
+        strategies: those whose variables are saved; none, where nothing of a cluster is.
+
+    Raises:
+        InvalidArgumentError: they belong to several clusters.
+    """
+
+    def __init__(self, strategies: Sequence[object]) -> None:
+        found = [strategy for strategy in strategies if isinstance(strategy, SavingStrategy)]
+        self.strategy = found[0] if found else None
+        if any(strategy.engine is not found[0].engine for strategy in found):
+            raise InvalidArgumentError("The variables of one checkpoint belong to several clusters. Make a Checkpoint for each of them.")
+
+    @property
+    def engine(self) -> Engine | None:
+        """Whose disks are used; None where there is no cluster."""
+        return None if self.strategy is None else self.strategy.engine
+
+    @property
+    def task(self) -> str:
+        """The task that runs this program."""
+        return "" if self.strategy is None else self.strategy.program_task
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this program writes."""
+        return self.strategy is None or self.strategy.is_chief
+
+    @property
+    def worker(self) -> int:
+        """The index of this main."""
+        return 0 if self.strategy is None else self.strategy.worker_index
+
+    def agreed(self, value: SavedState) -> SavedState:
+        """What the chief says; all mains have to ask."""
+        return value if self.strategy is None else json.loads(self.strategy.bytes_of_all(json.dumps(value).encode())[0])
+
+    def all_of(self, arrays: Mapping[str, HostArray], state: SavedState) -> tuple[list[dict[str, HostArray]], list[SavedState]]:
+        """What each main has, in the order of the workers: arrays by path, and plain data."""
+        packed = _packed(arrays, state)
+        found = [packed] if self.strategy is None else self.strategy.bytes_of_all(packed)
+        unpacked = [_unpacked(data) for data in found]
+        return [arrays for arrays, _ in unpacked], [state for _, state in unpacked]
+
+
+def _packed(arrays: Mapping[str, HostArray], state: SavedState) -> bytes:
+    kinds = {path: [array.shape, str(array.dtype)] for path, array in arrays.items()}
+    head = json.dumps({"arrays": kinds, "state": state}).encode()
+    return len(head).to_bytes(8, "little") + head + b"".join(array.tobytes() for array in arrays.values())
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, HostArray], SavedState]:
+    at = 8 + int.from_bytes(data[:8], "little")
+    head = cast("dict[str, Any]", json.loads(data[8:at]))
+    arrays: dict[str, HostArray] = {}
+    for path, (shape, dtype) in head["arrays"].items():
+        size = int(np.prod(shape, dtype=np.int64))
+        arrays[path] = np.frombuffer(data, np.dtype(dtype), size, at).reshape(shape)
+        at += size * np.dtype(dtype).itemsize
+    return arrays, head["state"]

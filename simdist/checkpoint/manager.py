@@ -1,0 +1,213 @@
+"""`CheckpointManager`: numbered checkpoints in a directory, of which the newest stay.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from simdist.arguments import flag, number, whole_number
+from simdist.checkpoint.checkpoint import Checkpoint, PathLike
+from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.files import remove
+from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.manager_index import recover, write_index
+from simdist.checkpoint.objects import Objects
+from simdist.checkpoint.options import CheckpointOptions
+from simdist.checkpoint.rotation import Entry, Rotation
+from simdist.errors import DataLossError, InvalidArgumentError
+from simdist.trace.atomic_file import remove_leftovers
+
+__all__ = ["CheckpointManager"]
+
+HOUR_S = 3600.0
+
+
+class StepCounter(Protocol):
+    """A variable that counts steps."""
+
+    def numpy(self) -> Any: ...
+
+
+class CheckpointManager:
+    """Saves checkpoints ``directory/checkpoint_name-N``, and removes the oldest.
+
+    A new manager of the same directory goes on where the last one was: with its numbers, and its list. In launched mains every main has a
+    manager and calls its methods; the chief writes.
+
+    Args:
+        checkpoint: what is saved.
+        directory: where; it is made if it is not there.
+        max_to_keep: so many of the newest stay; None: all.
+        keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list.
+        checkpoint_name: the beginning of the names; default "ckpt".
+        step_counter: a variable that counts the steps; `checkpoint_interval` needs it.
+        checkpoint_interval: `save` does nothing until the counter is so many steps further.
+        init_fn: called by `restore_or_initialize` where there is no checkpoint.
+        last_checkpoint_step: the step of the last checkpoint, where there is one already.
+
+    Raises:
+        InvalidArgumentError: max_to_keep below 1, an interval without a counter, a directory that is a file, or a name with a slash.
+        TypeError: `checkpoint` is no `sd.Checkpoint`, or `init_fn` no function.
+
+    Example:
+        >>> import tempfile
+        >>> import simdist as sd
+        >>> manager = sd.CheckpointManager(sd.Checkpoint(v=sd.Variable(1.0)), tempfile.mkdtemp(), max_to_keep=2)
+        >>> for _ in range(3):
+        ...     path = manager.save()
+        >>> [Path(path).name for path in manager.checkpoints], Path(manager.latest_checkpoint).name
+        (['ckpt-2', 'ckpt-3'], 'ckpt-3')
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: PathLike,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+        step_counter: StepCounter | None = None,
+        checkpoint_interval: int | None = None,
+        init_fn: Callable[[], object] | None = None,
+        last_checkpoint_step: int | None = None,
+    ) -> None:
+        if not isinstance(cast("object", checkpoint), Checkpoint):
+            raise TypeError(f"CheckpointManager takes an sd.Checkpoint; got {type(checkpoint).__name__}.")
+        if init_fn is not None and not callable(init_fn):
+            raise TypeError(f"init_fn is {init_fn!r}; expected a function without arguments, or None")
+        self.checkpoint = checkpoint
+        self.step_counter = step_counter
+        self.checkpoint_interval = _checked_interval(checkpoint_interval, step_counter)
+        self.init_fn = init_fn
+        self._prefix = _checked_name(checkpoint_name)
+        self._directory = _checked_directory(Path(directory))
+        hours = keep_checkpoint_every_n_hours
+        keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
+        self._rotation = Rotation(None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1), keep_every_s)
+        self._last_step = last_checkpoint_step
+        recover(self._directory, self._prefix, self._rotation)
+        if self._mains().is_chief:
+            remove_leftovers(self._directory, f"{self._prefix}-")
+
+    @property
+    def directory(self) -> str:
+        """Where the checkpoints are."""
+        return str(self._directory)
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The paths of those that are managed, the oldest first."""
+        return [str(self._directory / name) for name in self._rotation.names]
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The path of the newest; None where there is none."""
+        return self.checkpoints[-1] if self._rotation.entries else None
+
+    def save(
+        self, checkpoint_number: int | None = None, check_interval: bool = True, options: CheckpointOptions | None = None
+    ) -> str | None:
+        """Save the next checkpoint, and remove those that are too many.
+
+        Args:
+            checkpoint_number: of its name; default the one after the newest of the directory.
+            check_interval: False saves also where `checkpoint_interval` has not passed, but no step twice.
+            options: as for `Checkpoint.save`.
+
+        Returns:
+            Its path; None where it is not time yet.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError, UnavailableError: as `Checkpoint.save`; the checkpoints before stay.
+        """
+        step = None if self.step_counter is None else int(self.step_counter.numpy())
+        if self._is_early(step, flag(check_interval, "check_interval")):
+            return None
+        mains = self._mains()
+        given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
+        number = int(mains.agreed(self._next_number() if given is None else given))
+        path = self._directory / f"{self._prefix}-{number}"
+        self.checkpoint.save_as(path, number, options)
+        self._last_step = step
+        gone = self._rotation.saved(Entry(path.name, 0.0 if mains.engine is None else mains.engine.now))
+        if mains.is_chief:
+            write_index(self._directory, self._prefix, self._rotation)
+            for name in gone:
+                remove(self._directory / name)
+                if mains.engine is not None:
+                    mains.engine.disk(mains.task).delete(str(self._directory / name))
+        return str(path)
+
+    def restore_or_initialize(self) -> str | None:
+        """Restore the newest checkpoint; where there is none, call `init_fn`.
+
+        One that is damaged is passed over with a warning, and the one before is restored.
+
+        Returns:
+            The path of what was restored, or None.
+
+        Raises:
+            DataLossError: all of them are damaged.
+            InvalidArgumentError: as `Checkpoint.restore`.
+        """
+        damaged: DataLossError | None = None
+        for path in reversed(self._mains().agreed(self.checkpoints)):
+            try:
+                self.checkpoint.restore(path).expect_partial()
+            except DataLossError as error:
+                damaged = damaged or error
+                warnings.warn(f"{error} CheckpointManager goes on to the one before.", stacklevel=2)
+                continue
+            self._last_step = None if self.step_counter is None else int(self.step_counter.numpy())
+            return str(path)
+        if damaged is not None:
+            raise damaged
+        if self.init_fn is not None:
+            self.init_fn()
+        return None
+
+    def sync(self) -> None:
+        """Wait until what is being saved is written; see `Checkpoint.sync`."""
+        self.checkpoint.sync()
+
+    def _mains(self) -> Mains:
+        return Mains(Objects.of(self.checkpoint.objects).strategies)
+
+    def _next_number(self) -> int:
+        newest = max((one.number for one in found_in(self._directory, self._prefix)), default=0)
+        return 1 + max(newest, self.checkpoint.save_counter)
+
+    def _is_early(self, step: int | None, check_interval: bool) -> bool:
+        if step is None or self._last_step is None:
+            return False
+        if check_interval and self.checkpoint_interval is not None:
+            return step - self._last_step < self.checkpoint_interval
+        return step == self._last_step
+
+
+def _checked_interval(interval: int | None, step_counter: StepCounter | None) -> int | None:
+    if interval is None:
+        return None
+    if step_counter is None:
+        raise InvalidArgumentError(f"checkpoint_interval={interval} needs a step_counter: the variable that counts the steps.")
+    return whole_number(interval, "checkpoint_interval", 1)
+
+
+def _checked_name(name: str) -> str:
+    if not name or os.sep in name or "/" in name or name.startswith("."):
+        raise InvalidArgumentError(f"checkpoint_name={name!r}; expected the beginning of a name of files, such as 'ckpt'.")
+    return name
+
+
+def _checked_directory(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidArgumentError(f"{str(directory)!r} is a file, or lies below one; expected a directory for the checkpoints.") from error
+    return directory

@@ -1,0 +1,52 @@
+"""What a manager keeps beside its checkpoints: which of them it manages, and which stay for ever.
+
+It is an aid, and no truth: a checkpoint that it does not list, but that is newer than all of those, is managed, too; one that is listed and
+is not there is none. Where the index is missing or damaged, all checkpoints of the directory are managed.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.rotation import Entry, Rotation
+from simdist.trace.atomic_file import replacing
+
+__all__ = ["recover", "write_index"]
+
+
+def write_index(directory: Path, prefix: str, rotation: Rotation) -> None:
+    """Write down what a rotation knows."""
+    content = {"managed": rotation.names, "last_kept_s": rotation.last_kept_s}
+    with replacing(_path(directory, prefix)) as file:
+        file.write(json.dumps(content).encode())
+
+
+def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
+    """Let a rotation know what an earlier manager has left in the directory."""
+    found = found_in(directory, prefix)
+    index = _read(_path(directory, prefix))
+    if index is not None:
+        managed = set(map(str, index.get("managed", ())))
+        last = max((place for place, one in enumerate(found) if one.path.name in managed), default=-1)
+        found = [one for place, one in enumerate(found) if one.path.name in managed or place > last]
+        kept_s = index.get("last_kept_s", 0.0)
+        rotation.last_kept_s = float(kept_s) if isinstance(kept_s, (int, float)) else 0.0
+    rotation.recovered([Entry(one.path.name, one.saved_s) for one in found])
+
+
+def _path(directory: Path, prefix: str) -> Path:
+    return directory / f"{prefix}.index.json"
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None

@@ -1,0 +1,144 @@
+"""The manifest of a checkpoint: what it holds, with a checksum of each array and one of itself.
+
+It is JSON beside the files of Orbax. It names no files, so nothing in it can lead out of the directory.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from simdist.errors import DataLossError, InvalidArgumentError
+from simdist.program.arrays import HostArray
+from simdist.program.saved_parts import SavedState
+
+__all__ = ["MANIFEST", "VERSION", "ArrayEntry", "Manifest", "checksum_of", "read_manifest"]
+
+MANIFEST = "simdist.json"
+FORMAT = "simdist checkpoint"
+VERSION = 1
+LARGEST_BYTES = 64 << 20
+"""Of a manifest; a larger file is none."""
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """What a manifest says of an array.
+
+    Attributes:
+        shape, dtype: of the array.
+        checksum: of its bytes; BLAKE2b, 16 bytes.
+        name: what its owner calls it, for people.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    checksum: str
+    name: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the array."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint holds.
+
+    Attributes:
+        number: of the checkpoint, as in its name; 0 of one that was written without.
+        sequence: counts the checkpoints of a directory in the order in which they were saved.
+        saved_s: the virtual second at which it was complete.
+        arrays: by path.
+        aliases: other paths of arrays, by these.
+        states: plain data by path: positions of iterators, counters.
+        replicas: of arrays with replica-local values: how many, by path.
+    """
+
+    number: int
+    sequence: int
+    saved_s: float
+    arrays: Mapping[str, ArrayEntry]
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    states: Mapping[str, SavedState] = field(default_factory=dict[str, SavedState])
+    replicas: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(entry.size_bytes for entry in self.arrays.values())
+
+    def to_json(self) -> str:
+        """As a text, which begins with its own checksum."""
+        body = asdict(self)
+        return json.dumps({"format": FORMAT, "version": VERSION, "checksum": _of_body(body), "body": body}, indent=1)
+
+
+def checksum_of(array: HostArray) -> str:
+    """The checksum of an array's bytes.
+
+    Example:
+        >>> checksum_of(np.arange(3)) == checksum_of(np.arange(3)), checksum_of(np.arange(3)) == checksum_of(np.arange(1, 4))
+        (True, False)
+    """
+    return blake2b(array.tobytes(), digest_size=16).hexdigest()
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a checkpoint.
+
+    Raises:
+        InvalidArgumentError: the directory is no checkpoint of simdist, or one of a later version.
+        DataLossError: the manifest is damaged.
+    """
+    path = directory / MANIFEST
+    if not path.is_file() or path.is_symlink():
+        raise InvalidArgumentError(
+            f"{str(directory)!r} is no checkpoint of simdist: it has no {MANIFEST}. Give a path that Checkpoint.save returned, or what "
+            "sd.latest_checkpoint finds in a directory."
+        )
+    if path.stat().st_size > LARGEST_BYTES:
+        raise DataLossError(f"{str(path)!r} has {path.stat().st_size} bytes, and cannot be a manifest. Restore another checkpoint.")
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        kind, version = found["format"], found["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    if kind != FORMAT or version != VERSION:
+        raise InvalidArgumentError(
+            f"{str(directory)!r} has the format {kind!r}, version {version!r}; this simdist reads {FORMAT!r}, version {VERSION}. Read it with "
+            "the simdist that wrote it."
+        )
+    return _checked(path, found)
+
+
+def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
+    try:
+        body: dict[str, Any] = found["body"]
+        if found["checksum"] != _of_body(body):
+            raise _damaged(path)
+        entries = cast("dict[str, dict[str, Any]]", body["arrays"])
+        arrays = {
+            name: ArrayEntry(tuple(map(int, e["shape"])), str(e["dtype"]), str(e["checksum"]), str(e["name"]))
+            for name, e in entries.items()
+        }
+        return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> DataLossError:
+    return DataLossError(f"{str(path)!r} is damaged: it is not what was saved. Restore another checkpoint of this directory.")
+
+
+def _of_body(body: Mapping[str, Any]) -> str:
+    return blake2b(json.dumps(body, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,131 @@
+"""From the objects of a checkpoint to their parts: variables, optimizers, Keras' models and layers, iterators, and nests of these.
+
+A path is the name that the object has in the checkpoint, and those of its attributes in it: ``model/layers/dense/vars/0``. It is the same for
+the same program, whatever names Keras has given.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from simdist.checkpoint.files import replace_parts
+from simdist.checkpoint.parts import OwnPart, Part, PlainVariablePart, StatePart, Stateful, VariablePart
+from simdist.errors import InvalidArgumentError
+from simdist.program.scope import libraries
+from simdist.variables.handles import own_variable
+from simdist.variables.optimizer import Optimizer
+from simdist.variables.variable import OwningStrategy
+
+__all__ = ["Nest", "Objects", "Trackable"]
+
+Trackable: TypeAlias = object
+"""What a checkpoint can save."""
+
+
+class Nest:
+    """Objects by name, which are saved in the place where it is: a checkpoint in a checkpoint."""
+
+    def __init__(self, objects: Mapping[str, Trackable]) -> None:
+        self.objects = dict(objects)
+
+
+@dataclass
+class Objects:
+    """What there is of some objects now.
+
+    Attributes:
+        parts: each thing once, by its first path, in the order of the objects.
+        aliases: other paths of the same things, by these.
+        unbuilt: objects whose variables do not exist yet, with their paths.
+    """
+
+    parts: dict[str, Part] = field(default_factory=dict[str, Part])
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    unbuilt: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
+    _paths: dict[int, str] = field(default_factory=dict[int, str])
+
+    @classmethod
+    def of(cls, objects: Mapping[str, Trackable]) -> Objects:
+        """The parts of some objects, by name.
+
+        Raises:
+            InvalidArgumentError: one of them cannot be saved.
+        """
+        found = cls()
+        for name, value in objects.items():
+            found._add(name, value)
+        return found
+
+    @property
+    def strategies(self) -> list[OwningStrategy]:
+        """The strategies whose variables are among them."""
+        owners = [part.variable.placement.store.strategy for part in self.parts.values() if isinstance(part, VariablePart)]
+        return list(dict.fromkeys(owner for owner in owners if owner is not None))
+
+    def _add(self, path: str, value: Trackable) -> None:
+        own = own_variable(value)
+        if own is not None:
+            self._note(VariablePart(path, own))
+        elif isinstance(value, Optimizer):
+            self._optimizer(path, value)
+        elif isinstance(value, Nest):
+            self._children(path, value.objects)
+        elif isinstance(value, (dict, Mapping)):
+            self._children(path, {str(name): child for name, child in cast("Mapping[object, object]", value).items()})
+        elif isinstance(value, (list, tuple)):
+            self._children(path, {str(number): child for number, child in enumerate(cast("Sequence[object]", value))})
+        elif not self._of_library(path, value):
+            self._other(path, value)
+
+    def _children(self, path: str, children: Mapping[str, Trackable]) -> None:
+        for name, child in children.items():
+            self._add(f"{path}/{replace_parts(name)}", child)
+
+    def _optimizer(self, path: str, optimizer: Optimizer) -> None:
+        if self._of_library(path, optimizer.wrapped):
+            return
+        for name, variable in optimizer.saved_state().items():
+            self._note(VariablePart(f"{path}/{name}", variable))
+        if not optimizer.is_built:
+            self.unbuilt.append((path, optimizer))
+
+    def _of_library(self, path: str, value: Trackable) -> bool:
+        for library in libraries:
+            found = library.saved_parts(value)
+            if found is None:
+                continue
+            for name, variable in found.variables.items():
+                below = f"{path}/{name}" if name else path
+                own = own_variable(variable)
+                self._note(PlainVariablePart(below, variable) if own is None else VariablePart(below, own))
+            for name, state in found.own.items():
+                self._note(OwnPart(f"{path}/{name}", state, state.holder))
+            self.unbuilt += [(path, holder) for holder in found.unbuilt]
+            return True
+        return False
+
+    def _other(self, path: str, value: Trackable) -> None:
+        if not isinstance(value, Stateful):
+            raise InvalidArgumentError(
+                f"{path} is {_shown(value)}, which a checkpoint cannot save. It saves variables, optimizers, models, layers and metrics of "
+                "Keras, iterators, what has state_dict() and load_state_dict(state), and dicts and lists of these; a number that changes "
+                "goes into an sd.Variable."
+            )
+        self._note(StatePart(path, value))
+
+    def _note(self, part: Part) -> None:
+        first = self._paths.setdefault(part.identity, part.path)
+        if first == part.path:
+            self.parts[part.path] = part
+        else:
+            self.aliases[part.path] = first
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Callable) and hasattr(value, "__name__"):
+        return "a function"
+    return f"{value!r}" if isinstance(value, (int, float, str, bool)) else f"a {type(value).__name__}"

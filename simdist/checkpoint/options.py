@@ -1,0 +1,40 @@
+"""Options of saving: who writes, and whether the program waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simdist.arguments import flag
+from simdist.errors import InvalidArgumentError, did_you_mean
+
+__all__ = ["CheckpointOptions"]
+
+WRITERS = ("chief", "owners")
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """How a checkpoint is saved.
+
+    Args:
+        enable_async: True goes on with the training while the disk writes; a later save, `Checkpoint.sync` and a restore wait for it. The
+            values are those of the moment of saving either way. Default False.
+        writers: "chief" (the default): the task of the program that saves gets all values over the network, and writes them. "owners":
+            each task that holds values writes them to its own disk, side by side, and the checkpoint is complete with the last one.
+
+    Raises:
+        InvalidArgumentError: other writers.
+        TypeError: `enable_async` is neither True nor False.
+
+    Example:
+        >>> CheckpointOptions(writers="owners").writers
+        'owners'
+    """
+
+    enable_async: bool = False
+    writers: str = "chief"
+
+    def __post_init__(self) -> None:
+        flag(self.enable_async, "enable_async")
+        if self.writers not in WRITERS:
+            raise InvalidArgumentError(f"writers={self.writers!r} is not known. {did_you_mean(str(self.writers), WRITERS)}")

@@ -1,0 +1,269 @@
+"""The parts of what is saved: each is read into arrays or plain data, and written back.
+
+A variable with replica-local values (state of layers, metrics) is saved twice: its combined value, by its path, and the values of all
+replicas, below ``replica_values``. With as many replicas each gets its own back, and with others all get the combined one.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array, HostArray
+from simdist.program.saved_parts import OwnState, SavedState
+from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.variable import Variable
+
+__all__ = ["REPLICA_VALUES", "Contents", "OwnPart", "Part", "PlainVariablePart", "StatePart", "Stateful", "VariablePart"]
+
+REPLICA_VALUES = "replica_values"
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What has a state as plain data: iterators, counters."""
+
+    def state_dict(self) -> SavedState:
+        """The state: numbers, text, lists and dicts."""
+        ...
+
+    def load_state_dict(self, state: SavedState, /) -> object:
+        """Go to a saved state."""
+        ...
+
+
+@dataclass
+class Contents:
+    """What a checkpoint holds, in memory.
+
+    Attributes:
+        arrays: by path.
+        names: what their owners call them.
+        states: plain data by path.
+        replicas: of arrays with replica-local values: how many, by path.
+    """
+
+    arrays: dict[str, HostArray] = field(default_factory=dict[str, HostArray])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    states: dict[str, SavedState] = field(default_factory=dict[str, SavedState])
+    replicas: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class Part(Protocol):
+    """One thing that is saved.
+
+    Attributes:
+        path: in the checkpoint.
+        identity: what it saves; two parts of one thing are saved once.
+    """
+
+    path: str
+
+    @property
+    def identity(self) -> int: ...
+
+    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
+        """Add it to the contents.
+
+        Args:
+            contents: are added to.
+            others: of each main, in the order of the workers, its replica-local values by path; empty where one program drives all.
+        """
+        ...
+
+    def local(self) -> HostArray | None:
+        """The replica-local values (r, ...) that this program has; None where there are none."""
+        ...
+
+    def check(self, path: str, contents: Contents) -> bool:
+        """Whether the contents have it, by this path; refuses what does not fit.
+
+        Raises:
+            InvalidArgumentError: another shape or dtype.
+        """
+        ...
+
+    def restore(self, path: str, contents: Contents, worker: int) -> None:
+        """Take it over from the contents, which have it."""
+        ...
+
+
+@dataclass
+class VariablePart:
+    """A variable of a strategy."""
+
+    path: str
+    variable: Variable
+
+    @property
+    def identity(self) -> int:
+        return id(self.variable.placement.cells[0])
+
+    @property
+    def _is_local(self) -> bool:
+        return self.variable.placement.spread == "replicas"
+
+    def local(self) -> HostArray | None:
+        variable = self.variable
+        return np.stack(variable.placement.store.local_values(variable)) if self._is_local else None
+
+    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
+        contents.names[self.path] = self.variable.name
+        if not self._is_local:
+            contents.arrays[self.path] = np.asarray(self.variable.placement.store.observe(self.variable))
+            return
+        local = self.local()
+        assert local is not None
+        values = np.concatenate([other[self.path] for other in others]) if others else local
+        contents.arrays[f"{REPLICA_VALUES}/{self.path}"] = values
+        contents.replicas[self.path] = len(values)
+        contents.arrays[self.path] = np.asarray(_combined(values, self.variable.placement.combine))
+
+    def check(self, path: str, contents: Contents) -> bool:
+        found = contents.arrays.get(path)
+        if found is None:
+            return False
+        require_fit(self.path, found, self.variable.shape, self.variable.dtype)
+        return True
+
+    def restore(self, path: str, contents: Contents, worker: int) -> None:
+        store = self.variable.placement.store
+        if not self._is_local:
+            store.update("assign", [self.variable], [contents.arrays[path]])
+            return
+        values = contents.arrays.get(f"{REPLICA_VALUES}/{path}")
+        here = len(self.variable.placement.cells)
+        everywhere = here if store.strategy is None else max(store.strategy.num_replicas_in_sync, here)
+        if values is not None and len(values) == everywhere:
+            first = worker * here if everywhere > here else 0
+            store.assign_local(self.variable, list(values[first : first + here]))
+        elif self.variable.placement.combine in ("none", "worker"):
+            raise InvalidArgumentError(
+                f"{self.path} has a value of its own on each of {everywhere} replicas, and the checkpoint has those of "
+                f"{contents.replicas.get(path, 1)}, which cannot be combined. Restore it into as many, or leave the variable out."
+            )
+        elif self.variable.placement.combine == "sum":
+            store.update("assign", [self.variable], [contents.arrays[path]])
+        else:
+            store.assign_local(self.variable, [contents.arrays[path]] * here)
+
+
+@dataclass
+class PlainVariablePart:
+    """A variable of Keras that belongs to no strategy."""
+
+    path: str
+    variable: KerasVariable
+
+    @property
+    def identity(self) -> int:
+        return id(self.variable)
+
+    def local(self) -> None:
+        return None
+
+    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
+        contents.names[self.path] = self.variable.path
+        contents.arrays[self.path] = np.asarray(self.variable.value)
+
+    def check(self, path: str, contents: Contents) -> bool:
+        found = contents.arrays.get(path)
+        if found is None:
+            return False
+        require_fit(self.path, found, tuple(self.variable.shape), self.variable.dtype)
+        return True
+
+    def restore(self, path: str, contents: Contents, worker: int) -> None:
+        self.variable.assign(jnp.asarray(contents.arrays[path]))
+
+
+@dataclass
+class OwnPart:
+    """What an object reads and writes itself."""
+
+    path: str
+    state: OwnState
+    holder: object
+
+    @property
+    def identity(self) -> int:
+        return id(self.holder)
+
+    def local(self) -> None:
+        return None
+
+    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
+        for name, array in self.state.arrays().items():
+            contents.arrays[f"{self.path}/{name}"] = np.asarray(array)
+            contents.names[f"{self.path}/{name}"] = name
+
+    def check(self, path: str, contents: Contents) -> bool:
+        found = self._found(path, contents)
+        for name, array in self.state.arrays().items():
+            if name in found:
+                require_fit(f"{self.path}/{name}", found[name], tuple(array.shape), str(array.dtype))
+        return bool(found)
+
+    def restore(self, path: str, contents: Contents, worker: int) -> None:
+        self.state.restore(self._found(path, contents))
+
+    def _found(self, path: str, contents: Contents) -> dict[str, Array]:
+        return {name.removeprefix(f"{path}/"): array for name, array in contents.arrays.items() if name.startswith(f"{path}/")}
+
+
+@dataclass
+class StatePart:
+    """An object whose state is plain data."""
+
+    path: str
+    holder: Stateful
+
+    @property
+    def identity(self) -> int:
+        return id(self.holder)
+
+    def local(self) -> None:
+        return None
+
+    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
+        contents.states[self.path] = self.holder.state_dict()
+
+    def check(self, path: str, contents: Contents) -> bool:
+        return path in contents.states
+
+    def restore(self, path: str, contents: Contents, worker: int) -> None:
+        self.holder.load_state_dict(contents.states[path])
+
+
+def require_fit(path: str, found: Array, shape: tuple[int, ...], dtype: str) -> None:
+    """Refuse an array of another shape or dtype than the variable that is to have it.
+
+    Raises:
+        InvalidArgumentError: it is one.
+    """
+    if tuple(found.shape) != tuple(shape):
+        raise InvalidArgumentError(
+            f"{path} has shape {tuple(shape)}, and the checkpoint has one of shape {tuple(found.shape)}: it is of another model. Make the model "
+            "as it was when it was saved, or restore another checkpoint."
+        )
+    if str(found.dtype) != str(dtype):
+        raise InvalidArgumentError(
+            f"{path} has dtype {dtype}, and the checkpoint has one of {found.dtype}. Make the variable with dtype={str(found.dtype)!r}, restore "
+            "it, and assign it to yours."
+        )
+
+
+def _combined(values: HostArray, combine: str) -> HostArray:
+    """What all replicas' values are when they are read."""
+    if combine == "sum":
+        return values.sum(axis=0, dtype=values.dtype)
+    if combine == "mean":
+        return (values.sum(axis=0, dtype=values.dtype) / len(values)).astype(values.dtype)
+    return values[0]

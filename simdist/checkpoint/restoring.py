@@ -1,0 +1,152 @@
+"""One restore: everything is read and checked before anything changes, and what does not exist yet gets its value later.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from simdist.checkpoint.collecting import COUNTERS
+from simdist.checkpoint.files import read
+from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.objects import Objects, Trackable
+from simdist.checkpoint.parts import REPLICA_VALUES, Contents, Part, StatePart, VariablePart
+from simdist.checkpoint.status import RestoreStatus
+from simdist.program.saved_parts import SavedState, when_built
+from simdist.variables.state import task_of
+
+__all__ = ["Restoring"]
+
+
+class Restoring:
+    """The restore of one checkpoint into some objects.
+
+    Args:
+        objects: by name.
+        path: of the checkpoint.
+        mains: that restore it together.
+
+    Attributes:
+        status: what has become of it.
+        counter: how many saves the checkpoint had counted.
+    """
+
+    def __init__(self, objects: Mapping[str, Trackable], path: Path, mains: Mains) -> None:
+        self.objects = objects
+        self.mains = mains
+        self.manifest, arrays = read(path)
+        self.contents = Contents(arrays, {}, dict(self.manifest.states), dict(self.manifest.replicas))
+        self.status = RestoreStatus(str(path))
+        counters = self.contents.states.get(COUNTERS, {})
+        self.counter = counters.get("save_counter", 0)
+        self._used: set[str] = set()
+        found = Objects.of(objects)
+        wanted = self._wanted(found)
+        self._take_time(path, wanted)
+        self._carry_out(found, wanted)
+        self._set_draws(counters.get("draws", {}))
+
+    def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
+        """The parts that the checkpoint has, with their paths in it, all of which fit."""
+        wanted: dict[str, tuple[Part, str]] = {}
+        for path, part in found.parts.items():
+            names = [path, *(alias for alias, first in found.aliases.items() if first == path)]
+            known = next((there for name in names if (there := self._there(part, name)) is not None), None)
+            if known is not None:
+                wanted[path] = part, known
+        return wanted
+
+    def _there(self, part: Part, path: str) -> str | None:
+        """The path in the checkpoint of what is asked for by this one."""
+        return next((name for name in (path, self.manifest.aliases.get(path, path)) if part.check(name, self.contents)), None)
+
+    def _carry_out(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
+        states = [(part, name) for part, name in wanted.values() if isinstance(part, StatePart)]
+        before = [(part, part.holder.state_dict()) for part, _ in states]
+        try:
+            for part, name in states:
+                part.holder.load_state_dict(self._state(name))
+        except Exception:
+            for part, state in before:
+                part.holder.load_state_dict(state)
+            raise
+        for part, name in wanted.values():
+            if not isinstance(part, StatePart):
+                part.restore(name, self.contents, self.mains.worker)
+        self._note(found, wanted)
+
+    def _state(self, path: str) -> SavedState:
+        """The plain data of this main."""
+        state = self.contents.states[path]
+        of_mains = state.get("workers") if isinstance(state, dict) and set(state) == {"workers"} else None
+        return state if of_mains is None else of_mains[min(self.mains.worker, len(of_mains) - 1)]
+
+    def _note(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
+        status = self.status
+        status.restored += [path for path in wanted if path not in status.restored]
+        self._used |= {name for _, name in wanted.values()}
+        status.missing = [path for path in found.parts if path not in status.restored]
+        status.waiting = [path for path, _ in found.unbuilt if self._has_more_below(path)]
+        there = [*self.contents.arrays, *self.contents.states]
+        waiting = tuple(f"{name}/" for path in status.waiting for name in (path, self.manifest.aliases.get(path, path)))
+        passed_over = ("simdist/", f"{REPLICA_VALUES}/", *waiting)
+        status.superfluous = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
+        for path, holder in found.unbuilt:
+            if path in status.waiting:
+                when_built(holder, self._go_on)
+
+    def _is_used(self, path: str) -> bool:
+        return path in self._used or any(path.startswith(f"{name}/") for name in self._used)
+
+    def _has_more_below(self, path: str) -> bool:
+        """Whether the checkpoint has values for an object that has no variables yet."""
+        prefixes = tuple(f"{name}/" for name in (path, self.manifest.aliases.get(path, path)))
+        return any(name.startswith(prefixes) and not self._is_used(name) for name in (*self.contents.arrays, *self.manifest.aliases))
+
+    def _go_on(self) -> None:
+        """Variables have been made for which values have waited."""
+        found = Objects.of(self.objects)
+        wanted = {path: one for path, one in self._wanted(found).items() if path not in self.status.restored}
+        self._carry_out(found, wanted)
+
+    # -- time and random streams ----------------------------------------------------------------------------------
+
+    def _take_time(self, path: Path, wanted: Mapping[str, tuple[Part, str]]) -> None:
+        """Read from the disk of this task, and send to others what they hold."""
+        engine, task = self.mains.engine, self.mains.task
+        if engine is None:
+            return
+        over = engine.promise()
+        errors: list[BaseException] = []
+
+        def ended(error: BaseException | None) -> None:
+            errors.extend([] if error is None else [error])
+            over.open()
+
+        engine.disk(task).read(str(path), self.manifest.size_bytes, ended)
+        over.wait(f"the checkpoint {path.name} to be read")
+        if errors:
+            raise errors[0]
+        for holder, size_bytes in _sent_to(wanted, task).items():
+            engine.copy(task, holder, size_bytes, f"restore {path.name}")
+
+    def _set_draws(self, draws: Mapping[str, int]) -> None:
+        engine, task = self.mains.engine, self.mains.task
+        if engine is None:
+            return
+        for name in engine.task_names if task == engine.chief else [task]:
+            engine.set_draws(name, int(draws.get(name, 0)))
+
+
+def _sent_to(wanted: Mapping[str, tuple[Part, str]], task: str) -> Counter[str]:
+    """Bytes of the values that other tasks hold, by task."""
+    sent: Counter[str] = Counter()
+    for part, _ in wanted.values():
+        if isinstance(part, VariablePart):
+            for cell in part.variable.placement.cells:
+                for holder in {task_of(device) for device in cell.devices} - {task}:
+                    sent[holder] += cell.aval.size_bytes
+    return sent

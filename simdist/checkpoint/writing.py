@@ -1,0 +1,88 @@
+"""One checkpoint on its way to the disk: values are taken at once, and the files take their name when the disks of the tasks are done.
+
+The values of other tasks travel to the task that writes, and the disk of that task takes its time; or each task writes its own values, side by
+side. Whoever dies meanwhile, or whose disk is full, ends the save with an error, and there is no checkpoint.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from simdist.checkpoint.files import Unfinished
+from simdist.checkpoint.options import CheckpointOptions
+from simdist.runtime.base import Engine, Promise
+
+__all__ = ["Writing"]
+
+
+class Writing:
+    """A checkpoint that is being written.
+
+    Args:
+        unfinished: its files.
+        engine: whose disks take the time; None: none.
+        task: that writes, unless the owners do.
+        parts: bytes of the values, by the task that holds them.
+        options: who writes.
+
+    Attributes:
+        error: why there is no checkpoint; None where there is one, or it is not over.
+    """
+
+    def __init__(
+        self, unfinished: Unfinished, engine: Engine | None, task: str, parts: Mapping[str, int], options: CheckpointOptions
+    ) -> None:
+        self.unfinished = unfinished
+        self.error: BaseException | None = None
+        self._over: Promise | None = None
+        if engine is None:
+            unfinished.finish()
+            return
+        self._over = engine.promise()
+        by_owner = options.writers == "owners"
+        writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {task: parts}
+        self._left = len(writers)
+        for writer, held in writers.items():
+            name = f"{self.path}.{writer}" if by_owner else str(self.path)
+            engine.disk(writer).write(name, sum(held.values()), self._ended, held)
+
+    @property
+    def path(self) -> Path:
+        """Of the checkpoint."""
+        return self.unfinished.target
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is written, or has failed."""
+        return self._over is None or self._over.is_open
+
+    def wait(self) -> None:
+        """Wait until it is written.
+
+        Raises:
+            ResourceExhaustedError: a disk is full.
+            UnavailableError: a task that takes part has died.
+            AbortedError: the disk tears what it writes.
+        """
+        if self._over is not None:
+            self._over.wait(f"the checkpoint {self.path.name} to be written")
+        if self.error is not None:
+            raise self.error
+
+    def _ended(self, error: BaseException | None) -> None:
+        assert self._over is not None
+        self._left -= 1
+        if error is not None and self.error is None:
+            self.error = error
+            self.unfinished.drop()
+        if self._left or self._over.is_open:
+            return
+        if self.error is None:
+            try:
+                self.unfinished.finish()
+            except Exception as failed:
+                self.error = failed
+        self._over.open()

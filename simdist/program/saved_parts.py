@@ -1,0 +1,63 @@
+"""What a library's object has to be saved: its variables, by their paths in it, and state that only it can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from simdist.program.arrays import Array
+
+__all__ = ["OwnState", "SavedParts", "SavedState", "built", "when_built"]
+
+SavedState: TypeAlias = Any
+"""State as plain data: numbers, text, lists and dicts, as JSON knows them."""
+
+
+@runtime_checkable
+class OwnState(Protocol):
+    """Arrays of an object that reads and writes them itself.
+
+    Attributes:
+        holder: the object.
+    """
+
+    holder: object
+
+    def arrays(self) -> Mapping[str, Array]:
+        """The arrays, by name."""
+        ...
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Take arrays over."""
+        ...
+
+
+@dataclass
+class SavedParts:
+    """What an object has to be saved.
+
+    Attributes:
+        variables: the library's variables by their paths in the object.
+        own: what the object reads and writes itself, likewise.
+        unbuilt: objects in it whose variables do not exist yet.
+    """
+
+    variables: dict[str, Any] = field(default_factory=dict[str, Any])
+    own: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
+    unbuilt: list[object] = field(default_factory=list[object])
+
+
+_waiting: WeakKeyDictionary[object, list[Callable[[], object]]] = WeakKeyDictionary()
+
+
+def when_built(holder: object, function: Callable[[], object]) -> None:
+    """Call a function once, when the variables of an object exist that do not exist yet."""
+    _waiting.setdefault(holder, []).append(function)
+
+
+def built(holder: object) -> None:
+    """The variables of an object exist from now on."""
+    for function in _waiting.pop(holder, ()):
+        function()

@@ -1,0 +1,79 @@
+"""The real directories of a cluster: one temporary directory for the storage that all tasks share, and one for the disk of each task.
+
+They hold what programs write with the file operations of Python, and are deleted with the cluster. When a task's disk is lost, what is in
+its directories is deleted, and the directories themselves stay.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Directories"]
+
+
+class Directories:
+    """The directories of one cluster.
+
+    Example:
+        >>> directories = Directories()
+        >>> backup = Path(directories.directory("backup", "worker:0"))
+        >>> _ = (backup / "model").write_text("weights")
+        >>> directories.empty("worker:0")
+        >>> list(backup.iterdir())
+        []
+        >>> directories.close()
+        >>> backup.exists()
+        False
+    """
+
+    def __init__(self) -> None:
+        self._disks: dict[str | None, tempfile.TemporaryDirectory[str]] = {}
+        self._handed_out: dict[str, dict[Path, None]] = {}
+
+    def has(self, task: str) -> bool:
+        """Whether there is a directory on the disk of a task."""
+        return task in self._disks
+
+    def directory(self, name: str, task: str | None) -> str:
+        """A directory on the disk of a task; None: on shared storage.
+
+        Raises:
+            InvalidArgumentError: the name leads out of the disk.
+            TypeError: it is no text.
+        """
+        if not isinstance(cast("object", name), str):
+            raise TypeError(f"the name of a directory is {name!r}; expected text, such as 'backup'")
+        if task not in self._disks:
+            self._disks[task] = tempfile.TemporaryDirectory(prefix="simdist-")
+        root = Path(self._disks[task].name)
+        path = root / name
+        # Resolved, so that neither ".." nor a link leads out.
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise InvalidArgumentError(
+                f"cluster.directory({name!r}) lies outside of the cluster's disk. Give a relative name without '..', such as 'backup'; for "
+                "a directory that outlives the cluster, use its path itself."
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        if task is not None:
+            self._handed_out.setdefault(task, {})[path] = None
+        return str(path)
+
+    def empty(self, task: str) -> None:
+        """Delete what is in the directories of a task, which stay."""
+        for entry in Path(self._disks[task].name).iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        for path in self._handed_out.get(task, ()):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def close(self) -> None:
+        """Delete all of them."""
+        for disk in self._disks.values():
+            disk.cleanup()

@@ -1,0 +1,65 @@
+"""Preemptions: a machine is taken away from a task, as a cloud does with cheap ones, and the task gets notice of it before.
+
+The notice is of the machine: a process that crashes and starts again on the same machine has the same notice, and one that has found
+another machine meanwhile has none. At its second the process is killed as by a crash, and the disk is lost with the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simdist.runtime.simulated.task import Task
+
+if TYPE_CHECKING:
+    from simdist.runtime.simulated.world import World
+
+__all__ = ["Preemptions"]
+
+
+@dataclass(eq=False)
+class _Notice:
+    task: Task
+    machine: int
+    killed_at_s: float
+    restart_after_s: float | None
+    reason: str
+
+
+class Preemptions:
+    """The preemptions of one cluster.
+
+    Args:
+        world: where they happen.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._notices: list[_Notice] = []
+        self._watchers: dict[Task, list[Callable[[float], object]]] = {}
+
+    def preempt(self, task: Task, notice_s: float, restart_after_s: float | None, reason: str) -> None:
+        """Give a task notice that its machine is taken away in so many seconds."""
+        world = self.world
+        notice = _Notice(task, task.machine, world.now + notice_s, restart_after_s, reason)
+        text = f"{task.name}'s machine is taken away in {notice_s:g} s"
+        task.trouble = world.trace.instant(task.name, "preempt", text, world.now, notice_s=notice_s, reason=reason)
+        self._notices.append(notice)
+        world.clock.after(notice_s, self._kill, notice)
+        for noticed in list(self._watchers.get(task, ())):
+            noticed(notice.killed_at_s)
+
+    def killed_at(self, task: Task) -> float | None:
+        """The second at which a task's machine is taken away; None where it has no notice."""
+        seconds = [notice.killed_at_s for notice in self._notices if notice.task is task and notice.machine == task.machine]
+        return min(seconds, default=None)
+
+    def watch(self, task: Task, noticed: Callable[[float], object]) -> None:
+        """Call a function with that second at each notice of a task."""
+        self._watchers.setdefault(task, []).append(noticed)
+
+    def _kill(self, notice: _Notice) -> None:
+        self._notices.remove(notice)
+        if notice.machine == notice.task.machine:
+            self.world.crash(notice.task, notice.restart_after_s, notice.reason, keep_disk=False)

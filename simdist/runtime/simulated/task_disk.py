@@ -1,0 +1,179 @@
+"""The disk of a task on a simulated machine: `TaskDisk` on a `Disk`, with what befalls the task and its machine.
+
+A crash of the process leaves the disk, and what was durable on it; temporary files of writes that did not end are removed. With its
+machine all is lost, and the next incarnation begins with an empty disk.
+
+Taught in lesson 07.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from simdist.errors import AbortedError, SimdistError, UnavailableError
+from simdist.hardware.disks import DiskModel
+from simdist.randomness import generator
+from simdist.runtime.simulated.gathering import Gathering
+from simdist.runtime.simulated.task import Task
+from simdist.runtime.storage import Ended, checked_file
+from simdist.simulation.disk import Disk, Work
+
+if TYPE_CHECKING:
+    from simdist.runtime.simulated.world import World
+
+__all__ = ["SimulatedDisk"]
+
+TORN_ATTEMPTS = 3
+"""So often a write may be torn before it is given up."""
+
+
+class SimulatedDisk:
+    """As `TaskDisk`.
+
+    Args:
+        world: where it is.
+        task: whose disk it is.
+        model: its figures.
+
+    Attributes:
+        disk: what is on it.
+        lost: are called when all that was on it is lost.
+    """
+
+    def __init__(self, world: World, task: Task, model: DiskModel) -> None:
+        self.world = world
+        self.task = task
+        self.disk = Disk(world.clock, model, task.name, generator(world.seed, task.name, "disk"), self._postpone)
+        self.lost: list[Callable[[], object]] = []
+        self._gatherings: dict[Gathering, None] = {}
+        self._numbers = itertools.count(1)
+        self._temporary: set[str] = set()
+
+    @property
+    def model(self) -> DiskModel:
+        return self.disk.model
+
+    @property
+    def used_bytes(self) -> int:
+        return self.disk.files.used_bytes
+
+    def exists(self, path: str) -> bool:
+        return self.disk.files.exists(path)
+
+    def delete(self, path: str) -> None:
+        self.disk.files.discard(path)
+
+    def read(self, path: str, size_bytes: int, ended: Ended) -> None:
+        checked_file(path, size_bytes, None, {})
+        self.run(self._read(path, size_bytes), ended)
+
+    def write(self, path: str, size_bytes: int, ended: Ended, parts: Mapping[str, int] | None = None) -> None:
+        checked_file(path, size_bytes, parts, self.world.tasks)
+        elsewhere = {name: part_bytes for name, part_bytes in (parts or {}).items() if name != self.task.name and part_bytes}
+        if not elsewhere or not self.task.alive:
+            self.run(self._write(path, size_bytes), ended)
+            return
+        began_s = self.world.now
+
+        def gathered(error: BaseException | None) -> None:
+            self._gatherings.pop(gathering, None)
+            if error is not None:
+                ended(error)
+            else:
+                self._span(f"gather {_name(path)}", began_s, sum(elsewhere.values()))
+                self.run(self._write(path, size_bytes), ended)
+
+        gathering = Gathering(self.world, self.task, elsewhere, f"parts of {_name(path)}", gathered)
+        self._gatherings[gathering] = None
+
+    def run(self, work: Work, ended: Ended) -> None:
+        """Do work of the task's process on the disk, after all earlier work."""
+        if self.task.alive:
+            self.disk.run(work, ended)
+        else:
+            work.close()
+            self.world.clock.after(0.0, ended, UnavailableError(f"{self.task.name} is down, and so is its disk. Use it when it is back."))
+
+    def died(self, task: Task, is_lost: bool) -> None:
+        """A task has died; with `is_lost` its machine is gone."""
+        if task is self.task:
+            self._died(is_lost)
+            return
+        for gathering in list(self._gatherings):
+            gathering.holder_died(task.name)
+
+    def _died(self, is_lost: bool) -> None:
+        error = UnavailableError(f"{self.task.name} died while its disk worked. What was confirmed is there, if its disk is.")
+        gatherings, self._gatherings = self._gatherings, {}
+        dropped = self.disk.lose() if is_lost else self.disk.crash()
+        for path in self._temporary:
+            self.disk.files.discard(path)
+        self._temporary.clear()
+        if is_lost:
+            for listener in self.lost:
+                listener()
+        for gathering in gatherings:
+            gathering.end(error)
+        for ended in dropped:
+            ended(error)
+
+    # -- work -----------------------------------------------------------------------------------------------------
+
+    def _read(self, path: str, size_bytes: int) -> Work:
+        began_s = self.world.now
+        yield self.model.read_seconds(size_bytes)
+        self._span(f"read {_name(path)}", began_s, size_bytes)
+
+    def _write(self, path: str, size_bytes: int) -> Work:
+        """Replace a file whole, or leave it as it is."""
+        began_s, temporary = self.world.now, f"{path}.{next(self._numbers)}.tmp"
+        self._temporary.add(temporary)
+        try:
+            yield from self._write_verified(temporary, path, size_bytes)
+            yield from self.disk.rename(temporary, path)
+            yield from self.disk.fsync_directory()
+        except SimdistError as error:
+            self.disk.files.discard(temporary)
+            self.note(f"{_name(path)} was not written: {_why(error)}", bytes=size_bytes)
+            raise
+        finally:
+            self._temporary.discard(temporary)
+        self._span(f"write {_name(path)}", began_s, size_bytes)
+
+    def _write_verified(self, temporary: str, path: str, size_bytes: int) -> Work:
+        for attempt in range(1, TORN_ATTEMPTS + 1):
+            yield from self.disk.write(temporary, size_bytes)
+            yield from self.disk.fsync(temporary)
+            content = yield from self.disk.read(temporary)
+            if content.is_whole:
+                return
+            self.disk.files.discard(temporary)
+            self.note(f"write {attempt} of {_name(path)} was torn", bytes=size_bytes, intact=content.intact_bytes)
+        raise AbortedError(f"{TORN_ATTEMPTS} attempts to write {path!r} on the disk of {self.task.name} were torn. Replace the disk.")
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def note(self, text: str, **facts: Any) -> None:
+        """Record an instant of the task's lane that belongs to its disk."""
+        self.world.trace.instant(self.task.name, "checkpoint", text, self.world.now, **facts)
+
+    def _span(self, name: str, began_s: float, size_bytes: int) -> None:
+        self.world.trace.span(self.task.name, "checkpoint", name, began_s, self.world.now, bytes=size_bytes)
+
+    def _postpone(self, function: Callable[[Any], object], argument: Any) -> bool:
+        """A process that is paused goes on with its work when it goes on itself."""
+        if self.task.held is None:
+            return False
+        self.task.held.append((function, argument))
+        return True
+
+
+def _name(path: str) -> str:
+    """The last part of a path: where real files lie differs from run to run, and must not be in a trace."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
+
+
+def _why(error: SimdistError) -> str:
+    return "its writes were torn" if isinstance(error, AbortedError) else "the disk is full"
