@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
+from simdist import keras as keras_of_strategies
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.created_variables import CreatedVariables, install
 from simdist.estimator.specs import EstimatorSpec, MetricResults, ModeKeys
@@ -24,6 +25,7 @@ from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
+from simdist.training.adoption import AdoptedVariable
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.step import only_finite
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -72,7 +74,7 @@ class BuiltModel:
             spec = self._first_call(batch)
             self.metrics = dict(spec.eval_metric_ops or {}) if mode is ModeKeys.EVAL else {}
             if mode is ModeKeys.EVAL:
-                self.metrics["loss"] = keras.metrics.Mean(name="loss")
+                self.metrics["loss"] = keras_of_strategies.metrics.Mean(name="loss")
             self.optimizer = self._built_optimizer(spec) if mode is ModeKeys.TRAIN else None
         self.step = StepFunction({ModeKeys.TRAIN: self._train, ModeKeys.EVAL: self._evaluate, ModeKeys.PREDICT: self._predict}[mode])
 
@@ -115,17 +117,12 @@ class BuiltModel:
 
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
-        """What a checkpoint keeps of the model_fn's layers, by name; metrics and random numbers begin anew in each call."""
-        optimizers = () if self.optimizer is None or not is_keras_optimizer(self.optimizer.wrapped) else self.optimizer.wrapped.variables
+        """What a checkpoint keeps of the model_fn's layers, by name; an optimizer is saved as such, and metrics and keys begin anew."""
         found: dict[str, keras.Variable] = {}
         for variable in self.variables.all:
-            own = variable.simdist_variable
-            assert own is not None
-            is_metric = own.synchronization is VariableSynchronization.ON_READ and own.aggregation is VariableAggregation.SUM
-            if is_metric or variable._is_seed or any(variable is other for other in optimizers):
-                continue
-            equal = sum(name == variable.path or name.startswith(f"{variable.path}_of_") for name in found)
-            found[f"{variable.path}_of_{equal}" if equal else variable.path] = variable
+            if _is_of_layer(variable):
+                equal = sum(name == variable.path or name.startswith(f"{variable.path}_of_") for name in found)
+                found[f"{variable.path}_of_{equal}" if equal else variable.path] = variable
         return found
 
     # -- the steps ------------------------------------------------------------------------------------------------
@@ -195,3 +192,12 @@ def _features_and_labels(batch: Tree, mode: ModeKeys) -> tuple[Tree, Tree]:
 
 def _rows(batch: Tree) -> int:
     return int(jax.tree_util.tree_leaves(batch)[0].shape[0])
+
+
+def _is_of_layer(variable: AdoptedVariable) -> bool:
+    """Whether a variable is a layer's: none of an optimizer, which a model_fn may make in every mode, nor of a metric, nor a random key."""
+    own = variable.simdist_variable
+    assert own is not None
+    is_metric = own.synchronization is VariableSynchronization.ON_READ and own.aggregation is VariableAggregation.SUM
+    is_optimizer = variable.aggregation == "only_first_replica" and variable.name in ("iteration", "learning_rate")
+    return not (is_metric or is_optimizer or variable.is_seed)

@@ -68,7 +68,7 @@ class CreatedVariables:
             global_state.set_global_attribute(names, before[1])
             _open.set(before[2])
         if self._is_complete and self._number < len(self.all):
-            raise _others(self.all[self._number].path, "nothing")
+            raise _others("nothing", repr(self.all[self._number].path))
         self._is_complete = True
 
     def _next_seed(self) -> int:
@@ -83,20 +83,22 @@ class CreatedVariables:
             assert isinstance(variable, AdoptedVariable)
             self.all.append(variable)
             return
+        if self._number >= len(self.all):
+            raise _others(str(options.get("name", "a variable")), "nothing")
+        self._number += 1
         with _outside_of_steps(), _adopted_by(self), jax.ensure_compile_time_eval():
             construct(variable, _nothing if callable(initializer) or isinstance(initializer, str) else initializer, *args, **options)
         self._require_same(variable)
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
         """Keras asks for the layout of a variable that is made again: the moment in which it becomes the one that was created."""
-        if self._number >= len(self.all):
-            raise _others("nothing", variable.path)
+        if isinstance(variable, _MadeAgain):
+            return  # Keras asks twice
         vars(variable).pop("_value", None)
         variable.__class__ = _MadeAgain
         assert isinstance(variable, _MadeAgain)
-        created = self.all[self._number]
+        created = self.all[self._number - 1]
         variable.simdist_scope, variable.simdist_variable = created.simdist_scope, created.simdist_variable
-        self._number += 1
 
     def get_tensor_layout(self, path: str) -> None:
         """Keras asks for the layouts of tensors, too; they have none."""
@@ -104,7 +106,7 @@ class CreatedVariables:
     def _require_same(self, variable: keras.Variable) -> None:
         created = self.all[self._number - 1]
         if tuple(created.shape) != tuple(variable.shape) or created.path != variable.path:
-            raise _others(f"{created.path!r} of shape {tuple(created.shape)}", f"{variable.path!r} of shape {tuple(variable.shape)}")
+            raise _others(f"{variable.path!r} of shape {tuple(variable.shape)}", f"{created.path!r} of shape {tuple(created.shape)}")
 
 
 class _MadeAgain(AdoptedVariable):
@@ -127,7 +129,7 @@ def _nothing(shape: tuple[int, ...], dtype: Any = None, **_: Any) -> np.ndarray[
     return np.zeros(shape, "float32" if dtype is None else dtype)
 
 
-def _others(expected: str, found: str) -> InvalidArgumentError:
+def _others(found: str, expected: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"model_fn was called again, as for every new shape of batches, and made {found} where the first call had made {expected}. It must "
         "make the same layers, metrics and optimizers, in the same order, whatever the shapes."
