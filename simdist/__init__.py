@@ -4,7 +4,7 @@ The tasks, the network, the clock and the failures are simulated, deterministica
 JAX. The names are those of ``tf.distribute``.
 """
 
-from simdist import caches, errors, estimator, hardware
+from simdist import caches, errors, estimator, feature_column, hardware
 from simdist.checkpoint import Checkpoint, CheckpointManager, CheckpointOptions, checkpoints_iterator, latest_checkpoint
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
@@ -104,6 +104,7 @@ __all__ = [
     "errors",
     "estimator",
     "experimental_set_strategy",
+    "feature_column",
     "function",
     "get_current_worker_index",
     "get_replica_context",

@@ -90,8 +90,8 @@ class BuiltModel:
         step = StepFunction(first_call, name="model_fn")
         with context.stepping(strategy):
             step.trace(step.bind((batch,), {}))
-        ours = [variable for variable in self.variables.all]
-        foreign = [v for v in step.created_variables if not any(v is known.simdist_variable for known in ours)]
+        known = [variable.simdist_variable for variable in self.variables.all]
+        foreign = [variable for variable in step.created_variables if not any(variable is own for own in known)]
         if foreign:
             raise InvalidArgumentError(
                 f"model_fn makes {foreign[0].name!r}, an sd.Variable, and would make another one each time that it is called. Make it a "

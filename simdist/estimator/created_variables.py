@@ -1,9 +1,9 @@
 """Variables of Keras that a model_fn makes: created when it is called for the first time, and the same again each time afterwards.
 
-A model_fn makes layers, metrics and an optimizer whenever it is called, and it is called in every trace of a step. Keras lets nothing make
-variables there. So while `CreatedVariables.open` is entered, Keras' constructor goes through here: the first call creates variables, with
-their initial values, in the scope of the strategy; in a later one, the variable that is made in the same place has its value in the one that
-was created then.
+A model_fn makes layers, metrics and an optimizer whenever it is called, and it is called in every trace of a step. Keras lets nothing
+make variables there. So while `CreatedVariables.open` is entered, Keras' constructor goes through here: the first call creates
+variables, with their initial values, in the scope of the strategy; in a later one, the variable that is made in the same place has its
+value in the one that was created then.
 
 Invariant: every call makes the same variables in the same order; a call that does not is an error that names the first difference.
 
@@ -94,7 +94,7 @@ class CreatedVariables:
         """Keras asks for the layout of a variable that is made again: the moment in which it becomes the one that was created."""
         if isinstance(variable, _MadeAgain):
             return  # Keras asks twice
-        vars(variable).pop("_value", None)
+        variable.__dict__.pop("_value", None)
         variable.__class__ = _MadeAgain
         assert isinstance(variable, _MadeAgain)
         created = self.all[self._number - 1]
@@ -169,4 +169,4 @@ def install() -> None:
             created.make(self, original, initializer, *args, **options)
 
     __init__.__doc__ = original.__doc__
-    KerasBaseVariable.__init__ = __init__
+    KerasBaseVariable.__init__ = __init__  # pyright: ignore[reportAttributeAccessIssue]

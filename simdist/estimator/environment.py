@@ -1,7 +1,7 @@
 """Which task of a training an Estimator runs on, as ``TF_CONFIG`` says, under the rules of TensorFlow's `RunConfig`.
 
-A training without a cluster is local: it is worker 0 and its own chief. An evaluator stands beside the cluster, and sees none. A cluster has
-exactly one chief; where a strategy is given, worker 0 may take its place, as everywhere in this package.
+A training without a cluster is local: it is worker 0 and its own chief. An evaluator stands beside the cluster, and sees none. A cluster
+has exactly one chief; where a strategy is given, worker 0 may take its place, as everywhere in this package.
 
 Only rules live here: the variable itself is read and checked by `simdist.cluster.tf_config`.
 """

@@ -1,7 +1,7 @@
 """`Estimator`: a model function, trained from checkpoint to checkpoint under any strategy.
 
-Every call of `train`, `evaluate` and `predict` begins with the newest checkpoint of its directory, so calls in one program, in several mains or
-on another day go on from each other. The three share that directory, and nothing else.
+Every call of `train`, `evaluate` and `predict` begins with the newest checkpoint of its directory, so calls in one program, in several
+mains or on another day go on from each other. The three share that directory, and nothing else.
 
 Taught in lesson 10.
 """
@@ -51,9 +51,9 @@ log = logging.getLogger("simdist")
 class Estimator:
     """Trains, evaluates and predicts with a model function; the strategy is an option of its `RunConfig`.
 
-    ``model_fn(features, labels, mode, params, config)`` computes with JAX and Keras: it makes layers, metrics and an optimizer, and returns an
-    `EstimatorSpec`. It may leave arguments out, apart from `features`. It is called in the scope of the strategy, for each replica and each
-    new shape of batches, in a trace (as under ``@sd.function``), and has to make the same layers each time; each of its variables exists once.
+    ``model_fn(features, labels, mode, params, config)`` computes with JAX and Keras: it makes layers, metrics and an optimizer, and returns
+    an `EstimatorSpec`. It may leave arguments out, apart from `features`. It is called in a trace, as under ``@sd.function``, when the
+    variables are made and again for each new shape of batches, and has to make the same layers each time: each variable exists once.
 
     ``input_fn()`` returns an `sd.Dataset` of pairs (features, labels), or of features alone. It is called once for each worker, and its
     batches are those of one replica: N replicas take N batches in a step. It may name the arguments ``input_context`` (an
@@ -102,7 +102,9 @@ class Estimator:
         if config is not None and not isinstance(cast("object", config), RunConfig):
             raise TypeError(f"config is {config!r}; expected an sd.estimator.RunConfig")
         if warm_start_from is not None:
-            raise InvalidArgumentError(f"warm_start_from={warm_start_from!r} is not known here. Let model_fn make layers with these weights.")
+            raise InvalidArgumentError(
+                f"warm_start_from={warm_start_from!r} is not known here. Let model_fn make layers with these weights."
+            )
         require_model_fn(model_fn, params)
         self.config = _with_directory(config or RunConfig(), model_dir)
         self._model_fn = model_fn
@@ -368,7 +370,8 @@ def _examples(predictions: Tree) -> Iterator[Tree]:
     counts = {len(leaf) if np.ndim(leaf) else -1 for leaf in leaves}
     if len(counts) != 1 or -1 in counts:
         raise InvalidArgumentError(
-            f"Predictions have different numbers of rows: {[np.shape(leaf) for leaf in leaves]}. Pass yield_single_examples=False for batches."
+            f"Predictions have different numbers of rows: {[np.shape(leaf) for leaf in leaves]}. Pass yield_single_examples=False for whole "
+            "batches."
         )
     for row in range(counts.pop()):
         yield jax.tree_util.tree_unflatten(structure, [leaf[row] for leaf in leaves])

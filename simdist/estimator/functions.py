@@ -1,7 +1,7 @@
 """Functions of the user, which are called with those arguments that they name: model_fn and input_fn.
 
-A model_fn takes ``features``, and if it likes ``labels``, ``mode``, ``params`` and ``config``. An input_fn takes any of ``mode``, ``params``,
-``config`` and ``input_context``.
+A model_fn takes ``features``, and if it likes ``labels``, ``mode``, ``params`` and ``config``. An input_fn takes any of ``mode``,
+``params``, ``config`` and ``input_context``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def called_model_fn(model_fn: Callable[..., Any], arguments: Mapping[str, Any]) 
         raise InvalidArgumentError("model_fn takes no 'labels', but input_fn gives pairs (features, labels). Add the argument.")
     spec = model_fn(**{name: arguments[name] for name in names})
     if not isinstance(spec, EstimatorSpec):
-        raise InvalidArgumentError(f"model_fn returned {type(spec).__name__}; expected an sd.estimator.EstimatorSpec. Is a `return` missing?")
+        raise InvalidArgumentError(
+            f"model_fn returned {type(spec).__name__}; expected an sd.estimator.EstimatorSpec. Is a `return` missing?"
+        )
     return spec
 
 

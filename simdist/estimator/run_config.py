@@ -238,7 +238,10 @@ def _require_numbers(config: RunConfig, steps: int | None, secs: float | None) -
             whole_number(value, name, at_least)
     if secs is not None:
         number(secs, "save_checkpoints_secs")
-    if config.keep_checkpoint_every_n_hours is not None and number(config.keep_checkpoint_every_n_hours, "keep_checkpoint_every_n_hours") <= 0:
+    if (
+        config.keep_checkpoint_every_n_hours is not None
+        and number(config.keep_checkpoint_every_n_hours, "keep_checkpoint_every_n_hours") <= 0
+    ):
         raise InvalidArgumentError(f"keep_checkpoint_every_n_hours={config.keep_checkpoint_every_n_hours}; expected more than 0 hours.")
 
 

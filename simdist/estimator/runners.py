@@ -49,7 +49,7 @@ class Runner(Protocol):
         ...
 
     def advance(self, step: StepFunction, limit: int) -> int:
-        """Take steps until one more is done, and begin no more than `limit` in all that are not done; how many were done: 0 if the data end."""
+        """Take steps until one more is done; no more than `limit` are under way. How many were done: 1, or 0 where the data end."""
         ...
 
     def finish(self) -> int:

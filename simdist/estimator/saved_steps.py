@@ -75,8 +75,8 @@ def restored_step(model: BuiltModel, path: str | None) -> int:
     status = _checkpoint(model).restore(path).expect_partial()
     if status.missing:
         raise InvalidArgumentError(
-            f"The checkpoint {path!r} has no value for {', '.join(map(_variable_name, status.missing))}. It is of another model; give another "
-            "model_dir, or the model_fn that it was saved with."
+            f"The checkpoint {path!r} has no value for {', '.join(map(_variable_name, status.missing))}. It is of another model; give "
+            "another model_dir, or the model_fn that it was saved with."
         )
     return int(model.global_step.numpy())
 

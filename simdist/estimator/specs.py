@@ -58,7 +58,9 @@ class Exporter(Protocol):
 
     @property
     def name(self) -> str: ...
-    def export(self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: MetricResults, is_the_final_export: bool) -> Any: ...
+    def export(
+        self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: MetricResults, is_the_final_export: bool
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class EstimatorSpec:
                 raise InvalidArgumentError(f"EstimatorSpec has {name}, but there are no sessions and graphs here. Leave it out.")
         needed = {ModeKeys.TRAIN: ("loss", "train_op"), ModeKeys.EVAL: ("loss",), ModeKeys.PREDICT: ("predictions",)}
         if self.mode not in needed:
-            raise InvalidArgumentError(f"mode={self.mode!r} is not known. {did_you_mean(str(self.mode), [mode.value for mode in ModeKeys])}")
+            raise InvalidArgumentError(
+                f"mode={self.mode!r} is not known. {did_you_mean(str(self.mode), [mode.value for mode in ModeKeys])}"
+            )
         for name in needed[ModeKeys(self.mode)]:
             if vars(self)[name] is None:
                 raise InvalidArgumentError(f"Missing {name}: an EstimatorSpec with mode={str(self.mode)!r} needs it.")
@@ -204,7 +208,8 @@ def _require_function(input_fn: object) -> None:
 def _require_optimizer(train_op: object) -> None:
     if train_op is not None and not isinstance(train_op, Optimizer) and not is_keras_optimizer(train_op):
         raise TypeError(
-            f"train_op is {train_op!r}; expected what minimizes the loss: a Keras optimizer, such as keras.optimizers.SGD(0.1), or sd.Optimizer"
+            f"train_op is {train_op!r}; expected what minimizes the loss: keras.optimizers.SGD(0.1) or another optimizer of Keras, or an "
+            "sd.Optimizer"
         )
 
 
@@ -221,7 +226,9 @@ def _require_metrics(metrics: Mapping[str, object]) -> None:
 def _checked_exporters(given: object) -> tuple[Exporter, ...]:
     if given is None:
         return ()
-    exporters = [given] if isinstance(given, Exporter) else list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else [given]
+    exporters = (
+        [given] if isinstance(given, Exporter) else list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else [given]
+    )
     checked: list[Exporter] = []
     for exporter in exporters:
         if not isinstance(exporter, Exporter):

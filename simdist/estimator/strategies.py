@@ -50,8 +50,8 @@ class Strategies:
                 made = ParameterServerStrategy(TFConfigClusterResolver())
             if made is None and config.num_worker_replicas > 1:
                 raise InvalidArgumentError(
-                    f"The cluster of TF_CONFIG has {config.num_worker_replicas} tasks that train and no parameter servers, and nothing says how "
-                    "they train together. Give RunConfig(train_distribute=sd.MultiWorkerMirroredStrategy)."
+                    f"The cluster of TF_CONFIG has {config.num_worker_replicas} tasks that train and no parameter servers, and nothing says "
+                    "how they train together. Give RunConfig(train_distribute=sd.MultiWorkerMirroredStrategy)."
                 )
             self._training = self.one_device if made is None else made
         return self._training
@@ -67,8 +67,8 @@ class Strategies:
             made = _made(self.config.eval_distribute, "eval_distribute")
             if made is not None and not isinstance(made, SynchronousStrategy):
                 raise InvalidArgumentError(
-                    f"eval_distribute is a {type(made).__name__}; an Estimator evaluates on replicas that step together. Leave it out for one "
-                    "device, or give sd.MirroredStrategy(n)."
+                    f"eval_distribute is a {type(made).__name__}; an Estimator evaluates on replicas that step together. Leave it out for "
+                    "one device, or give sd.MirroredStrategy(n)."
                 )
             self._evaluation = self.one_device if made is None else made
         return self._evaluation
@@ -78,8 +78,8 @@ class Strategies:
         """One device: of this task, of the cluster of the training, or of a cluster of its own."""
         if self._one_device is None:
             given = self._training or self.config.train_distribute or self.config.eval_distribute
-            is_alone = launched_main.get() is not None or not isinstance(given, Strategy)
-            self._one_device = OneDeviceStrategy(cluster=None if is_alone else given.cluster)
+            known = isinstance(given, Strategy) and launched_main.get() is None
+            self._one_device = OneDeviceStrategy(cluster=given.cluster if known else None)
         return self._one_device
 
 

@@ -79,7 +79,9 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
     if config.task_type == "evaluator":
         return _continuously(estimator, train_spec, eval_spec)
     if config.task_type not in ("chief", "worker"):
-        raise InvalidArgumentError(f"A task of type {config.task_type!r} has no role in a training; known are chief, worker, ps and evaluator.")
+        raise InvalidArgumentError(
+            f"A task of type {config.task_type!r} has no role in a training; known are chief, worker, ps and evaluator."
+        )
     max_delay_s = config.experimental_max_worker_delay_secs
     listeners = train_spec.saving_listeners if config.is_chief else ()
     estimator.train_as_task(

@@ -1,7 +1,7 @@
 """The loop of `Estimator.train`: steps, checkpoints when they are due, a loss now and then, listeners.
 
 1. The state before the first step is saved, or is there already.
-2. After each step it is asked whether a checkpoint is due, by steps or by virtual seconds. Where workers are under way, they are waited for.
+2. After each step it is asked whether a checkpoint is due, by steps or by virtual seconds. Workers that are under way are waited for.
 3. At the end the last state is saved, if it was not.
 
 Source: the order of saves and of listeners is that of TensorFlow's ``CheckpointSaverHook``.
@@ -114,7 +114,9 @@ class TrainingLoop:
             timer.happened(self.step, self._engine.now)
         self._save()
         while not self._is_stopped and (last_step is None or self.step < last_step):
-            limit = min(math.inf if last_step is None else last_step - self.step, self._saving.steps_left(self.step) if self._saves else math.inf)
+            limit = min(
+                math.inf if last_step is None else last_step - self.step, self._saving.steps_left(self.step) if self._saves else math.inf
+            )
             if not self.runner.advance(self.model.step, 1 << 30 if limit == math.inf else int(limit)):
                 break
             self.step += 1

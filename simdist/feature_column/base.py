@@ -1,7 +1,7 @@
 """The idea of a feature column: which features of a batch a model takes, and as what.
 
-A column prepares a batch on the host, in numpy, so that words can be looked up: it gives floats of shape (b, width), or numbers of categories
-of shape (b, k), -1 where there is none. What is learned about categories (weights, embeddings) is up to the model.
+A column prepares a batch on the host, in numpy, so that words can be looked up: it gives floats of shape (b, width), or numbers of
+categories of shape (b, k), -1 where there is none. What is learned about categories (weights, embeddings) is up to the model.
 
 Taught in lesson 10.
 """

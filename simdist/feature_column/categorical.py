@@ -49,7 +49,9 @@ class IdentityColumn(CategoricalColumn):
     def prepare(self, features: Mapping[str, HostArray]) -> HostArray:
         ids = _rows(feature_of(features, self.key), self.key)
         if ids.dtype.kind not in "iu":
-            raise InvalidArgumentError(f"The feature {self.key!r} has the dtype {ids.dtype}; categorical_column_with_identity takes integers.")
+            raise InvalidArgumentError(
+                f"The feature {self.key!r} has the dtype {ids.dtype}; categorical_column_with_identity takes integers."
+            )
         outside = (ids != NONE) & ((ids < 0) | (ids >= self.number_buckets))
         if self.default_value is None and outside.any():
             raise InvalidArgumentError(
@@ -160,7 +162,9 @@ def categorical_column_with_vocabulary_list(
     oov = whole_number(num_oov_buckets, "num_oov_buckets", 0)
     default = whole_number(default_value, "default_value", NONE)
     if oov and default != NONE:
-        raise InvalidArgumentError(f"default_value={default} and num_oov_buckets={oov} cannot both be given: other words have one or the other.")
+        raise InvalidArgumentError(
+            f"default_value={default} and num_oov_buckets={oov} cannot both be given: other words have one or the other."
+        )
     if default >= len(tokens):
         raise InvalidArgumentError(f"default_value={default} is no category; the vocabulary_list of {key!r} has {len(tokens)} words.")
     return VocabularyColumn(require_key(key), tokens, default, oov)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,7 +48,9 @@ class NumericColumn(DenseColumn):
         if self.normalizer_fn is not None:
             before, array = array.shape, np.asarray(self.normalizer_fn(array))
             if array.shape != before:
-                raise InvalidArgumentError(f"The normalizer_fn of {self.key!r} made shape {array.shape} of {before}; it must keep the shape.")
+                raise InvalidArgumentError(
+                    f"The normalizer_fn of {self.key!r} made shape {array.shape} of {before}; it must keep the shape."
+                )
         return array.reshape(len(array), self.width)
 
     def _array(self, features: Mapping[str, HostArray]) -> HostArray:
@@ -154,6 +157,6 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     if len(source_column.shape) != 1:
         raise InvalidArgumentError(f"The column {source_column.name!r} has rows of shape {source_column.shape}; expected one axis.")
     numbers = tuple(number(value, "boundaries", -math.inf) for value in boundaries)
-    if not numbers or any(low >= high for low, high in zip(numbers, numbers[1:], strict=False)):
+    if not numbers or any(low >= high for low, high in pairwise(numbers)):
         raise InvalidArgumentError(f"boundaries={list(boundaries)!r}; expected at least one number, and ascending ones.")
     return BucketizedColumn(source_column, numbers)

@@ -27,8 +27,8 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
-from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.saved_parts import SavedParts, built
+from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
