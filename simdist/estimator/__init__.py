@@ -2,8 +2,6 @@
 
 ``sd.estimator`` has the names of ``tf.estimator`` that the guide uses. What of each is supported, the docstrings of `Estimator`,
 `RunConfig` and `EstimatorSpec` say; what is not is refused. New programs are better served by ``simdist.keras``.
-
-Taught in lesson 10.
 """
 
 from simdist.estimator.canned.deep import DNNClassifier, DNNRegressor

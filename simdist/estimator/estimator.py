@@ -2,8 +2,6 @@
 
 Every call of `train`, `evaluate` and `predict` begins with the newest checkpoint of its directory, so calls in one program, in several
 mains or on another day go on from each other. The three share that directory, and nothing else.
-
-Taught in lesson 10.
 """
 
 from __future__ import annotations
@@ -173,10 +171,10 @@ class Estimator:
                 f"train was called on {self.config.task_type}:{self.config.task_id}, which does not train. Call "
                 "sd.estimator.train_and_evaluate, which does on each task what is right there."
             )
-        if max_steps is not None and latest_step(self.model_dir) >= max_steps:
+        strategy = self._strategies.training
+        if max_steps is not None and not strategy.launched and latest_step(self.model_dir) >= max_steps:
             log.info("Nothing to train: step %d of %d is saved.", latest_step(self.model_dir), max_steps)
             return
-        strategy = self._strategies.training
         runner = self._runner(strategy, self._dataset_fn(input_fn, ModeKeys.TRAIN, steps or max_steps), max_delay_s)
         model, first = self._model(ModeKeys.TRAIN, strategy, runner, latest_checkpoint(self.model_dir))
         loop = TrainingLoop(model, runner, self.model_dir, self.config, listeners, first)

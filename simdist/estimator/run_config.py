@@ -1,8 +1,6 @@
 """`RunConfig`: how an Estimator trains: where it saves and how often, by which strategies, and on which task.
 
 Times are virtual seconds. What only TensorFlow's graphs and sessions have is refused.
-
-Taught in lesson 10.
 """
 
 from __future__ import annotations

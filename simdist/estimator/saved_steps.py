@@ -89,8 +89,13 @@ def saved_values(path: str | None) -> dict[str, HostArray]:
     """
     if path is None:
         raise InvalidArgumentError("The Estimator has no checkpoint yet. Call train first, or give the model_dir of a trained one.")
-    arrays = read(Path(path))[1]
-    return {_variable_name(name): array for name, array in sorted(arrays.items()) if not name.startswith("simdist/")}
+    manifest, arrays = read(Path(path))
+    found: dict[str, HostArray] = {}
+    for place, entry in sorted(manifest.arrays.items()):
+        if not place.startswith("simdist/"):
+            name = _variable_name(place) if place.startswith(VARIABLES) else entry.name
+            found[place if not name or name in found else name] = arrays[place]
+    return dict(sorted(found.items()))
 
 
 def value_of(path: str | None, name: str) -> HostArray:

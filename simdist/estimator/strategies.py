@@ -50,8 +50,8 @@ class Strategies:
                 made = ParameterServerStrategy(TFConfigClusterResolver())
             if made is None and config.num_worker_replicas > 1:
                 raise InvalidArgumentError(
-                    f"The cluster of TF_CONFIG has {config.num_worker_replicas} tasks that train and no parameter servers, and nothing says "
-                    "how they train together. Give RunConfig(train_distribute=sd.MultiWorkerMirroredStrategy)."
+                    f"The cluster of TF_CONFIG has {config.num_worker_replicas} tasks that train and no parameter servers, and nothing "
+                    "says how they train together. Give RunConfig(train_distribute=sd.MultiWorkerMirroredStrategy)."
                 )
             self._training = self.one_device if made is None else made
         return self._training
@@ -78,8 +78,8 @@ class Strategies:
         """One device: of this task, of the cluster of the training, or of a cluster of its own."""
         if self._one_device is None:
             given = self._training or self.config.train_distribute or self.config.eval_distribute
-            known = isinstance(given, Strategy) and launched_main.get() is None
-            self._one_device = OneDeviceStrategy(cluster=given.cluster if known else None)
+            cluster = given.cluster if isinstance(given, Strategy) and launched_main.get() is None else None
+            self._one_device = OneDeviceStrategy(cluster=cluster)
         return self._one_device
 
 

@@ -11,8 +11,6 @@
 Times are virtual seconds.
 
 Source: the roles and times of TensorFlow's ``tf.estimator.train_and_evaluate``.
-
-Taught in lesson 10.
 """
 
 from __future__ import annotations

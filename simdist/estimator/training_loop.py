@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,14 @@ class TrainingLoop:
             listener.begin()
         for timer in (self._summarizing, self._logging):
             timer.happened(self.step, self._engine.now)
+        try:
+            self._run(last_step)
+        except Exception:
+            with suppress(Exception):  # the first error is the one that is raised
+                self.runner.finish()
+            raise
+
+    def _run(self, last_step: int | None) -> None:
         self._save()
         while not self._is_stopped and (last_step is None or self.step < last_step):
             limit = min(

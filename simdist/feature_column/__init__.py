@@ -7,8 +7,6 @@
 | `categorical_column_with_identity`, `..._with_vocabulary_list`, `..._with_hash_bucket` | integers or words | categories |
 | `indicator_column` | a column of categories | their counts |
 | `embedding_column` | a column of categories | a vector for each, which is learned |
-
-Taught in lesson 10.
 """
 
 from simdist.feature_column.categorical import (

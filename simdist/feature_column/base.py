@@ -2,8 +2,6 @@
 
 A column prepares a batch on the host, in numpy, so that words can be looked up: it gives floats of shape (b, width), or numbers of
 categories of shape (b, k), -1 where there is none. What is learned about categories (weights, embeddings) is up to the model.
-
-Taught in lesson 10.
 """
 
 from __future__ import annotations
