@@ -5,7 +5,15 @@ JAX. The names are those of ``tf.distribute``.
 """
 
 from simdist import caches, errors, estimator, feature_column, hardware
-from simdist.checkpoint import Checkpoint, CheckpointManager, CheckpointOptions, checkpoints_iterator, latest_checkpoint
+from simdist.checkpoint import (
+    Checkpoint,
+    CheckpointManager,
+    CheckpointOptions,
+    PreemptionCheckpointHandler,
+    TerminationConfig,
+    checkpoints_iterator,
+    latest_checkpoint,
+)
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
@@ -77,6 +85,7 @@ __all__ = [
     "ParameterServerStrategy",
     "PerReplica",
     "PerWorkerVariable",
+    "PreemptionCheckpointHandler",
     "ReduceOp",
     "ReductionToOneDevice",
     "RemoteValue",
@@ -90,6 +99,7 @@ __all__ = [
     "TFConfigClusterResolver",
     "TPUClusterResolver",
     "TPUStrategy",
+    "TerminationConfig",
     "TextVectorization",
     "Variable",
     "VariableAggregation",

@@ -61,6 +61,7 @@ models = _Overlay(_keras.models, Model=Model, Sequential=Sequential)
 
 callbacks = _Overlay(
     _keras.callbacks,
+    BackupAndRestore=_own_callbacks.BackupAndRestore,
     ModelCheckpoint=_own_callbacks.ModelCheckpoint,
     ProgbarLogger=_own_callbacks.ProgbarLogger,
     SwapEMAWeights=_own_callbacks.SwapEMAWeights,

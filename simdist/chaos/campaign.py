@@ -14,8 +14,9 @@ from simdist.chaos.block import Examined, Request
 from simdist.chaos.children import Hung, examined_in_a_child, shrunk_in_a_child
 from simdist.chaos.drawing import calm
 from simdist.chaos.examining import Finding
-from simdist.chaos.kinds import KINDS
+from simdist.chaos.kinds import KINDS, Kind
 from simdist.chaos.reproduction import program
+from simdist.chaos.workloads import WORKLOADS
 
 __all__ = ["Campaign", "Report", "reproductions"]
 
@@ -115,10 +116,13 @@ class Campaign:
                 if result.findings:
                     tell(f"{result.number} ({result.scenario.workload}): {result.findings[0]}")
         if self.scenarios >= COVERED:
-            report.unseen = [
-                kind for kind in self.kinds if not report.kinds[kind] and (self.timing_only < 1 or not KINDS[kind].needs_numbers)
-            ]
+            report.unseen = [name for name in self.kinds if not report.kinds[name] and self._may_happen(KINDS[name])]
         return report
+
+    def _may_happen(self, kind: Kind) -> bool:
+        """Whether a kind makes sense in any scenario of this campaign."""
+        has_disks = self.workload is None or WORKLOADS[self.workload].uses_disks
+        return (self.timing_only < 1 or not kind.needs_numbers) and (has_disks or not kind.needs_disks)
 
     def _block(self, numbers: tuple[int, ...]) -> Iterator[Examined]:
         """The scenarios of a block, a sample of them with the fingerprints that they had in another process."""

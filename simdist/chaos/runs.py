@@ -75,7 +75,7 @@ class ScenarioRun:
         self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S * slowness)
         if self.cluster.world.silence.is_expected:  # who waits for a lost message gives up
             self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
-        restarts_s = [d.figures.get("restart_after") or 0.0 for d in self.scenario.disturbances]
+        restarts_s = [(d.figures.get("restart_after") or 0.0) + d.figures.get("notice", 0.0) for d in self.scenario.disturbances]
         if restarts_s:  # of crashes whose moment was not known before
             self.cluster.world.clock.sleep(max(restarts_s) + QUIET_S)
 
@@ -103,7 +103,8 @@ class ScenarioRun:
         roles = self.workload.roles(self.scenario)
         steps = {name: task.steps for name, task in self.cluster.world.tasks.items()}
         scales = (self.scenario.wires.latency_s, max(self.end_s, 1e-6), *self.workload.scales_s)
-        return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.observations, scales)
+        disks = tuple(self.cluster.world.disks)
+        return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.observations, scales, disks)
 
 
 def run(scenario: Scenario) -> ScenarioRun:

@@ -8,5 +8,14 @@ from simdist.checkpoint.directory import latest_checkpoint
 from simdist.checkpoint.iteration import checkpoints_iterator
 from simdist.checkpoint.manager import CheckpointManager
 from simdist.checkpoint.options import CheckpointOptions
+from simdist.checkpoint.preemption import PreemptionCheckpointHandler, TerminationConfig
 
-__all__ = ["Checkpoint", "CheckpointManager", "CheckpointOptions", "checkpoints_iterator", "latest_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointManager",
+    "CheckpointOptions",
+    "PreemptionCheckpointHandler",
+    "TerminationConfig",
+    "checkpoints_iterator",
+    "latest_checkpoint",
+]

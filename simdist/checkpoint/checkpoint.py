@@ -30,9 +30,9 @@ PathLike: TypeAlias = str | os.PathLike[str]
 class Checkpoint(Nest):
     """Objects by name, whose state is saved to files and restored from them.
 
-    A checkpoint is a directory, whole or absent, that Orbax reads without simdist. It holds whole values: they are restored into any number of
-    shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save` and
-    `restore`, and the chief writes.
+    A checkpoint is a directory, whole or absent, that Orbax reads without simdist. It holds whole values: they are restored into any
+    number of shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save`
+    and `restore`, and the chief writes.
 
     Args:
         root: one object more, saved under the name "root".

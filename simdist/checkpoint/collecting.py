@@ -6,7 +6,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,9 @@ from simdist.checkpoint.parts import Contents, StatePart, VariablePart
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
 from simdist.variables.state import task_of
+from simdist.variables.variable import Variable
 
-__all__ = ["COUNTERS", "Saved", "collected"]
+__all__ = ["COUNTERS", "Saved", "collected", "held_by"]
 
 COUNTERS = "simdist/counters"
 """Where a checkpoint keeps its own state: its number of saves, and the random streams."""
@@ -64,7 +65,7 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
     states = {path: part.holder.state_dict() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
     contents = Contents(arrays={}, states={})
-    for path, part in found.parts.items():
+    for part in found.parts.values():
         if not isinstance(part, StatePart):
             part.save(contents, everywhere)
     for path in states:
@@ -86,16 +87,23 @@ def _draws(mains: Mains) -> dict[str, int]:
 
 
 def _held_by(found: Objects, task: str, arrays: Mapping[str, HostArray]) -> Counter[str]:
-    """Bytes of the contents by the task that holds them; of several copies, that of this program, or else the first."""
+    """Bytes of the contents by the task that holds them; what belongs to no strategy is held by the program."""
+    held = held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)], task)
+    held[task] += max(sum(array.nbytes for array in arrays.values()) - sum(held.values()), 0)
+    return held
+
+
+def held_by(variables: Iterable[Variable], task: str) -> Counter[str]:
+    """Bytes of the values of variables by the task that holds them.
+
+    Args:
+        variables: of strategies.
+        task: that wants them; of several copies its own counts, or else the first.
+    """
     held = Counter({task: 0})
-    of_cells = 0
-    for part in found.parts.values():
-        if not isinstance(part, VariablePart):
-            continue
-        placement = part.variable.placement
+    for variable in variables:
+        placement = variable.placement
         for cell in placement.cells[:1] if placement.spread == "copies" else placement.cells:
             holders = [task_of(device) for device in cell.devices]
             held[task if task in holders or not holders else holders[0]] += cell.aval.size_bytes
-            of_cells += cell.aval.size_bytes
-    held[task] += max(sum(array.nbytes for array in arrays.values()) - of_cells, 0)
     return held

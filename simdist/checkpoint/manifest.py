@@ -115,8 +115,8 @@ def read_manifest(directory: Path) -> Manifest:
         raise _damaged(path) from error
     if kind != FORMAT or version != VERSION:
         raise InvalidArgumentError(
-            f"{str(directory)!r} has the format {kind!r}, version {version!r}; this simdist reads {FORMAT!r}, version {VERSION}. Read it with "
-            "the simdist that wrote it."
+            f"{str(directory)!r} has the format {kind!r}, version {version!r}; this simdist reads {FORMAT!r}, version "
+            f"{VERSION}. Read it with the simdist that wrote it."
         )
     return _checked(path, found)
 

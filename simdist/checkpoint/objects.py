@@ -1,7 +1,7 @@
 """From the objects of a checkpoint to their parts: variables, optimizers, Keras' models and layers, iterators, and nests of these.
 
-A path is the name that the object has in the checkpoint, and those of its attributes in it: ``model/layers/dense/vars/0``. It is the same for
-the same program, whatever names Keras has given.
+A path is the name that the object has in the checkpoint, and those of its attributes in it: ``model/layers/dense/vars/0``. It is the same
+for the same program, whatever names Keras has given.
 
 Taught in lesson 09.
 """
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from simdist.checkpoint.files import replace_parts
-from simdist.checkpoint.parts import OwnPart, Part, PlainVariablePart, StatePart, Stateful, VariablePart
+from simdist.checkpoint.parts import OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
 from simdist.errors import InvalidArgumentError
+from simdist.program.saved_parts import OwnState
 from simdist.program.scope import libraries
 from simdist.variables.handles import own_variable
 from simdist.variables.optimizer import Optimizer
@@ -78,6 +79,8 @@ class Objects:
             self._children(path, {str(name): child for name, child in cast("Mapping[object, object]", value).items()})
         elif isinstance(value, (list, tuple)):
             self._children(path, {str(number): child for number, child in enumerate(cast("Sequence[object]", value))})
+        elif isinstance(value, OwnState):
+            self._note(OwnPart(path, value, value.holder))
         elif not self._of_library(path, value):
             self._other(path, value)
 

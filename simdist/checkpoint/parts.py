@@ -250,13 +250,13 @@ def require_fit(path: str, found: Array, shape: tuple[int, ...], dtype: str) -> 
     """
     if tuple(found.shape) != tuple(shape):
         raise InvalidArgumentError(
-            f"{path} has shape {tuple(shape)}, and the checkpoint has one of shape {tuple(found.shape)}: it is of another model. Make the model "
-            "as it was when it was saved, or restore another checkpoint."
+            f"{path} has shape {tuple(shape)}, and the checkpoint has one of shape {tuple(found.shape)}: it is of another "
+            "model. Make the model as it was when it was saved, or restore another checkpoint."
         )
     if str(found.dtype) != str(dtype):
         raise InvalidArgumentError(
-            f"{path} has dtype {dtype}, and the checkpoint has one of {found.dtype}. Make the variable with dtype={str(found.dtype)!r}, restore "
-            "it, and assign it to yours."
+            f"{path} has dtype {dtype}, and the checkpoint has one of {found.dtype}. Make the variable with "
+            f"dtype={str(found.dtype)!r}, restore it, and assign it to yours."
         )
 
 

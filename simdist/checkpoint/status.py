@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-
 __all__ = ["RestoreStatus"]
 
 
@@ -52,8 +51,8 @@ class RestoreStatus:
             )
         if self.superfluous:
             raise AssertionError(
-                f"{self.path!r} has values that nothing has taken: {_listed(self.superfluous)}. Give Checkpoint the objects that were saved, or "
-                "say that the rest is not wanted: .expect_partial()."
+                f"{self.path!r} has values that nothing has taken: {_listed(self.superfluous)}. Give Checkpoint the objects that were "
+                "saved, or say that the rest is not wanted: .expect_partial()."
             )
         return self
 

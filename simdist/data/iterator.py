@@ -1,6 +1,6 @@
 """One pass over a dataset: elements for people, batches for the engine, and a position that can be saved.
 
-The position is two facts: how many elements were handed out, and in which iteration each shuffle began. Everything
+The position is three facts: how many elements were handed out, in which iteration each shuffle began, and with which seed. Everything
 else follows from them, because nothing in a pipeline is random except through (seed, iteration); restoring runs the
 row numbers forward again and computes no values.
 
@@ -18,7 +18,7 @@ from simdist.data.batch import Batch
 from simdist.data.leaves import Element
 from simdist.data.nodes import Node, Pass
 from simdist.data.optional_element import OptionalElement
-from simdist.data.positions import Position, consumed_and_bases
+from simdist.data.positions import Position, consumed_and_bases, seeds_in
 from simdist.data.reorder import shuffles_of
 from simdist.data.streams import MAX_CHUNK, Pull
 from simdist.errors import InvalidArgumentError
@@ -106,16 +106,17 @@ class DatasetIterator(StepIterator):
         return batch
 
     def state_dict(self) -> Position:
-        """The position, as plain numbers: elements consumed, and the iteration in which each shuffle began.
+        """The position, as plain numbers: elements consumed, the iteration in which each shuffle began, and its seed.
 
         Example:
             >>> from simdist.data import Dataset
             >>> iterator = iter(Dataset.range(5).shuffle(5, seed=1))
             >>> _ = next(iterator)
             >>> iterator.state_dict()
-            {'consumed': 1, 'shuffles': [0]}
+            {'consumed': 1, 'shuffles': [0], 'seeds': [1]}
         """
-        return {"consumed": self._consumed, "shuffles": list(self._bases)}
+        position: Position = {"consumed": self._consumed, "shuffles": list(self._bases)}
+        return {**position, "seeds": [shuffle.seed for shuffle in self._shuffles]} if self._shuffles else position
 
     def load_state_dict(self, state: Position) -> None:
         """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one.
@@ -138,6 +139,9 @@ class DatasetIterator(StepIterator):
             InvalidArgumentError: the state belongs to another dataset.
         """
         consumed, self._bases = consumed_and_bases(state, len(self._shuffles))
+        seeds = seeds_in(state, [shuffle.seed for shuffle in self._shuffles], [shuffle.draws_seed for shuffle in self._shuffles])
+        for shuffle, seed in zip(self._shuffles, seeds, strict=True):
+            shuffle.seed = seed
         self._open()
         self._skip(consumed)
         self._consumed = consumed

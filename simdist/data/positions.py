@@ -1,18 +1,19 @@
 """Positions in a pass over a dataset, as plain numbers: what checkpoints of an input hold.
 
-A position is what `state_dict` of an iterator tells. It is two facts: how many elements were handed out, and in which
-iteration each shuffle began; an iterator over several pipelines has those of each.
+A position is what `state_dict` of an iterator tells. It is three facts: how many elements were handed out, in which
+iteration each shuffle began, and with which seed; an iterator over several pipelines has those of each.
 
 Taught in lesson 01.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Position", "consumed_and_bases"]
+__all__ = ["Position", "consumed_and_bases", "seeds_in"]
 
 Position = dict[str, Any]
 """Of numbers, lists and dicts, as JSON knows them; one that somebody gives back is checked when it is read."""
@@ -47,3 +48,28 @@ def consumed_and_bases(position: Position, num_shuffles: int) -> tuple[int, list
             f"this one has {num_shuffles} shuffles; expected the dataset that the position was saved from"
         )
     return consumed, bases
+
+
+def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool]) -> list[int]:
+    """The seeds of the shuffles at a saved position: a shuffle that draws its own gets the one that it had.
+
+    Args:
+        position: what `state_dict` of a dataset's iterator returned; one without seeds says nothing of them.
+        seeds: of the dataset that is to go there.
+        is_drawn: of each of them, whether the shuffle has drawn it.
+
+    Raises:
+        InvalidArgumentError: a seed that was given is another one.
+
+    Example:
+        >>> seeds_in({"consumed": 3, "shuffles": [2], "seeds": [7]}, seeds=[5], is_drawn=[True])
+        [7]
+    """
+    saved = [int(seed) for seed in position.get("seeds", seeds)]
+    for given, known, drawn in zip(seeds, saved, is_drawn, strict=False):
+        if given != known and not drawn:
+            raise InvalidArgumentError(
+                f"the saved position is that of a dataset with shuffle(seed={known}), and this one has seed={given}; expected the dataset "
+                "that the position was saved from"
+            )
+    return saved if len(saved) == len(seeds) else list(seeds)

@@ -148,6 +148,7 @@ class Shuffle(Reorder):
     def __init__(self, source: Node, buffer_size: int, seed: int | None, reshuffle_each_iteration: bool) -> None:
         self.buffer_size = whole_number(buffer_size, "buffer_size", 1)
         self.seed = seed_or_default(None if seed is None else whole_number(seed, "seed", -(1 << 63)))
+        self.draws_seed = seed is None
         self.reshuffles = bool(reshuffle_each_iteration)
         self.iterations = 0  # iterators that were made: the next one begins with this iteration
         super().__init__(source, f"shuffle({buffer_size})")
@@ -158,7 +159,7 @@ class Shuffle(Reorder):
 
     def over(self, sources: tuple[Node, ...]) -> Node:
         moved = Shuffle(sources[0], self.buffer_size, self.seed, self.reshuffles)
-        moved.iterations = self.iterations
+        moved.iterations, moved.draws_seed = self.iterations, self.draws_seed
         return moved
 
     def open(self, one_pass: Pass) -> Pull:

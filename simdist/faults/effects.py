@@ -40,12 +40,28 @@ class Effects(Protocol):
         """How many steps a task has taken; of a parameter server, how many updates it has applied."""
         ...
 
-    def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
-        """End a task's process, in the trace too; it starts again after some seconds, or never."""
+    def crash(self, task: str, restart_after_s: float | None, reason: str, keep_disk: bool) -> None:
+        """End a task's process, in the trace too; it starts again after some seconds, or never. Its disk stays, or is lost."""
         ...
 
     def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
-        """End a task's process as `crash` does, but its machine says nothing: no connection is reset."""
+        """End a task's process and lose its disk, but its machine says nothing: no connection is reset."""
+        ...
+
+    def preempt(self, task: str, notice_s: float, restart_after_s: float | None, reason: str) -> None:
+        """Give a task notice, in the trace too, that it crashes in some seconds and loses its disk; unless its machine is gone before."""
+        ...
+
+    def fill_disk(self, task: str) -> Heal:
+        """Let a task's disk have no room."""
+        ...
+
+    def slow_disk(self, task: str, factor: float) -> Heal:
+        """Multiply the time of all that a task's disk does."""
+        ...
+
+    def tear_writes(self, task: str, writes: int) -> None:
+        """Let so many more of the next writes of a task's disk keep only a prefix."""
         ...
 
     def slow(self, task: str, factor: float) -> Heal:

@@ -18,7 +18,8 @@ import warnings
 from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.faults.base import Fault
 from simdist.faults.effects import Effects, Heal
-from simdist.faults.plan import AnyFault, FaultPlan, Predicate, require_plannable
+from simdist.faults.plan import FaultPlan, require_plannable
+from simdist.faults.planner import AnyFault, Predicate
 
 __all__ = ["Faults"]
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware.devices import Device
+from simdist.hardware.disks import DiskModel
 from simdist.hardware.jitter import Exponential, LogNormal, NoJitter, TwoPoint, Uniform
 from simdist.hardware.networks import Network, Override
 from simdist.hardware.topology import FlatSwitch, Racks, Torus
@@ -20,13 +21,14 @@ from simdist.hardware.topology import FlatSwitch, Racks, Torus
 __all__ = ["hardware_from_plain", "plain_hardware"]
 
 KNOWN: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (Device, Exponential, FlatSwitch, LogNormal, Network, NoJitter, Override, Racks, Torus, TwoPoint, Uniform)
+    cls.__name__: cls
+    for cls in (Device, DiskModel, Exponential, FlatSwitch, LogNormal, Network, NoJitter, Override, Racks, Torus, TwoPoint, Uniform)
 }
 DEEPEST = 4  # a network has a topology and overrides, a device a jitter: nothing goes deeper
 
 
 def plain_hardware(value: object) -> Any:
-    """A device, a network or a part of one as plain data.
+    """A device, a disk, a network or a part of one as plain data.
 
     Raises:
         InvalidArgumentError: its class is not one of this package.
@@ -49,7 +51,7 @@ def plain_hardware(value: object) -> Any:
 
 
 def hardware_from_plain(given: Any, depth: int = DEEPEST) -> Any:
-    """The device, the network or the part of one that plain data describe.
+    """The device, the disk, the network or the part of one that plain data describe.
 
     Args:
         given: what `plain_hardware` made.

@@ -5,6 +5,7 @@
     restart = "always"              # whether mains start again after a crash; default "never"
     hardware = "server_cpu"         # a preset, or a table by job: hardware_keys.py; default a laptop's processor
     network = "ethernet_10g"        # a preset, or a table of figures; default 10-gigabit Ethernet
+    disks = "ssd"                   # a preset, or a table by job; default nvme
     time_limit = 3600.0             # virtual seconds after which the run is stopped; default none
     evaluator_grace = 600.0         # virtual seconds for which an evaluator may go on after all others have ended; default 600
 
@@ -38,15 +39,15 @@ from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.faults.base import Fault
 from simdist.faults.plan import copy_of
 from simdist.faults.plan_json import fault_from_plain
-from simdist.hardware import Device, Network
-from simdist.launcher.hardware_keys import read_hardware, read_network
+from simdist.hardware import Device, DiskModel, Network
+from simdist.launcher.hardware_keys import read_disks, read_hardware, read_network
 from simdist.launcher.toml_table import TomlTable, read_toml
 from simdist.ledger.ledger import NUMERICS
 from simdist.runtime.cluster import Cluster
 
 __all__ = ["ClusterFile", "read_cluster_file"]
 
-KEYS = ("seed", "numerics", "restart", "hardware", "network", "time_limit", "evaluator_grace", "jobs", "faults", "output")
+KEYS = ("seed", "numerics", "restart", "hardware", "network", "disks", "time_limit", "evaluator_grace", "jobs", "faults", "output")
 EVALUATOR_GRACE_S = 600.0
 
 
@@ -57,7 +58,7 @@ class ClusterFile:
     Attributes:
         path: of the file.
         spec: the jobs and their tasks.
-        seed, numerics, hardware, network: as of `Cluster`.
+        seed, numerics, hardware, network, disks: as of `Cluster`.
         restart: as of `Cluster.launch`.
         time_limit_s: virtual seconds after which the run is stopped; None: never.
         evaluator_grace_s: virtual seconds for which an evaluator may go on after all others have ended.
@@ -72,6 +73,7 @@ class ClusterFile:
     restart: str
     hardware: Device | dict[str, Device] | None
     network: Network | None
+    disks: DiskModel | dict[str, DiskModel] | None
     time_limit_s: float | None
     evaluator_grace_s: float
     faults: Sequence[tuple[TomlTable, Fault]]
@@ -89,7 +91,8 @@ class ClusterFile:
             InvalidArgumentError: the network does not fit the tasks, or a fault makes no sense on this cluster.
         """
         try:
-            cluster = Cluster(self.spec, self.seed if seed is None else seed, self.hardware, self.network, self.numerics)
+            seed = self.seed if seed is None else seed
+            cluster = Cluster(self.spec, seed, self.hardware, self.network, self.numerics, disks=self.disks)
         except SimdistError as error:
             raise InvalidArgumentError(f"{self.path}: {error}") from error
         for table, fault in self.faults if with_faults else ():
@@ -118,6 +121,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
         restart=table.word("restart", "never", ("never", "always")),
         hardware=read_hardware(table, dict.fromkeys(["chief", *spec.jobs])),
         network=read_network(table),
+        disks=read_disks(table, dict.fromkeys(["chief", *spec.jobs])),
         time_limit_s=table.seconds("time_limit", None),
         evaluator_grace_s=table.seconds("evaluator_grace", EVALUATOR_GRACE_S),
         faults=[(item, _checked(item, lambda item=item: _fault(spec, item))) for item in table.tables("faults")],

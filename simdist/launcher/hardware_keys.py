@@ -1,7 +1,8 @@
-"""Devices and networks of a cluster file: the name of a preset, figures, or a preset with some other figures.
+"""Devices, disks and networks of a cluster file: the name of a preset, figures, or a preset with some other figures.
 
     hardware = "a100"                                                     # of all tasks
     hardware = { worker = "a100", ps = { preset = "server_cpu", memory = 64e9 } }
+    disks = { ps = "hdd", worker = { preset = "ssd", capacity = 1e9 } }
     network = { preset = "ethernet_25g", topology = { is = "Racks", tasks_per_rack = 4 } }
 
 A figure that is no number is a table with the class in ``is``, as in the text of a shared session.
@@ -15,15 +16,16 @@ from typing import TypeVar
 
 from simdist import hardware
 from simdist.errors import did_you_mean
-from simdist.hardware import Device, Network
+from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.plain import hardware_from_plain
 from simdist.launcher.toml_table import TomlTable
 
-__all__ = ["DEVICES", "NETWORKS", "read_hardware", "read_network"]
+__all__ = ["DEVICES", "DISKS", "NETWORKS", "read_disks", "read_hardware", "read_network"]
 
-Model = TypeVar("Model", Device, Network)
+Model = TypeVar("Model", Device, DiskModel, Network)
 
 DEVICES: dict[str, Device] = {name: value for name in hardware.__all__ if isinstance(value := getattr(hardware, name), Device)}
+DISKS: dict[str, DiskModel] = {name: value for name in hardware.__all__ if isinstance(value := getattr(hardware, name), DiskModel)}
 NETWORKS: dict[str, Network] = {name: value for name in hardware.__all__ if isinstance(value := getattr(hardware, name), Network)}
 
 
@@ -37,13 +39,20 @@ def read_hardware(table: TomlTable, jobs: Iterable[str]) -> Device | dict[str, D
         >>> read_hardware(TomlTable("cluster.toml", "", {"hardware": {"ps": {"preset": "a100", "memory": 64e9}}}), ["ps"])["ps"].memory
         64000000000.0
     """
-    if "hardware" not in table:
-        return None
-    if isinstance(table.values["hardware"], str):
-        return _model(table, "hardware", Device, DEVICES)
-    by_job = table.table("hardware")
-    by_job.require_known(jobs)
-    return {job: _model(by_job, job, Device, DEVICES) for job in by_job.values}
+    return _by_job(table, "hardware", jobs, Device, DEVICES)
+
+
+def read_disks(table: TomlTable, jobs: Iterable[str]) -> DiskModel | dict[str, DiskModel] | None:
+    """The disk of all tasks, or one for each job; None where the key ``disks`` is missing.
+
+    Raises:
+        InvalidArgumentError: an unknown job, preset or figure, or a figure that makes no sense.
+
+    Example:
+        >>> read_disks(TomlTable("cluster.toml", "", {"disks": "hdd"}), ["ps"]).fsync
+        0.012
+    """
+    return _by_job(table, "disks", jobs, DiskModel, DISKS)
 
 
 def read_network(table: TomlTable) -> Network | None:
@@ -57,6 +66,18 @@ def read_network(table: TomlTable) -> Network | None:
         0.001
     """
     return _model(table, "network", Network, NETWORKS) if "network" in table else None
+
+
+def _by_job(
+    table: TomlTable, key: str, jobs: Iterable[str], kind: type[Model], presets: dict[str, Model]
+) -> Model | dict[str, Model] | None:
+    if key not in table:
+        return None
+    if isinstance(table.values[key], str):
+        return _model(table, key, kind, presets)
+    by_job = table.table(key)
+    by_job.require_known(jobs)
+    return {job: _model(by_job, job, kind, presets) for job in by_job.values}
 
 
 def _model(table: TomlTable, key: str, kind: type[Model], presets: dict[str, Model]) -> Model:

@@ -10,6 +10,7 @@ less than nothing.
     detection   the first task believes that something is down
     decision    a closure is run again or cancelled, or a group of replicas changes its size
     restoration the task is started again, or the fault heals
+    reading     a checkpoint has been read back
     catching up the lag has come near what it is at the end, and stays there
     afterwards  the end of the run
 
@@ -26,6 +27,7 @@ from typing import Any
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
+from simdist.faults.process import Preempt
 from simdist.session.commands import Command
 from simdist.session.session import Session
 from simdist.trace import Trace
@@ -187,12 +189,11 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         events = sorted(_events(broken.trace, fault, fault.fired_s, tasks), key=lambda event: event[1])
         phases = tuple(_phases(broken.now, whole.now, fault.fired_s, events, units, units_without))
         waited_s = _idle_s(broken, tasks) - _idle_s(whole, tasks)
-        if fault.kind in DEATHS:
+        killed_s = _killed_s(fault)
+        if killed_s is not None and killed_s <= broken.now:
             later = broken.commands[number + 1 :]  # these may kill the same tasks, too
             alone = whole if not later else _ended(broken.fork(0.0, without=broken.commands[number:]))
-            lost_s = sum(
-                _lost_s(alone.trace, task, fault.fired_s, alone.progress_s, _retried(broken.trace, task, fault.fired_s)) for task in tasks
-            )
+            lost_s = sum(_lost_s(alone.trace, task, killed_s, alone.progress_s, _retried(broken.trace, task, killed_s)) for task in tasks)
     return Recovery(
         fault=fault.describe() if fault is not None else str(dict(broken.commands[number].fault)),
         state=broken.state,
@@ -207,6 +208,14 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         lost_s=lost_s,
         waited_s=waited_s,
     )
+
+
+def _killed_s(fault: Fault) -> float | None:
+    """The second at which a fault that has fired kills a process; None where it kills none."""
+    if isinstance(fault, Preempt):
+        assert fault.fired_s is not None
+        return fault.fired_s + fault.notice
+    return fault.fired_s if fault.kind in DEATHS else None
 
 
 def tasks_of(fault: Fault) -> set[str]:
@@ -248,13 +257,22 @@ def _events(trace: Trace, fault: Fault, fired_s: float, tasks: set[str]) -> Iter
     later = [instant for instant in trace.instants if instant.time_s >= fired_s]
     detected_s = next((instant.time_s for instant in later if instant.category == "detect" and instant.lane in tasks), None)
     decided_s = next((instant.time_s for instant in later if instant.category in DECIDED and _is_about(trace, instant, tasks)), None)
-    if fault.kind in DEATHS:
+    if _killed_s(fault) is not None:
         restored_s = next((instant.time_s for instant in later if instant.category == "restart" and instant.lane in tasks), None)
     else:
         restored_s = fault.healed_s
-    for name, moment_s in (("detection", detected_s), ("decision", decided_s), ("restoration", restored_s)):
+    read_s = _read_s(trace, fired_s)
+    for name, moment_s in (("detection", detected_s), ("decision", decided_s), ("restoration", restored_s), ("reading", read_s)):
         if moment_s is not None:
             yield name, moment_s
+
+
+def _read_s(trace: Trace, after_s: float) -> float | None:
+    """When the first checkpoint was read that somebody has begun to read since."""
+    spans = trace.spans
+    rows = spans.rows_where(category="checkpoint")
+    ends = [float(spans.end[row]) for row in rows[spans.start[rows] >= after_s].tolist() if spans[row].name.startswith("read ")]
+    return min(ends, default=None)
 
 
 def _is_about(trace: Trace, instant: Instant, tasks: set[str]) -> bool:

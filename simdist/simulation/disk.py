@@ -75,6 +75,11 @@ class Disk:
 
     # -- the queue ------------------------------------------------------------------------------------------------
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is work that is not over."""
+        return bool(self._jobs)
+
     def run(self, work: Work, ended: Ended) -> None:
         """Do this work after all earlier work; `ended` is called later, when it is over, with None or with its error."""
         job = _Job(work, ended)

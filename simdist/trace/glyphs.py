@@ -5,7 +5,7 @@ stroked in white on it. Only the absolute commands M, L, C and Z are used: a bro
 `commands_of` reads them for matplotlib.
 
 Bodies group the categories: an octagon is a task that is hit, a square a host that is lost, a diamond the network
-between two tasks, a triangle an error of the program, a circle what the cluster does about it.
+between two tasks, a drum a disk, a triangle an error of the program, a circle what the cluster does about it.
 
 Taught in lesson 01.
 """
@@ -52,6 +52,7 @@ def _point(x: float, y: float) -> str:
 OCTAGON = "M-2.9 -7L2.9 -7L7 -2.9L7 2.9L2.9 7L-2.9 7L-7 2.9L-7 -2.9Z"
 SQUARE = "M-6.3 -6.3L6.3 -6.3L6.3 6.3L-6.3 6.3Z"
 DIAMOND = "M0 -7.8L7.8 0L0 7.8L-7.8 0Z"
+DRUM = "M-6 -4.4C-6 -8 6 -8 6 -4.4L6 4.4C6 8 -6 8 -6 4.4Z"
 TRIANGLE = "M0 -7.5L7.5 6L-7.5 6Z"
 CIRCLE = f"{_arc(RADIUS, 0, 360)}Z"
 DOT = "M0 -0.5L0 0.5"
@@ -61,6 +62,10 @@ GLYPHS = {
     "lose_host": Glyph(SQUARE, f"{_arc(3.6, -50, 230)}M0 -4.2L0 -0.4"),
     "slow": Glyph(OCTAGON, "M0 -3.2L-3.2 0L0 3.2M3.8 -3.2L0.6 0L3.8 3.2"),
     "pause": Glyph(OCTAGON, "M-1.9 -3L-1.9 3M1.9 -3L1.9 3"),
+    "preempt": Glyph(SQUARE, "M-2.6 -3.4L2.6 -3.4L-2.6 3.4L2.6 3.4Z"),
+    "disk_full": Glyph(DRUM, "M-3 -2.4L3 -2.4M-3 0.2L3 0.2M-3 2.8L3 2.8"),
+    "disk_slow": Glyph(DRUM, "M0 -3.2L-3.2 0L0 3.2M3.8 -3.2L0.6 0L3.8 3.2"),
+    "torn_write": Glyph(DRUM, "M-4 0.8L-1.6 -2.2L1 1.6L4 -1.4"),
     "partition": Glyph(DIAMOND, "M0 -4.2L0 4.2M-3.6 0L-2.6 0M2.6 0L3.6 0"),
     "drop": Glyph(DIAMOND, "M-2.2 -2.2L2.2 2.2M2.2 -2.2L-2.2 2.2"),
     "delay": Glyph(DIAMOND, "M0 -3.4L0 0.4L2.6 1.8"),

@@ -23,6 +23,7 @@ from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset, InputContext
+from simdist.program.saved_parts import SavedState
 from simdist.program.step_iterator import StepBatch
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -56,6 +57,14 @@ class Supply(Protocol):
         """Whether there is another batch, as far as the coordinator knows."""
         ...
 
+    def position(self) -> SavedState:
+        """Where the data stand; None where the coordinator does not know."""
+        ...
+
+    def go_to(self, position: SavedState) -> None:
+        """Go to such a position."""
+        ...
+
 
 class CoordinatedSteps:
     """Steps as closures on the workers of a parameter-server strategy."""
@@ -82,15 +91,30 @@ class CoordinatedSteps:
         self._ended: deque[Result] = deque()
         self._open: dict[Result, int] = {}  # closures that have not ended, with their numbers of steps
         self._number = 0  # of the next batch
+        self._since = 0  # batches since no closure was under way
 
-    def epoch(self, steps: int | None, hooks: Hooks) -> None:
-        """Run the steps of an epoch; None: to the end of the data."""
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no closure is under way."""
+        return not self._open
+
+    def position(self) -> SavedState:
+        """Where the dataset stands that is handed out; None where each worker has its own."""
+        return self.supply.position()
+
+    def go_to(self, position: SavedState) -> None:
+        """Let it go there; the epoch before was handed out up to there."""
+        self.supply.go_to(position)
+
+    def epoch(self, steps: int | None, hooks: Hooks, done: int = 0) -> None:
+        """Run the steps of an epoch, of which some are done; None: to the end of the data."""
         if self.per_closure is None:
             self.per_closure = bundled(self.step, self.strategy, self.sample, steps or max(self.supply.cardinality, 1))
-        self.supply.begin(steps)
+        if not done:
+            self.supply.begin(steps)
         ahead = len(self.strategy.workers) * (1 + (self.strategy.staleness or 0)) if hooks.follows_train else None
         self._ended.clear()
-        self._open, self._number = {}, 0
+        self._open, self._number = {}, done
         try:
             self._run(steps, self.per_closure, ahead, hooks)
         except Exception:
@@ -101,6 +125,9 @@ class CoordinatedSteps:
     def _run(self, steps: int | None, per_closure: int, ahead: int | None, hooks: Hooks) -> None:
         for result, count in self._closures(steps, per_closure, hooks):
             self._open[result] = count
+            self._since += count
+            if hooks.quiet_every is not None and self._since >= hooks.quiet_every:
+                self._drain(hooks)
             while ahead is not None and len(self._open) >= ahead:
                 self._follow(hooks)
             if self.model.stop_training:
@@ -109,9 +136,15 @@ class CoordinatedSteps:
             self._follow(hooks)
         self.coordinator.join()
 
+    def _drain(self, hooks: Hooks) -> None:
+        """Let all closures end, so that a backup can be saved."""
+        while self._open:
+            self._follow(hooks)
+        self._since = 0
+
     def _closures(self, steps: int | None, per_closure: int, hooks: Hooks) -> Iterator[tuple[Result, int]]:
         """Schedule the closures of an epoch, one when the next is asked for."""
-        done = 0
+        done = self._number
         while steps is None or done < steps:
             argument, count = self.supply.take(per_closure if steps is None else min(per_closure, steps - done))
             if count:
@@ -184,6 +217,13 @@ class _Handing:
     def has_next(self) -> bool:
         return has_next(self._iterator)
 
+    def position(self) -> SavedState:
+        return self._iterator.state_dict()
+
+    def go_to(self, position: SavedState) -> None:
+        self._iterator.load_state_dict(position)
+        self._is_first = False
+
 
 class _OfWorkers:
     """Datasets that a function makes: one for each worker, from which it takes; or all of them handed out, where they are to be read to
@@ -225,6 +265,12 @@ class _OfWorkers:
 
     def has_next(self) -> bool:
         return True
+
+    def position(self) -> None:
+        return None
+
+    def go_to(self, position: SavedState) -> None:
+        """Nothing: the iterators of the workers are new."""
 
 
 def _handed(handed_out: HandedOut, iterator: DatasetIterator, count: int) -> tuple[object, int]:

@@ -19,6 +19,7 @@ from simdist.training.evaluation.validation import Validation
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, Logs, StrategyModel, Verbose
 from simdist.training.limits import limited_epochs, limited_steps
+from simdist.training.position import TrainingPosition
 from simdist.training.runners import Runner, runner_of
 from simdist.training.sources import Source, count_steps, is_spent, split_arrays, training_source
 from simdist.training.step import finish
@@ -72,12 +73,16 @@ def _train(
     may_diverge = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in hooks.call.callbacks)
     logs: Logs = {}
     model.stop_training = False
+    position = model.simdist_state.position = TrainingPosition(runner, hooks.call.callbacks, epochs.start)
     hooks.call.on_train_begin()
-    for epoch in epochs:
-        model.reset_metrics()
+    position.begin()
+    for epoch in range(position.epoch, epochs.stop):
+        done = position.begin_epoch(epoch)
+        if not done:
+            model.reset_metrics()
         hooks.call.on_epoch_begin(epoch)
         with source.epoch():
-            runner.epoch(steps, hooks)
+            runner.epoch(steps, hooks, done)
         logs = dict(runner.logs())
         if not may_diverge:
             _require_finite(logs, epoch)

@@ -24,18 +24,26 @@ class Hooks:
 
     Attributes:
         follows_train: whether one of them does something at each batch of training.
+        quiet_every: after so many batches a backup is saved, while no step is under way; None: only between epochs.
         reads_train_logs, reads_test_logs: whether one of them reads loss and metrics of batches.
         reads_outputs: whether one reads what a batch of prediction gives.
     """
 
     def __init__(self, call: CallbackList) -> None:
         self.call = call
+        # A backup has what the others have counted, so it comes after them.
+        call.callbacks.sort(key=lambda callback: isinstance(callback, keras.callbacks.BackupAndRestore))
         for phase in ("train", "test", "predict"):
             setattr(call, f"_async_{phase}", False)
         self.reads_train_logs = self._is_read("train")
         self.follows_train = self.reads_train_logs or any(map(begins_batches, call.callbacks))
+        self.quiet_every = self._quiet_every()
         self.reads_test_logs = self._is_read("test")
         self.reads_outputs = self._is_read("predict")
+
+    def _quiet_every(self) -> int | None:
+        saving = [callback for callback in self.call.callbacks if isinstance(callback, keras.callbacks.BackupAndRestore)]
+        return min((callback.save_freq for callback in saving if isinstance(callback.save_freq, int)), default=None)
 
     def _is_read(self, phase: Phase) -> bool:
         return any(reads_batches(callback, phase) for callback in self.call.callbacks)
@@ -44,7 +52,9 @@ class Hooks:
 def reads_batches(callback: keras.callbacks.Callback, phase: Phase) -> bool:
     """Whether a callback does something with the logs of a batch."""
     match callback:
-        case keras.callbacks.ModelCheckpoint() | keras.callbacks.BackupAndRestore() if phase == "train" and _is_plain(callback):
+        case keras.callbacks.BackupAndRestore() if phase == "train" and _is_plain(callback):
+            return False
+        case keras.callbacks.ModelCheckpoint() if phase == "train" and _is_plain(callback):
             return callback.save_freq != "epoch"
         case keras.callbacks.TensorBoard() if phase == "train" and _is_plain(callback):
             return callback.update_freq != "epoch"

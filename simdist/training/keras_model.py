@@ -15,6 +15,7 @@ from keras.src.callbacks import CallbackList
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.strategies.base import Strategy
+from simdist.training.position import TrainingPosition
 from simdist.variables.optimizer import Optimizer
 
 __all__ = [
@@ -76,6 +77,7 @@ class TrainingState:
     Attributes:
         strategy: in whose scope the model was made; None where that was outside of every scope.
         optimizer: the model's, with slots that the strategy made.
+        position: where the training stands that runs, or was the last.
         is_built: whether the variables of the compiled loss and metrics were made.
         train_step: the traced step of `fit`.
         forward_steps: those of evaluation and prediction, each with the variables that were trainable then, by identity.
@@ -83,6 +85,7 @@ class TrainingState:
 
     strategy: Strategy | None
     optimizer: Optimizer | None = None
+    position: TrainingPosition | None = None
     is_built: bool = False
     train_step: StepFunction | None = None
     forward_steps: dict[str, tuple[list[int], ForwardStep]] = field(default_factory=dict[str, tuple[list[int], ForwardStep]])

@@ -8,6 +8,7 @@ Keras model.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Self, TypeAlias, TypeVar, cast
 
 import keras
@@ -23,6 +24,7 @@ from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
+from simdist.training.saved_files import saved_file
 from simdist.training.single_batch import train_on_batch
 from simdist.training.step import prepare_optimizer
 
@@ -84,6 +86,28 @@ class _Distributed(StrategyModel):
             prepare_optimizer(self)
         else:
             self.optimizer.build(self.trainable_variables)
+
+    def save(self, filepath: KerasArgument, overwrite: bool = True, zipped: bool | None = None, **options: KerasArgument) -> None:
+        """As `keras.Model.save`; the file appears whole or not at all, and takes the virtual time of the disk of this program's task.
+
+        Launched mains all save, each to a path of its own; see `load_model` of plain Keras for what can read it.
+
+        Raises:
+            ResourceExhaustedError: the disk is full; a file that was there before stays as it was.
+        """
+        if zipped is False or (not overwrite and Path(filepath).exists()):
+            super().save(filepath, overwrite=overwrite, zipped=zipped, **options)
+            return
+        with saved_file(self, filepath, self.simdist_strategy) as path:
+            super().save(path, zipped=zipped, **options)
+
+    def save_weights(self, filepath: KerasArgument, overwrite: bool = True, max_shard_size: float | None = None) -> None:
+        """As `keras.Model.save_weights`; otherwise as `save`."""
+        if max_shard_size is not None or (not overwrite and Path(filepath).exists()):
+            super().save_weights(filepath, overwrite=overwrite, max_shard_size=max_shard_size)
+            return
+        with saved_file(self, filepath, self.simdist_strategy) as path:
+            super().save_weights(path)
 
     def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
         """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Protocol
 
+from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator
 from simdist.strategies.base import DistributedFromFunction
@@ -14,6 +15,7 @@ from simdist.training.coordinated_steps import CoordinatedSteps
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution, strategy_of
 from simdist.training.logs import StepLogs
+from simdist.training.position import PositionedSteps
 from simdist.training.sources import ENDLESS, Source, first_batch
 from simdist.training.sources.datasets import DatasetSource
 from simdist.training.step import build, train_step_of
@@ -21,11 +23,11 @@ from simdist.training.step import build, train_step_of
 __all__ = ["ReplicaSteps", "Runner", "runner_of"]
 
 
-class Runner(Protocol):
+class Runner(PositionedSteps, Protocol):
     """What runs the steps of a training, epoch by epoch."""
 
-    def epoch(self, steps: int | None, hooks: Hooks) -> None:
-        """Run the steps of an epoch; None: to the end of the data."""
+    def epoch(self, steps: int | None, hooks: Hooks, done: int = 0) -> None:
+        """Run the steps of an epoch, of which some are done; None: to the end of the data."""
         ...
 
     def logs(self) -> Logs:
@@ -74,13 +76,23 @@ class ReplicaSteps:
             )
         return iter(self.strategy.distribute_dataset(source))
 
-    def epoch(self, steps: int | None, hooks: Hooks) -> None:
-        """Run the steps of an epoch; None: to the end of the data."""
+    is_quiet = True  # a step is over before the next one begins
+
+    def position(self) -> Position:
+        """Where the input stands."""
+        return self.iterator.state_dict()
+
+    def go_to(self, position: Position) -> None:
+        """Let the input go to a position; the epoch before was read up to there."""
+        self.iterator.load_state_dict(position)
+        self.is_first = False
+
+    def epoch(self, steps: int | None, hooks: Hooks, done: int = 0) -> None:
+        """Run the steps of an epoch, of which some are done; None: to the end of the data."""
         if steps is None and self.source.cardinality() == ENDLESS:
             raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
-        if self._begins_again(steps):
+        if not done and self._begins_again(steps):
             self.iterator = self._fresh()
-        done = 0
         while (steps is None or done < steps) and not self.model.stop_training:
             count = self.per_execution if steps is None else min(self.per_execution, steps - done)
             if not self.iterator.has_next():

@@ -1,8 +1,8 @@
 """The variables of Keras' objects, by their paths in them, as a checkpoint saves them.
 
-The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer whose
-`save_own_variables` gives arrays, and no variables, is given them back by its `load_own_variables`. Beyond Keras' files a model has its metrics, so that a training can go on in the
-middle of an epoch.
+The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer
+whose `save_own_variables` gives arrays, and no variables, is given them back by its `load_own_variables`. Beyond Keras' files a model has
+its metrics, so that a training can go on in the middle of an epoch.
 
 Taught in lesson 09.
 """

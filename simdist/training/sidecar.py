@@ -1,9 +1,9 @@
 """Evaluation beside the training: a task of its own evaluates the weights that the chief saves.
 
 The two share a directory, and nothing else: no step of the training waits, and the evaluator may skip files where the training is faster.
-It looks for new files from time to time, in virtual seconds.
+It looks for new ones from time to time, in virtual seconds. One that has crashed goes on with the newest when it is started again.
 
-Not simulated: how long it takes to read a file.
+Not simulated: how long it takes to read a file of Keras. Reading a checkpoint takes the time of the evaluator's disk.
 
 Source: the side-car evaluation of TensorFlow's guide to parameter servers; its `SidecarEvaluator`.
 
@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simdist.arguments import number
-from simdist.errors import DeadlineExceededError, InvalidArgumentError
+from simdist.checkpoint import Checkpoint
+from simdist.checkpoint.directory import found_in
+from simdist.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from simdist.runtime.sleep import sleep
 
 __all__ = ["Evaluation", "SidecarEvaluator"]
@@ -59,8 +61,8 @@ class SidecarEvaluator:
         model: compiled; a Keras model like the one that is trained. In the scope of ``sd.OneDeviceStrategy()`` its evaluation takes the
             virtual time of this task's device.
         data: as for its ``evaluate``; with an end, or with `steps`.
-        checkpoint_dir: where `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5 or .keras; the newest is the one
-            with the largest numbers in its name. It may not exist yet.
+        checkpoint_dir: where `sd.Checkpoint` saves a ``model=``, or `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5
+            or .keras; the newest is the one with the largest numbers in its name. It may not exist yet.
         steps: batches of an evaluation; default None: all.
         max_evaluations: how many; default None: as many as there are, until no new file comes for `timeout_s`.
         callbacks: for ``evaluate``.
@@ -140,7 +142,8 @@ class SidecarEvaluator:
                     break
                 raise DeadlineExceededError(
                     f"SidecarEvaluator: no new file in {str(self._directory)!r} for {waited_s:g} s, after {len(self.evaluations)} "
-                    "evaluations. Does the training save with ModelCheckpoint, to this directory? Raise timeout_s, or leave it out."
+                    "evaluations. Does the training save a Checkpoint(model=...), or with ModelCheckpoint, to this directory? Raise "
+                    "timeout_s, or leave it out."
                 )
             sleep(self.poll_s)
             waited_s += self.poll_s
@@ -149,7 +152,8 @@ class SidecarEvaluator:
     def _newest(self) -> Path | None:
         """The newest file, unless it was seen."""
         found = self._directory.glob("*") if self._directory.is_dir() else ()
-        files = sorted((path for path in found if path.name.endswith(SUFFIXES)), key=_numbers)
+        checkpoints = [one.path for one in found_in(self._directory)]
+        files = sorted([*checkpoints, *(path for path in found if path.name.endswith(SUFFIXES))], key=_numbers)
         return files[-1] if files and files[-1] not in self._seen else None
 
     def _evaluate(self, path: Path) -> None:
@@ -158,7 +162,7 @@ class SidecarEvaluator:
             self._logs(steps=1)  # weights need variables, which are made for the shape of a batch
         try:
             self._load(path)
-        except OSError as error:
+        except (OSError, NotFoundError) as error:
             warnings.warn(f"SidecarEvaluator passes over {str(path)!r}: {type(error).__name__}: {error}", stacklevel=4)
             return
         self.evaluations.append(Evaluation(path, self._logs(self.steps)))
@@ -169,7 +173,10 @@ class SidecarEvaluator:
     def _load(self, path: Path) -> None:
         if not path.exists():
             raise FileNotFoundError("it has vanished")
-        self.model.load_weights(path)
+        if path.is_dir():
+            Checkpoint(model=self.model).restore(path).expect_partial().assert_nontrivial_match()
+        else:
+            self.model.load_weights(path)
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

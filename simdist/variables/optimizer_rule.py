@@ -123,7 +123,7 @@ class OptimizerRule(UpdateRule):
         return int(counter.numpy()) if tracer is None else counter.traced_value(tracer)
 
     def state(self) -> dict[str, Variable]:
-        """The optimizer's state as variables of whole values, by path: of each slot the number, and that of the variable that it belongs to."""
+        """The optimizer's state as variables of whole values, by path: the number of each slot, and of the variable that it belongs to."""
         cells: dict[tuple[Role, int], list[Cell]] = {}
         for owner, slot_optimizer in self.slot_optimizers.items():
             for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True):

@@ -18,6 +18,7 @@ GROUND = Ground(
     steps={"worker:0": 3, "worker:1": 4},
     observations=5,
     scales_s=(1e-4, 2.0),
+    disks=("ps:0",),
 )
 
 

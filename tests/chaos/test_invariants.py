@@ -17,6 +17,7 @@ from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError
 from simdist.runtime.membership import MemberState
+from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.rounds import RoundServer
 from simdist.runtime.simulated.server_loop import ServerLoop
@@ -45,6 +46,12 @@ ROUNDS = Scenario(
     },
     workers=2,
     numerics="deferred",
+)
+SNAPSHOTS = replace(
+    ROUNDS,
+    options={**ROUNDS.options, "recovery": "checkpoint"},
+    numerics="off",
+    disturbances=(Disturbance("preempt", "worker:1", at_s=1e-4, figures={"notice": 2e-4, "restart_after": 1e-3}),),
 )
 SLOWED = replace(STEPS, disturbances=(Disturbance("slow", "worker:1", at_s=1e-6, figures={"factor": 3.0, "until": None}),))
 
@@ -110,6 +117,10 @@ def believe_wrongly(evidence: Evidence) -> None:
     evidence.run.cluster.world.detection.membership.beliefs["worker:0"].state = MemberState.DOWN
 
 
+def tear_a_file(evidence: Evidence) -> None:
+    evidence.run.cluster.world.disks["ps:0"].disk.files.put("snapshot-0", 100, 99)
+
+
 DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "never-hangs": (MAINS, ends_with(DeadlineExceededError("nobody comes"))),
     "right-end": (MAINS, ends_with(IndexError("tuple index out of range"))),
@@ -128,6 +139,7 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "time-forward": (STEPS, span_backwards),
     "bytes-conserved": (STEPS, carry_more),
     "queues-end-empty": (STEPS, lambda evidence: evidence.run.cluster.world.clock.after(1.0, print)),
+    "files-whole": (SNAPSHOTS, tear_a_file),
     "memory-account": (STEPS, lambda evidence: evidence.run.held.update({"worker:0": 10**6})),
 }
 
@@ -188,6 +200,12 @@ def crash_nobody(patch: pytest.MonkeyPatch) -> Scenario:
     return CRASHED
 
 
+def preempt_nobody(patch: pytest.MonkeyPatch) -> Scenario:
+    """A task has notice, and nothing follows."""
+    patch.setattr(Preemptions, "_kill", lambda preemptions, notice: None)
+    return SNAPSHOTS
+
+
 def leave_one_out(patch: pytest.MonkeyPatch) -> Scenario:
     """A round with several updates is applied without the last one."""
     by_group = RoundServer._by_group
@@ -218,6 +236,7 @@ SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
     "updates-counted": apply_twice,
     "one-thing-at-a-time": compute_at_once,
     "crash-takes-effect": crash_nobody,
+    "killed-after-notice": preempt_nobody,
     "counts-as-asked": leave_one_out,
     "bounded-staleness": read_at_once,
     "versions-grow": keep_the_version,
@@ -234,7 +253,7 @@ def test_every_invariant_is_seen_to_fail() -> None:
 
 
 def test_nothing_is_wrong_with_runs_that_nobody_doctored() -> None:
-    for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED, PAUSED):
+    for scenario in (MAINS, CLOSURES, STEPS, NUMBERS, CRASHED, PAUSED, SNAPSHOTS):
         assert findings(scenario) == set(), scenario
 
 

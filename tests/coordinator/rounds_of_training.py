@@ -23,6 +23,7 @@ class Trained:
 
     cluster: sd.Cluster
     coordinator: sd.ClusterCoordinator
+    variables: list[Any] = field(default_factory=list[Any])
     weights: dict[str, Any] = field(default_factory=dict[str, Any])
     losses: list[float] = field(default_factory=list[float])
 
@@ -73,7 +74,7 @@ def trained(
         plan(cluster)
     losses = [coordinator.schedule(step, args=(iterator,)) for _ in range(closures)]
     coordinator.join()
-    result = Trained(cluster, coordinator)
+    result = Trained(cluster, coordinator, [w, b, count])
     if numerics != "off":
         result.weights = {variable.name: variable.numpy() for variable in (w, b, count)}
         result.losses = [float(loss) for loss in losses]

@@ -19,6 +19,9 @@ class FakeEffects:
     Attributes:
         laid: the effects in force, in the order in which they were laid.
         crashes, lost_hosts: (second, task, restart after, reason).
+        lost_disks: (second, task) of crashes that take the disk away.
+        preemptions: (second, task, notice, restart after, reason).
+        torn: writes to come that are torn, by task.
         gone: tasks that take no steps any more.
         notes: (second, category, task, facts).
         told: errors for the driver.
@@ -32,6 +35,9 @@ class FakeEffects:
         self.expects_disturbance = False
         self.gone: set[str] = set()
         self.lost_hosts: list[tuple[float, str, float | None, str]] = []
+        self.lost_disks: list[tuple[float, str]] = []
+        self.preemptions: list[tuple[float, str, float, float | None, str]] = []
+        self.torn: Counter[str] = Counter()
         self.laid: list[tuple[Any, ...]] = []
         self.crashes: list[tuple[float, str, float | None, str]] = []
         self.notes: list[tuple[float, str, str, dict[str, Any]]] = []
@@ -53,8 +59,22 @@ class FakeEffects:
     def progress(self, task: str) -> int:
         return self.steps[task]
 
-    def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
+    def crash(self, task: str, restart_after_s: float | None, reason: str, keep_disk: bool) -> None:
         self.crashes.append((self.now, task, restart_after_s, reason))
+        if not keep_disk:
+            self.lost_disks.append((self.now, task))
+
+    def preempt(self, task: str, notice_s: float, restart_after_s: float | None, reason: str) -> None:
+        self.preemptions.append((self.now, task, notice_s, restart_after_s, reason))
+
+    def fill_disk(self, task: str) -> Heal:
+        return self._lay("fill_disk", task)
+
+    def slow_disk(self, task: str, factor: float) -> Heal:
+        return self._lay("slow_disk", task, factor)
+
+    def tear_writes(self, task: str, writes: int) -> None:
+        self.torn[task] += writes
 
     def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
         self.lost_hosts.append((self.now, task, restart_after_s, reason))

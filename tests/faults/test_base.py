@@ -10,10 +10,11 @@ import pytest
 from faults.fake_effects import FakeEffects
 from simdist.errors import InvalidArgumentError
 from simdist.faults.base import KINDS, Fault
+from simdist.faults.disk import DiskFull, DiskSlow, TornWrite
 from simdist.faults.effects import Effects
 from simdist.faults.links import Delay, Drop, Duplicate, SlowLink
 from simdist.faults.network import Partition
-from simdist.faults.process import Crash, LoseHost, Pause, Slow
+from simdist.faults.process import Crash, LoseHost, Pause, Preempt, Slow
 from simdist.faults.schedule import Faults
 from simdist.faults.shapes import TaskFault
 from simdist.faults.table import kinds_table
@@ -31,7 +32,9 @@ def kinds() -> Iterator[dict[str, type[Fault]]]:
 
 def test_every_kind_is_known_by_its_name() -> None:
     network = {"partition": Partition, "drop": Drop, "delay": Delay, "duplicate": Duplicate, "slow_link": SlowLink}
-    assert {"crash": Crash, "lose_host": LoseHost, "slow": Slow, "pause": Pause, **network} == KINDS
+    disks = {"disk_full": DiskFull, "disk_slow": DiskSlow, "torn_write": TornWrite}
+    tasks = {"crash": Crash, "lose_host": LoseHost, "preempt": Preempt, "slow": Slow, "pause": Pause}
+    assert {**tasks, **disks, **network} == KINDS
 
 
 @pytest.mark.usefixtures("kinds")
@@ -84,13 +87,17 @@ def test_parameters_of_every_kind_are_its_fields() -> None:
     common = {"trigger", "planned", "fired_s", "healed_s", "is_missed"}
     found = {kind: {field.name for field in fields(cls)} - common for kind, cls in KINDS.items()}
     assert found == {
-        "crash": {"task", "restart_after"},
+        "crash": {"task", "restart_after", "keep_disk"},
         "lose_host": {"task", "restart_after"},
         "drop": {"source", "target", "messages", "probability", "until"},
         "delay": {"source", "target", "seconds", "spread", "messages", "probability", "until"},
         "duplicate": {"source", "target", "messages", "probability", "until"},
         "slow_link": {"source", "target", "bandwidth_factor", "latency_factor", "until"},
+        "preempt": {"task", "notice", "restart_after"},
         "slow": {"task", "factor", "until"},
+        "disk_full": {"task", "until"},
+        "disk_slow": {"task", "factor", "until"},
+        "torn_write": {"task", "writes"},
         "pause": {"task", "until"},
         "partition": {"a", "b", "one_way", "until"},
     }

@@ -16,7 +16,12 @@ from simdist.faults.plan import FaultPlan
 def of_every_kind() -> FaultPlan:
     plan = FaultPlan()
     plan.crash("worker:1", at=1.0, restart_after=2.5)
+    plan.crash("worker:1", at=1.0, keep_disk=False)
     plan.lose_host("chief:1", after_steps=3)
+    plan.preempt("chief", 30.0, after_steps=3, restart_after=1.0)
+    plan.disk_full("ps:0", at=1.0, until=2.0)
+    plan.disk_slow("ps:0", 3, after_steps=2)
+    plan.torn_write("worker:1", at=0.0, writes=2)
     plan.slow("worker:0", 3, at=0.5, until=2.0)
     plan.pause("ps:0", after_steps=4)
     plan.partition("chief", ["worker:0", "ps:0"], at=0.1, one_way=True)

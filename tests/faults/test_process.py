@@ -77,3 +77,33 @@ def test_a_pause_without_an_end_never_heals() -> None:
     assert effects.laid == [("pause", "worker:0")]
     assert effects.notes == [(0.0, "pause", "worker:0", {})]
     assert not fault.healed
+
+
+def test_a_crash_that_does_not_keep_the_disk_takes_it_away() -> None:
+    effects = FakeEffects()
+    faults = Faults(effects)
+    faults.crash("worker:0", at=1.0, keep_disk=False)
+    faults.crash("worker:1", at=1.0)
+    effects.move_to(2.0)
+    assert len(effects.crashes) == 2 and effects.lost_disks == [(1.0, "worker:0")]
+
+
+@pytest.mark.parametrize("keep_disk", [None, 1, "no"])
+def test_a_disk_is_kept_or_it_is_not(keep_disk: Any) -> None:
+    with pytest.raises(TypeError, match="keep_disk"):
+        Faults(FakeEffects()).crash("worker:0", at=0.0, keep_disk=keep_disk)
+
+
+def test_a_preemption_is_handed_to_the_engine_which_notes_it_itself() -> None:
+    effects = FakeEffects()
+    fault = Faults(effects).preempt("chief", notice=30.0, at=1.0, restart_after=5.0)
+    effects.move_to(3.0)
+    assert effects.preemptions == [(1.0, "chief:0", 30.0, 5.0, "preempt('chief:0', at=1.0)")]
+    assert effects.notes == [] and effects.crashes == []
+    assert fault.fired and not fault.healed
+
+
+@pytest.mark.parametrize("notice", [0.0, -1.0, math.inf, math.nan, True, None, "30"])
+def test_a_notice_is_a_time_before_the_kill(notice: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"notice=.*more than 0"):
+        Faults(FakeEffects()).preempt("worker:0", notice, at=0.0)

@@ -18,6 +18,7 @@ seed = 7
 numerics = "eager"
 restart = "always"
 network = "ethernet_1g"
+disks = { ps = "hdd" }
 time_limit = 100
 evaluator_grace = 5.5
 
@@ -63,6 +64,7 @@ def test_whole_file_becomes_a_cluster(tmp_path: Path) -> None:
     cluster = file.cluster()
     assert (cluster.seed, cluster.numerics, cluster.network) == (7, "eager", hardware.ethernet_1g)
     assert cluster.hardware == {"worker": hardware.a100}
+    assert cluster.disks == {"ps": hardware.hdd} and cluster.engine.disk("worker:0").model == hardware.nvme
     assert [fault.describe() for fault in cluster.faults] == [
         "crash('worker:1', after_steps=25)",
         "drop(['worker:0', 'worker:1'], 'ps:2', at=0.5)",
@@ -78,7 +80,7 @@ def test_file_makes_any_number_of_clusters(tmp_path: Path) -> None:
 
 def test_file_of_jobs_alone_has_the_defaults_of_a_cluster(tmp_path: Path) -> None:
     file = read(tmp_path, "[jobs]\nworker = 2\n")
-    assert (file.seed, file.numerics, file.restart, file.hardware, file.network) == (0, "deferred", "never", None, None)
+    assert (file.seed, file.numerics, file.restart, file.hardware, file.network, file.disks) == (0, "deferred", "never", None, None, None)
     assert (file.time_limit_s, file.evaluator_grace_s, list(file.faults), file.trace, file.summary) == (None, 600.0, [], None, None)
     assert file.cluster().tasks == ["chief:0", "worker:0", "worker:1"]
 

@@ -5,6 +5,8 @@ Each runs on every engine that can: crashes and launched mains need tasks that r
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ def engine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
+def test_parameter_servers_with_keras_fit_through_a_crash(tmp_path: Path) -> None:
+    d = str(tmp_path)
     cluster = sd.Cluster({"worker": 3, "ps": 2}, seed=0)
     strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.MinSizePartitioner(min_shard_bytes=256 << 10, max_shards=2))
 
@@ -35,8 +38,13 @@ def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
         model = keras.Sequential([keras.layers.Dense(10)])
         model.compile(keras.optimizers.SGD(), loss="mse", steps_per_execution=10)
 
+    callbacks = [
+        keras.callbacks.TensorBoard(log_dir=d + "/log"),
+        keras.callbacks.ModelCheckpoint(d + "/ckpt-{epoch}.weights.h5", save_weights_only=True),
+        keras.callbacks.BackupAndRestore(d + "/backup"),
+    ]
     cluster.faults.crash("worker:1", after_steps=25, restart_after=1.0)
-    history = model.fit(sd.DatasetCreator(dataset_fn), epochs=5, steps_per_epoch=20, verbose=0)
+    history = model.fit(sd.DatasetCreator(dataset_fn), epochs=5, steps_per_epoch=20, callbacks=callbacks, verbose=0)
 
     losses = history.history["loss"]
     assert len(losses) == 5
@@ -48,6 +56,8 @@ def test_parameter_servers_with_keras_fit_through_a_crash() -> None:
         ("sequential/dense/kernel", "ps:0"),
         ("sequential/dense/bias", "ps:1"),
     ]
+    assert sorted(path.name for path in tmp_path.glob("ckpt-*")) == [f"ckpt-{epoch}.weights.h5" for epoch in range(1, 6)]
+    assert list((tmp_path / "backup").iterdir()) == []
 
 
 def test_custom_loop_with_a_keras_model_and_a_metric(engine: str) -> None:
@@ -123,21 +133,55 @@ def digits_dataset(batch_size: int) -> sd.Dataset:
     return sd.Dataset.from_tensor_slices((images, labels)).shuffle(1280, seed=0).repeat().batch(batch_size)
 
 
-def test_several_workers_with_one_main_per_task() -> None:
+def write_filepath(model_path: str, task_type: str, task_id: int) -> str:
+    """The path itself for the chief, and a temporary one for the others, who remove it afterwards."""
+    if (task_type, task_id) == ("worker", 0):
+        return model_path
+    Path(f"{model_path}.of_{task_type}_{task_id}").mkdir()
+    return f"{model_path}.of_{task_type}_{task_id}/model.keras"
+
+
+def several_workers(directory: Path, crash: tuple[str, int] | None) -> tuple[dict[str, list[float]], list[np.ndarray], dict[str, int]]:
+    """History, the weights of the saved model, and restarts of the program with one main for each task."""
+    model_path, backup_dir = str(directory / "model.keras"), str(directory / "backup")
+
     def main() -> Any:
         strategy = sd.MultiWorkerMirroredStrategy()
         global_batch_size = 64 * strategy.num_replicas_in_sync
         with strategy.scope():
             model = build_and_compile_cnn_model()
         ds = digits_dataset(global_batch_size)
-        history = model.fit(ds, epochs=3, steps_per_epoch=20, verbose=0)
+        backup = keras.callbacks.BackupAndRestore(backup_dir)
+        history = model.fit(ds, epochs=3, steps_per_epoch=20, verbose=0, callbacks=[backup])
         assert strategy.cluster_resolver is not None
+        task_type, task_id = strategy.cluster_resolver.task_type, strategy.cluster_resolver.task_id
+        path = write_filepath(model_path, task_type, task_id)
+        model.save(path)
+        if path != model_path:
+            shutil.rmtree(Path(path).parent)
         return history.history
 
-    run = sd.Cluster({"worker": 2}, seed=0).launch(main, restart="always")
+    cluster = sd.Cluster({"worker": 2}, seed=0)
+    if crash is not None:
+        cluster.faults.crash(crash[0], after_steps=crash[1], restart_after=1.0)
+    run = cluster.launch(main, restart="always")
     run.join()
-    assert run.results["worker:0"]["loss"] == run.results["worker:1"]["loss"]
-    assert run.results["worker:0"]["accuracy"][-1] > 0.9
+    assert run.results["worker:0"] == run.results["worker:1"]
+    assert [path.name for path in directory.iterdir() if not path.is_dir()] == ["model.keras"]
+    assert list((directory / "backup").iterdir()) == []
+    weights = [np.asarray(variable.value) for variable in keras.models.load_model(model_path).weights]
+    return run.results["worker:0"], weights, run.restarts
+
+
+def test_several_workers_with_one_main_per_task(tmp_path: Path) -> None:
+    history, weights, restarts = several_workers(tmp_path / "undisturbed", None)
+    assert history["accuracy"][-1] > 0.9
+    assert restarts == {"worker:0": 0, "worker:1": 0}
+    for task in ("worker:0", "worker:1"):
+        again, weights_again, restarts = several_workers(tmp_path / task, (task, 52))  # in the middle of an epoch
+        assert restarts == {"worker:0": 1, "worker:1": 1}
+        assert again == history
+        assert all(map(np.array_equal, weights_again, weights))
 
 
 # -- one machine, several devices, custom loop; and every other synchronous strategy in its place -----------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import simdist as sd
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,9 @@ from simdist.errors import InvalidArgumentError
     [
         ({"network": 3}, TypeError, "expected a Network"),
         ({"hardware": 3}, TypeError, "must be a Device or a dict"),
+        ({"disks": 3}, TypeError, "expected a DiskModel"),
+        ({"disks": {"worker": sd.hardware.v100}}, TypeError, "expected a DiskModel"),
+        ({"disks": {"wrker": sd.hardware.ssd}}, InvalidArgumentError, "disks names the job 'wrker'.*Did you mean 'worker'"),
         ({"hardware": {"wrker": sd.hardware.v100}}, InvalidArgumentError, "Did you mean 'worker'"),
         (
             {"hardware": {"worker": sd.hardware.v100, "gpu": sd.hardware.v100}},
@@ -56,6 +60,75 @@ def test_absolute_directory_is_refused_and_not_made(tmp_path: Path) -> None:
             cluster.directory(3)  # pyright: ignore[reportArgumentType]
         assert Path(cluster.directory("logs/worker-0")).is_dir()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("disks", [sd.hardware.hdd, {"worker": sd.hardware.ssd, "chief": sd.hardware.hdd}], ids=["one", "by job"])
+def test_disks_are_those_of_the_tasks_and_of_every_fresh_cluster(disks: Any) -> None:
+    for cluster in (made := sd.Cluster({"worker": 2, "ps": 1}, disks=disks), made.fresh(seed=3)):
+        by_job = dict.fromkeys(["worker", "chief", "ps"], disks) if isinstance(disks, sd.hardware.DiskModel) else disks
+        for task in ("worker:1", "chief:0", "ps:0"):
+            assert cluster.engine.disk(task).model == by_job.get(task[:-2], sd.hardware.nvme)
+    assert cluster.disks == disks and sd.Cluster({"worker": 1}).disks == sd.hardware.nvme
+
+
+def test_a_worker_that_joins_has_the_disk_of_the_workers() -> None:
+    cluster = sd.Cluster({"worker": 1}, disks={"worker": sd.hardware.hdd})
+    assert cluster.engine.disk(cluster.engine.add_task("worker")).model == sd.hardware.hdd
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_disks_are_refused_where_nothing_takes_time(isolated: bool) -> None:
+    with pytest.raises(FailedPreconditionError, match="disks= would have no effect"):
+        sd.Cluster({"worker": 1}, engine="in_process", isolated=isolated, disks=sd.hardware.ssd)
+
+
+LOSSES: dict[str, Callable[[sd.Cluster], Any]] = {
+    "crash": lambda cluster: cluster.faults.crash("worker:0", at=1.0, restart_after=0.5, keep_disk=False),
+    "lost host": lambda cluster: cluster.faults.lose_host("worker:0", at=1.0, restart_after=0.5),
+    "preemption": lambda cluster: cluster.faults.preempt("worker:0", notice=0.4, at=0.6, restart_after=0.5),
+    "lost host of a dead process": lambda cluster: (
+        cluster.faults.crash("worker:0", at=0.9),
+        cluster.faults.lose_host("worker:0", at=1.0, restart_after=0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_directories_on_a_disk_are_empty_when_it_is_lost_and_others_are_not(loss: str) -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+        LOSSES[loss](cluster)
+        outer, inner = Path(cluster.directory("run", "worker:0")), Path(cluster.directory("run/logs", task="worker:0"))
+        others = [Path(cluster.directory("run")), Path(cluster.directory("run", task="worker:1"))]
+        assert len({outer, *others}) == 3
+        for directory in (outer, inner, outer / "deeper", *others):
+            directory.mkdir(exist_ok=True)
+            (directory / "model").write_text("weights")
+        sd.sleep(0.95, cluster)
+        assert (inner / "model").exists() and (outer / "deeper" / "model").exists()
+        sd.sleep(1.0, cluster)
+        assert list(outer.iterdir()) == [inner] and not list(inner.iterdir())
+        assert all((directory / "model").exists() for directory in others)
+        (inner / "model").write_text("of the next machine")
+        assert cluster.directory("run", "worker:0") == str(outer)
+    assert not any(directory.exists() for directory in (outer, *others))
+
+
+def test_a_crash_leaves_what_is_on_the_disk() -> None:
+    with sd.Cluster({"worker": 1}) as cluster:
+        path = Path(cluster.directory("run", "worker:0")) / "model"
+        path.write_text("weights")
+        cluster.faults.crash("worker:0", at=1.0, restart_after=0.5)
+        sd.sleep(2.0, cluster)
+        assert path.read_text() == "weights"
+
+
+def test_a_directory_on_the_disk_of_no_task_is_refused() -> None:
+    with sd.Cluster({"worker": 1}) as cluster, pytest.raises(InvalidArgumentError, match="Did you mean 'worker:0'"):
+        cluster.directory("run", "worker:9")
+    with sd.Cluster({"worker": 1}, engine="in_process") as cluster:
+        assert Path(cluster.directory("run", "worker:0")).is_dir()
+        with pytest.raises(InvalidArgumentError, match="Did you mean 'worker:0'"):
+            cluster.directory("run", "worker:9")
 
 
 @pytest.mark.parametrize("jobs", [{"worker": 0}, {"ps": 1}, {}], ids=str)

@@ -18,6 +18,10 @@ from simdist.session import Command, Recovery
 FAULTS: dict[str, dict[str, Any]] = {
     "crash": {"task": "TASK", "restart_after": 0.001},
     "lose_host": {"task": "TASK", "restart_after": 0.002},
+    "preempt": {"task": "TASK", "notice": 0.0004, "restart_after": 0.001},
+    "disk_full": {"task": "TASK", "until": 0.003},
+    "disk_slow": {"task": "TASK", "factor": 4.0},
+    "torn_write": {"task": "TASK"},
     "slow": {"task": "TASK", "factor": 4.0, "until": 0.003},
     "pause": {"task": "TASK", "until": 0.002},
     "partition": {"a": "TASK", "b": "chief:0", "until": 0.002},
@@ -80,6 +84,15 @@ def test_crash_costs_what_can_be_worked_out_by_hand() -> None:
     assert costs_s["afterwards"] == pytest.approx(0.75, abs=0.01)
     assert story.waited_s == pytest.approx(0.75, abs=0.01), "the other worker, at the end"
     assert (story.state, story.state_without, story.units, story.units_without) == ("finished", "finished", 6, 6)
+
+
+def test_preemption_costs_what_is_lost_at_the_kill_and_not_at_the_notice() -> None:
+    story = story_of({"kind": "preempt", "task": "worker:1", "notice": 0.3, "restart_after": 0.25})
+    # The closure that began at 1 s is lost at 1.8 s. The other worker takes it at 2 s, and the sixth at 3 s.
+    assert story.lost_s == pytest.approx(0.8, abs=0.01) and story.end_s == pytest.approx(4.0, abs=0.01)
+    assert [phase.name for phase in story.phases] == ["detection", "decision", "restoration", "afterwards"]
+    ends_s = [phase.end_s for phase in story.phases[:3]]
+    assert ends_s == [pytest.approx(1.8, abs=0.001), pytest.approx(1.8, abs=0.001), pytest.approx(2.05)]
 
 
 def test_silence_costs_what_it_takes_to_be_noticed() -> None:

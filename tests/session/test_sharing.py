@@ -41,6 +41,24 @@ def unpacked(text: str) -> dict[str, Any]:
     return json.loads(zlib.decompress(base64.urlsafe_b64decode(text.split(":")[3])))
 
 
+@pytest.mark.parametrize("disks", [sd.hardware.hdd, {"ps": sd.hardware.DiskModel(capacity=1e6), "chief": sd.hardware.ssd}])
+def test_disks_are_shared_with_the_cluster(disks: Any) -> None:
+    session = sd.Session(programs.coordinator, sd.Cluster({"worker": 2, "ps": 2}, disks=disks))
+    session.advance(until=0.0005)
+    text = sd.share(session)
+    opened = sd.open_share(text, PROGRAMS)
+    assert opened.cluster.disks == disks and sd.share(opened) == text
+    assert opened.cluster.engine.disk("ps:1").model == session.cluster.engine.disk("ps:1").model != sd.hardware.nvme
+
+
+def test_disks_that_are_the_default_need_no_text() -> None:
+    session = sd.Session(programs.coordinator, sd.Cluster({"worker": 2, "ps": 2}, disks=sd.hardware.nvme))
+    session.advance(until=0.0005)
+    text = sd.share(session)
+    assert "disks" not in unpacked(text)["cluster"]
+    assert sd.open_share(text, PROGRAMS).cluster.disks == sd.hardware.nvme
+
+
 def test_opened_session_is_at_the_same_moment_and_goes_on_in_the_same_way() -> None:
     session = shared()
     text = sd.share(session)
@@ -169,6 +187,8 @@ WRONG = [
     (["cluster", "numerics"], "magic", "not known"),
     (["cluster", "network"], {"is": "Popen", "args": "sh"}, "no hardware that is known"),
     (["cluster", "network"], plain_hardware(sd.hardware.server_cpu), "no Network"),
+    (["cluster", "disks"], plain_hardware(sd.hardware.server_cpu), "no DiskModel"),
+    (["cluster", "disks"], {"gpu": plain_hardware(sd.hardware.ssd)}, "disks names the job 'gpu'"),
     (["cluster", "network", "port"], 3, "no figure"),
     (["cluster", "network", "bandwidth"], -1.0, "bandwidth"),
     (["cluster", "network", "topology"], {"is": "Racks", "tasks_per_rack": "x"}, "Racks"),

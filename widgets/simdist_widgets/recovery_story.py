@@ -24,6 +24,7 @@ COLORS = {
     "detection": "#b35900",
     "decision": "#7b3fa0",
     "restoration": "#d1423f",
+    "reading": "#0f7b6c",
     "catching up": "#0072b2",
     "afterwards": "#7a8ca0",
 }

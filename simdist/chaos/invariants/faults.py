@@ -22,7 +22,7 @@ def _timed(evidence: Evidence, *kinds: str) -> list[Disturbance]:
 def _crash_takes_effect(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
     crashes = _timed(evidence, *DEATHS)
-    unknown = {d.task for d in run.fired if d.kind in DEATHS and d.at_s is None}
+    unknown = {d.task for d in run.fired if d.kind == "preempt" or (d.kind in DEATHS and d.at_s is None)}
     for crash in crashes:
         at_s, back_s = crash.at_s or 0.0, crash.figures["restart_after"]
         others = [other for other in crashes if other.task == crash.task and other is not crash]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from simdist.chaos.evidence import Evidence, Invariant
+from simdist.chaos.kinds import KINDS
 from simdist.chaos.runs import ScenarioRun
 from simdist.trace.records import task_of
 
@@ -41,7 +42,7 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"an update of {worker} from {span.start_s} to {span.end_s} s was applied although it died in between"
 
 
-FAULTS = {"crash", "lose_host", "pause", "partition", "slow", "drop", "delay", "duplicate", "slow_link", "heal"}
+FAULTS = {"heal", *(kind.name for kind in KINDS.values())}
 SAID_BY_OTHERS = {*FAULTS, "restart", "detect", "retry", "error", "cancel", "resize"}
 
 

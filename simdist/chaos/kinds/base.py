@@ -27,6 +27,7 @@ class Ground:
         steps: how many steps each task took.
         looks: how often the workload offered a look at numbers.
         scales_s: spans of time that matter to recovery: a latency, the run, a back-off.
+        disks: the tasks whose disks were used.
     """
 
     length_s: float
@@ -35,6 +36,7 @@ class Ground:
     steps: dict[str, int]
     observations: int
     scales_s: tuple[float, ...]
+    disks: tuple[str, ...] = ()
 
 
 class Kind(ABC):
@@ -44,11 +46,13 @@ class Kind(ABC):
         name: as scenarios write it.
         share: of the scenarios in which it may happen at all.
         needs_numbers: whether it makes sense only where numbers are computed.
+        needs_disks: whether it is drawn only where disks are used.
     """
 
     name: str
     share: float
     needs_numbers: bool = False
+    needs_disks: bool = False
 
     @abstractmethod
     def draw(self, dice: Dice, ground: Ground) -> list[Disturbance]:

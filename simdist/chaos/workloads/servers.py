@@ -35,6 +35,7 @@ class Servers(Workload):
     name = "servers"
     weight = 3.0
     same_result = False
+    uses_disks = True
 
     def draw(self, dice: Dice, scenario: Scenario) -> Options:
         mode = dice.part("mode").pick(["async", "sync", "bounded"], [1, 2, 1])

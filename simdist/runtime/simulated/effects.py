@@ -53,11 +53,23 @@ class SimulatedEffects:
     def expect_silence(self) -> None:
         self.world.silence.expect()
 
-    def crash(self, task: str, restart_after_s: float | None, reason: str) -> None:
-        self.world.crash(self.world.task(task), restart_after_s, reason)
+    def crash(self, task: str, restart_after_s: float | None, reason: str, keep_disk: bool = True) -> None:
+        self.world.crash(self.world.task(task), restart_after_s, reason, keep_disk)
 
     def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
         self.world.lose_host(self.world.task(task), restart_after_s, reason)
+
+    def preempt(self, task: str, notice_s: float, restart_after_s: float | None, reason: str) -> None:
+        self.world.preemptions.preempt(self.world.task(task), notice_s, restart_after_s, reason)
+
+    def fill_disk(self, task: str) -> Heal:
+        return self.world.disk(task).disk.fill()
+
+    def slow_disk(self, task: str, factor: float) -> Heal:
+        return self.world.disk(task).disk.slow_by(factor)
+
+    def tear_writes(self, task: str, writes: int) -> None:
+        self.world.disk(task).disk.torn_writes += writes
 
     def slow(self, task: str, factor: float) -> Heal:
         return self.world.task(task).slow_by(factor)

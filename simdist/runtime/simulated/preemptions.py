@@ -1,7 +1,8 @@
 """Preemptions: a machine is taken away from a task, as a cloud does with cheap ones, and the task gets notice of it before.
 
 The notice is of the machine: a process that crashes and starts again on the same machine has the same notice, and one that has found
-another machine meanwhile has none. At its second the process is killed as by a crash, and the disk is lost with the machine.
+another machine meanwhile has none. At its second the process is killed as by a crash, and the disk is lost with the machine; a launched
+main that exits before, to be started again elsewhere, gives its machine back at once.
 """
 
 from __future__ import annotations
@@ -59,7 +60,16 @@ class Preemptions:
         """Call a function with that second at each notice of a task."""
         self._watchers.setdefault(task, []).append(noticed)
 
+    def give_back(self, task: Task) -> bool:
+        """Take a machine away at once, because its program has ended before its time was over; whether it had notice."""
+        notices = [notice for notice in self._notices if notice.task is task and notice.machine == task.machine]
+        for notice in sorted(notices, key=lambda notice: notice.killed_at_s)[:1]:
+            self.world.clock.after(0.0, self._kill, notice)
+        return bool(notices)
+
     def _kill(self, notice: _Notice) -> None:
+        if notice not in self._notices:
+            return
         self._notices.remove(notice)
         if notice.machine == notice.task.machine:
             self.world.crash(notice.task, notice.restart_after_s, notice.reason, keep_disk=False)

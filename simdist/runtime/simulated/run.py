@@ -159,6 +159,8 @@ class SimulatedRun:
             self._done.fail(error)
             self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
+            if isinstance(error.__cause__, SystemExit) and self.world.preemptions.give_back(task):
+                return  # it starts again on another machine, if there is one
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
             self.world.clock.after(delay_s, self._again, (task, process))
         else:

@@ -108,9 +108,8 @@ class SimulatedDisk:
         error = UnavailableError(f"{self.task.name} died while its disk worked. What was confirmed is there, if its disk is.")
         gatherings, self._gatherings = self._gatherings, {}
         dropped = self.disk.lose() if is_lost else self.disk.crash()
-        for path in self._temporary:
-            self.disk.files.discard(path)
-        self._temporary.clear()
+        for temporary in list(self._temporary):
+            self._drop(temporary)
         if is_lost:
             for listener in self.lost:
                 listener()
@@ -135,12 +134,15 @@ class SimulatedDisk:
             yield from self.disk.rename(temporary, path)
             yield from self.disk.fsync_directory()
         except SimdistError as error:
-            self.disk.files.discard(temporary)
+            self._drop(temporary)
             self.note(f"{_name(path)} was not written: {_why(error)}", bytes=size_bytes)
-            raise
-        finally:
-            self._temporary.discard(temporary)
+            raise type(error)(f"{path!r} was not written, and nothing has changed. {error}") from error
+        self._temporary.discard(temporary)
         self._span(f"write {_name(path)}", began_s, size_bytes)
+
+    def _drop(self, temporary: str) -> None:
+        self.disk.files.discard(temporary)
+        self._temporary.discard(temporary)
 
     def _write_verified(self, temporary: str, path: str, size_bytes: int) -> Work:
         for attempt in range(1, TORN_ATTEMPTS + 1):
@@ -151,7 +153,7 @@ class SimulatedDisk:
                 return
             self.disk.files.discard(temporary)
             self.note(f"write {attempt} of {_name(path)} was torn", bytes=size_bytes, intact=content.intact_bytes)
-        raise AbortedError(f"{TORN_ATTEMPTS} attempts to write {path!r} on the disk of {self.task.name} were torn. Replace the disk.")
+        raise AbortedError(f"{TORN_ATTEMPTS} attempts in a row were torn by the disk of {self.task.name}. Replace the disk.")
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import keras
 from keras.src.callbacks import CallbackList
 
 from simdist.errors import InvalidArgumentError
+from simdist.training.callbacks.backup_and_restore import BackupAndRestore
 from simdist.training.callbacks.caller import is_chief, is_one_of_several
 from simdist.training.callbacks.model_checkpoint import ModelCheckpoint
 from simdist.training.callbacks.tensorboard import TensorBoard
@@ -52,10 +53,10 @@ def _require_kind(callback: keras.callbacks.Callback, several: bool) -> None:
         several: whether other launched mains train the same model.
     """
     name = type(callback).__name__
-    if isinstance(callback, keras.callbacks.BackupAndRestore):
+    if isinstance(callback, keras.callbacks.BackupAndRestore) and not isinstance(callback, BackupAndRestore):
         raise InvalidArgumentError(
-            f"{name} does not bring back a training under a strategy yet. Save weights with "
-            'ModelCheckpoint(save_freq="epoch"), load them, and pass initial_epoch= to fit.'
+            f"{name} is Keras' own, which knows neither the state of replicas nor that of the input. Take that of simdist: "
+            "from simdist import keras; keras.callbacks.BackupAndRestore(...)."
         )
     if isinstance(callback, keras.callbacks.OrbaxCheckpoint):
         raise InvalidArgumentError(f'{name} cannot save a model under a strategy. Use ModelCheckpoint(save_freq="epoch").')

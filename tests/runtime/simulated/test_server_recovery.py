@@ -137,6 +137,79 @@ def test_snapshots_are_lost_with_their_machine() -> None:
         trained(60, killed("lose_host", "ps:0", 0.006), recovery="checkpoint")
 
 
+LOST_DISKS: dict[str, Callable[[sd.Cluster], object]] = {
+    "crash": lambda cluster: cluster.faults.crash("ps:0", at=0.006, keep_disk=False),
+    "preemption": lambda cluster: cluster.faults.preempt("ps:0", notice=0.002, at=0.004, restart_after=1.0),
+    "after a crash": lambda cluster: (cluster.faults.crash("ps:0", at=0.006), cluster.faults.lose_host("ps:0", at=0.5)),
+}
+
+
+@pytest.mark.parametrize("how", LOST_DISKS)
+def test_snapshots_are_lost_with_their_disk(how: str) -> None:
+    with pytest.raises(UnavailableError):
+        trained(60, LOST_DISKS[how], recovery="checkpoint")
+
+
+def snapshots_of(result: Trained, lane: str = "ps:0") -> list[Any]:
+    return [span for span in result.cluster.trace.spans.where(category="checkpoint") if span.lane == lane]
+
+
+def test_a_snapshot_takes_longer_on_a_slow_disk() -> None:
+    healthy = snapshots_of(trained(60, recovery="checkpoint"))
+    slow = snapshots_of(trained(60, lambda cluster: cluster.faults.disk_slow("ps:0", 3.0, at=0.0), recovery="checkpoint"))
+    assert slow[-1].duration_s == pytest.approx(3.0 * healthy[-1].duration_s)
+
+
+def test_a_snapshot_that_does_not_fit_is_told_and_tried_again() -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.disk_full("ps:0", at=0.0, until=15.0)
+        cluster.faults.crash("ps:0", at=25.0)
+        cluster.engine.after(30.0, lambda: None)  # there is something to wait for
+
+    result = trained(60, plan, recovery="checkpoint")
+    sd.sleep(40.0, result.cluster)
+    told = [mark for mark in result.cluster.trace.instants.where(category="checkpoint") if mark.lane == "ps:0"]
+    assert told and {mark.name for mark in told} == {"no snapshot: the disk is full"} and all(mark.time_s < 15.0 for mark in told)
+    assert [span.start_s for span in snapshots_of(result)] == [pytest.approx(20.0)]
+    (back,) = [span for span in result.cluster.trace.spans.where(category="setup") if span.lane == "ps:0"]
+    assert back.start_s == pytest.approx(25.0 + server_recovery.SERVER_RESTART_S) and result.weights["count"] == 60.0
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_server_goes_back_behind_a_torn_snapshot(torn: bool) -> None:
+    """It finds out when it needs it; until then it believes that all is saved, and writes no other."""
+
+    def plan(cluster: sd.Cluster) -> None:
+        if torn:
+            cluster.faults.torn_write("ps:0", at=9.0)
+        cluster.faults.crash("ps:0", at=25.0, restart_after=1.0)
+
+    result = trained(60, plan, recovery="checkpoint")
+    sd.sleep(30.0, result.cluster)
+    (last,) = [span for span in snapshots_of(result) if 9.0 < span.start_s < 25.0]
+    assert last.start_s == pytest.approx(10.0)
+    recovery = result.cluster.world.recoveries["ps:0"]
+    assert recovery.is_serving and not recovery.is_lost
+    steps = max(version for _, version in recovery.held().values())
+    assert steps >= 60 if not torn else 0 < steps < 60
+
+
+def test_what_a_torn_snapshot_leaves_is_lost_when_it_is_overwritten() -> None:
+    """There are two files, in turns, and nobody knows yet that one of them is torn."""
+
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.torn_write("ps:0", at=9.0)
+        cluster.faults.disk_slow("ps:0", 1000.0, at=12.0)
+        cluster.faults.crash("ps:0", at=20.1)
+
+    result = trained(60, plan, recovery="checkpoint")
+    sd.sleep(15.0, result.cluster)
+    w = result.variables[0]
+    w.assign(w.numpy() + 1.0)
+    sd.sleep(10.0, result.cluster)
+    assert result.cluster.world.recoveries["ps:0"].is_lost
+
+
 def test_updates_of_a_round_that_are_lost_with_a_server_are_told() -> None:
     told: list[str] = []
     for at in moments(20, 0.004):

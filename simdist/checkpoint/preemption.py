@@ -1,0 +1,226 @@
+"""`PreemptionCheckpointHandler`: a program that is told that its machine will be taken away saves its state in time, and ends.
+
+All mains save after the same call of `run`, and end with the same exit status, so that whoever starts them again starts them all; the next
+handler restores what was saved.
+
+Taught in lesson 13.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from simdist.arguments import number
+from simdist.checkpoint.checkpoint import Checkpoint
+from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.manager import CheckpointManager
+from simdist.checkpoint.notice import Notices
+from simdist.checkpoint.objects import Objects
+from simdist.cluster import ClusterResolver
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["EXIT_STATUS", "PreemptionCheckpointHandler", "TerminationConfig"]
+
+EXIT_STATUS = 42
+"""With which a program ends that has saved its state before its machine was taken away."""
+
+POLL_S = 1.0
+"""Virtual seconds between two questions to a `termination_watcher_fn`."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class TerminationConfig:
+    """What a handler does when the machine of a task is about to be taken away.
+
+    Args:
+        termination_watcher_fn: asked every virtual second, between calls of `run`; what it says counts as a notice. Default: the notices
+            of the cluster's faults (`cluster.faults.preempt`).
+        exit_fn: called after the last save; default: ``sys.exit(42)``, after which a launched main with ``restart="always"`` starts again.
+        grace_period: virtual seconds from the notice to the end. Above 0 the training goes on after a first save, and saves once more
+            before the time is over. Default None: it saves once, and ends.
+        save_fn: saves in the place of the checkpoint.
+
+    Raises:
+        InvalidArgumentError: a negative grace period.
+        TypeError: something is no function.
+    """
+
+    termination_watcher_fn: Callable[[], object] | None = None
+    exit_fn: Callable[[], object] | None = None
+    grace_period: float | None = None
+    save_fn: Callable[[], object] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("termination_watcher_fn", "exit_fn", "save_fn"):
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} is {function!r}; expected a function without arguments, or None")
+        if self.grace_period is not None:
+            number(self.grace_period, "grace_period")
+
+
+class _Calls:
+    """How often `run` was called, over all incarnations."""
+
+    total = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.total = int(state["total"])
+
+
+class PreemptionCheckpointHandler:
+    """Runs steps, and saves before a task is pre-empted; restores when it is made.
+
+    Args:
+        cluster_resolver: of the strategy: ``strategy.cluster_resolver``; None where there is none.
+        checkpoint_or_checkpoint_manager: what is saved.
+        checkpoint_dir: where a `Checkpoint` is saved; a manager has a directory of its own.
+        termination_config: a `TerminationConfig`; default: one save, and ``sys.exit(42)``.
+
+    Raises:
+        NotImplementedError: the cluster has parameter servers, which keep the variables when a worker goes: use
+            ``ParameterServerStrategy(recovery=...)``.
+        InvalidArgumentError: a `Checkpoint` without a directory, or a manager with one.
+        TypeError: neither of the two.
+
+    Example:
+        >>> import simdist as sd
+        >>> def main(directory):
+        ...     strategy = sd.MultiWorkerMirroredStrategy()
+        ...     with strategy.scope():
+        ...         v = sd.Variable(0.0)
+        ...     handler = sd.PreemptionCheckpointHandler(strategy.cluster_resolver, sd.Checkpoint(v=v), directory)
+        ...     while handler.total_run_calls < 5:
+        ...         handler.run(strategy.run, lambda: v.assign_add(sd.get_replica_context().all_reduce("SUM", 1.0)))
+        ...         sd.sleep(1.0)
+        ...     return float(v.numpy())
+        >>> cluster = sd.Cluster({"worker": 2})
+        >>> _ = cluster.faults.preempt("worker:1", at=1.5, notice=30.0, restart_after=5.0)
+        >>> run = cluster.launch(main, restart="always", args=(cluster.directory("saved"),))
+        >>> run.join()
+        >>> run.results["worker:0"], run.restarts["worker:0"]
+        (10.0, 1)
+        >>> cluster.close()
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None,
+        checkpoint_or_checkpoint_manager: Checkpoint | CheckpointManager,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        termination_config: TerminationConfig | None = None,
+    ) -> None:
+        spec = None if cluster_resolver is None else cluster_resolver.cluster_spec()
+        if spec is not None and "ps" in spec:
+            raise NotImplementedError(
+                "PreemptionCheckpointHandler is for strategies whose workers hold the variables. Parameter servers keep them when a worker "
+                "goes; for a server that goes, use ParameterServerStrategy(recovery='replica')."
+            )
+        self.manager = _manager_of(checkpoint_or_checkpoint_manager, checkpoint_dir)
+        self.config = TerminationConfig() if termination_config is None else termination_config
+        self._calls = _Calls()
+        self.manager.checkpoint.objects.setdefault("preemption_calls", self._calls)
+        self._notices = Notices(Mains(Objects.of(self.manager.checkpoint.objects).strategies))
+        self._asked_s = -POLL_S
+        self._told_s: float | None = None  # by the user's function
+        self._saved_s: float | None = None  # how long the save took that came with the notice
+        self._deadline_s: float | None = None
+        self._call_s = 0.0
+        self.manager.restore_or_initialize()
+
+    @property
+    def total_run_calls(self) -> int:
+        """How often `run` has called its function, over all restarts."""
+        return self._calls.total
+
+    def run(self, distributed_train_function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        """Save and end where a task is about to be taken away; otherwise call a function.
+
+        Args:
+            distributed_train_function: a step, or several; all mains call it equally often.
+            args, kwargs: its arguments.
+        """
+        self.save_checkpoint_if_preempted()
+        began_s = self._now
+        result = distributed_train_function(*args, **kwargs)
+        self._calls.total += 1
+        self._call_s = max(self._call_s, self._now - began_s)
+        return result
+
+    def save_checkpoint_if_preempted(self) -> None:
+        """Save, and end the program, where a task is about to be taken away; every main has to call it equally often."""
+        killed_s = self._notices.soonest_s(self._asked())
+        if killed_s is None:
+            return
+        grace_s = self.config.grace_period
+        if self._deadline_s is None:
+            self._deadline_s = killed_s if not grace_s else min(killed_s, self._now + grace_s)
+            began_s = self._now
+            self._save()
+            self._saved_s = self._now - began_s
+            if not grace_s:
+                self._exit()
+            return
+        assert self._saved_s is not None
+        # One more call and one more save must fit in, with as much again to spare.
+        if self._now + 2 * (self._call_s + self._saved_s) >= self._deadline_s:
+            self._save()
+            self._exit()
+
+    @contextmanager
+    def watch_preemption_scope(self) -> Iterator[None]:
+        """Around a loop that calls `save_checkpoint_if_preempted` itself, after each of its steps."""
+        yield
+
+    @property
+    def _now(self) -> float:
+        engine = self._notices.mains.engine
+        return 0.0 if engine is None else engine.now
+
+    def _asked(self) -> float | None:
+        """What the user's function says: a notice without a second counts from now on, with the grace period."""
+        watcher = self.config.termination_watcher_fn
+        if watcher is not None and self._told_s is None and self._now - self._asked_s >= POLL_S:
+            self._asked_s = self._now
+            if watcher():
+                self._told_s = self._now + (self.config.grace_period or 0.0)
+        return self._told_s
+
+    def _save(self) -> None:
+        if self.config.save_fn is not None:
+            self.config.save_fn()
+        else:
+            self.manager.save(check_interval=False)
+            self.manager.sync()
+
+    def _exit(self) -> None:
+        if self.config.exit_fn is not None:
+            self.config.exit_fn()
+        else:
+            sys.exit(EXIT_STATUS)
+
+
+def _manager_of(saved: object, directory: str | os.PathLike[str] | None) -> CheckpointManager:
+    if isinstance(saved, CheckpointManager):
+        if directory is not None:
+            raise InvalidArgumentError(
+                f"checkpoint_dir={str(directory)!r}: the CheckpointManager has a directory of its own. Leave it out."
+            )
+        return saved
+    if not isinstance(saved, Checkpoint):
+        raise TypeError(f"PreemptionCheckpointHandler takes an sd.Checkpoint or an sd.CheckpointManager; got {type(saved).__name__}.")
+    if directory is None:
+        raise InvalidArgumentError(
+            "PreemptionCheckpointHandler was given a Checkpoint and no checkpoint_dir. Pass the directory to save to."
+        )
+    return CheckpointManager(saved, directory, max_to_keep=1)

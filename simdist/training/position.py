@@ -1,0 +1,104 @@
+"""Where a training stands: its epoch, the batches of it that are done, the position of its input, and what callbacks have counted.
+
+`fit` keeps one for its model while it runs; a backup saves it, and a restore lets `fit` go on from there.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import keras
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.saved_parts import SavedState
+from simdist.training.callback_counts import counts_of, set_counts
+
+__all__ = ["PositionedSteps", "TrainingPosition"]
+
+StateDict: TypeAlias = dict[str, Any]
+"""A position as plain data."""
+
+
+class PositionedSteps(Protocol):
+    """What runs the steps of a training, as far as its position is concerned."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no step is under way, so that the position is that of the variables."""
+        ...
+
+    def position(self) -> SavedState:
+        """Where the input stands; None where nobody knows: each worker has its own."""
+        ...
+
+    def go_to(self, position: SavedState) -> None:
+        """Go to such a position."""
+        ...
+
+
+class TrainingPosition:
+    """The position of a training.
+
+    Args:
+        steps: runs its steps.
+        callbacks: of the call.
+        epoch: the first.
+
+    Attributes:
+        epoch: that runs, or is the next; from 0.
+        batch: batches of it that are done.
+    """
+
+    def __init__(self, steps: PositionedSteps, callbacks: Sequence[keras.callbacks.Callback], epoch: int = 0) -> None:
+        self.steps = steps
+        self.callbacks = callbacks
+        self.epoch = epoch
+        self.batch = 0
+        self._counts: list[StateDict | None] = []
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether what is saved now belongs to one moment of the training."""
+        return self.steps.is_quiet
+
+    def state_dict(self) -> StateDict:
+        """The position, as plain data."""
+        counts = [counts_of(callback) for callback in self.callbacks]
+        return {"epoch": self.epoch, "batch": self.batch, "input": self.steps.position(), "callbacks": counts}
+
+    def load_state_dict(self, state: SavedState) -> None:
+        """Go to a saved position; callbacks get their counts when all of them have begun.
+
+        Raises:
+            InvalidArgumentError: it is none, or the input is another one.
+        """
+        try:
+            found = cast("StateDict", state)
+            epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], list(found["callbacks"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"not a saved position of a training: {state!r}; expected that of a backup") from error
+        if position is not None:
+            self.steps.go_to(position)
+        self.epoch, self.batch, self._counts = epoch, batch, counts
+
+    def begin(self) -> None:
+        """All callbacks have begun."""
+        for callback, counts in zip(self.callbacks, self._counts, strict=False):
+            if counts is not None:
+                set_counts(callback, counts)
+        for function in self._waiting:
+            function()
+
+    def when_begun(self, function: Callable[[], None]) -> None:
+        """Call a function when all callbacks have begun."""
+        self._waiting.append(function)
+
+    def begin_epoch(self, epoch: int) -> int:
+        """An epoch begins; with how many batches that are done."""
+        done = self.batch if epoch == self.epoch else 0
+        self.epoch, self.batch = epoch, done
+        return done

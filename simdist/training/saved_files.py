@@ -1,0 +1,65 @@
+"""Files of models, as `model.save`, `save_weights` and `ModelCheckpoint` write them: whole or absent, and through the disk of the task.
+
+The files are Keras' own, so plain Keras opens them without simdist. The values of other tasks travel to the task of the program, and its
+disk takes its time, before the file gets its name.
+
+Taught in lesson 09.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import keras
+
+from simdist.checkpoint.collecting import held_by
+from simdist.strategies.base import Strategy
+from simdist.trace.atomic_file import replacing_path
+from simdist.variables.handles import adopted
+from simdist.variables.variable import Variable
+
+__all__ = ["saved_file"]
+
+
+@contextmanager
+def saved_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strategy | None) -> Iterator[Path]:
+    """Where the file of a model is to be written, so that it appears whole when the block ends.
+
+    Args:
+        model: that is saved.
+        path: of the file.
+        strategy: whose tasks hold the model; None: no time passes.
+
+    Raises:
+        InvalidArgumentError: the path is a directory, or lies below a file.
+        ResourceExhaustedError: the disk of the task, or of the machine, is full; a file that was there before stays as it was.
+        UnavailableError: a task that takes part has died.
+    """
+    with replacing_path(path) as unfinished:
+        yield unfinished
+        if strategy is not None:
+            _take_time(model, strategy, os.fspath(path))
+
+
+def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
+    engine, task = strategy.engine, strategy.program_task
+    variables: list[Variable] = [own for variable in _all_of(model) if (own := adopted(variable)) is not None]
+    parts = held_by(variables, task)
+    over, errors = engine.promise(), list[BaseException]()
+
+    def ended(error: BaseException | None) -> None:
+        errors.extend([] if error is None else [error])
+        over.open()
+
+    engine.disk(task).write(path, sum(parts.values()), ended, parts)
+    over.wait(f"{Path(path).name} to be written")
+    if errors:
+        raise errors[0]
+
+
+def _all_of(model: keras.Model) -> list[keras.Variable]:
+    optimizer = model.optimizer if model.compiled else None
+    return [*model.variables, *(optimizer.variables if optimizer is not None else ())]

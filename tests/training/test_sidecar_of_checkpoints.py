@@ -1,0 +1,60 @@
+"""An evaluator of checkpoints, beside the training and through a crash of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+X = np.linspace(0.0, 1.0, 32, dtype="float32")[:, None]
+DATA = sd.Dataset.from_tensor_slices((X, X)).batch(8)
+
+
+def build() -> keras.Model:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def evaluate(directory: str) -> list[tuple[str, Any]]:
+    with sd.OneDeviceStrategy().scope():
+        model = build()
+    evaluator = sd.SidecarEvaluator(model, DATA, directory, max_evaluations=2, poll_s=0.5, timeout_s=60.0)
+    return [(one.path.name, one.logs["loss"]) for one in evaluator.start()]
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["undisturbed", "the evaluator crashes"])
+def test_each_new_checkpoint_is_evaluated(crash: bool) -> None:
+    with sd.Cluster({"worker": 2, "ps": 1, "evaluator": 1}) as cluster:
+        directory = cluster.directory("saved")
+        if crash:
+            cluster.faults.crash("evaluator:0", at=0.7, restart_after=0.1)
+        beside = cluster.launch(evaluate, job="evaluator", restart="always", args=(directory,))
+        with sd.ParameterServerStrategy(cluster).scope():
+            model = build()
+        manager = sd.CheckpointManager(sd.Checkpoint(model=model), directory, max_to_keep=2)
+        expected = []
+        for _ in range(2):
+            model.fit(X, X, batch_size=8, verbose=0)
+            path = manager.save()
+            assert path is not None
+            expected.append((path.rpartition("/")[2], model.evaluate(DATA, verbose=0)))
+            sd.sleep(3.0)
+        beside.join()
+        found = beside.results["evaluator:0"]
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in expected], rel=1e-6)
+
+
+def test_a_checkpoint_without_a_model_is_no_match() -> None:
+    with sd.Cluster({"worker": 1, "evaluator": 1}) as cluster:
+        directory = cluster.directory("saved")
+        sd.Checkpoint(other=sd.Variable(1.0)).save(directory + "/ckpt")
+        with sd.OneDeviceStrategy().scope():
+            model = build()
+        with pytest.raises(AssertionError, match="nothing that this program has"):
+            sd.SidecarEvaluator(model, DATA, directory, max_evaluations=1).start()
