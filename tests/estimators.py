@@ -41,8 +41,8 @@ def config(directory: Path | str, **options: Any) -> sd.estimator.RunConfig:
     return sd.estimator.RunConfig(str(directory), **options)
 
 
-def regressor(directory: Path | str, **options: Any) -> sd.estimator.LinearRegressor:
-    return sd.estimator.LinearRegressor(COLUMNS, optimizer="SGD", config=config(directory, **options))
+def regressor(directory: Path | str, optimizer: Any = "SGD", **options: Any) -> sd.estimator.LinearRegressor:
+    return sd.estimator.LinearRegressor(COLUMNS, optimizer=optimizer, config=config(directory, **options))
 
 
 def weights(estimator: sd.estimator.Estimator) -> np.ndarray:
@@ -51,12 +51,14 @@ def weights(estimator: sd.estimator.Estimator) -> np.ndarray:
     return np.concatenate([estimator.get_variable_value(name).ravel() for name in names])
 
 
-def descended(steps: int, batch_size: int = 16, rate: float = 0.2) -> np.ndarray:
-    """The same weights after steps of gradient descent, in float64."""
-    found = np.zeros(4)
+def descended(steps: int, batch_size: int = 16, rate: float = 0.2, momentum: float = 0.0, epoch: bool = False) -> np.ndarray:
+    """The same weights after steps of gradient descent, in float64; with `epoch` the last batch of an epoch is smaller."""
+    found, velocity = np.zeros(4), np.zeros(4)
     rows = np.column_stack([X, np.ones(len(X))]).astype(np.float64)
     for step in range(steps):
-        batch = np.arange(step * batch_size, (step + 1) * batch_size) % len(X)
+        batch = np.arange(step * batch_size, (step + 1) * batch_size)
+        batch = batch[batch < len(X)] if epoch else batch % len(X)
         errors = rows[batch] @ found - Y[batch]
-        found -= rate * 2 * rows[batch].T @ errors / batch_size
+        velocity = momentum * velocity - rate * 2 * rows[batch].T @ errors / len(batch)
+        found += velocity
     return found

@@ -145,7 +145,7 @@ class BuiltModel:
 
         def compute_loss() -> tuple[jax.Array, jax.Array]:
             with of_global_batch(weight) if rows else nullcontext():
-                loss = jnp.reshape(self._call(batch).loss, ()) * weight
+                loss = jnp.sum(self._call(batch).loss) * weight
             return (optimizer.wrapped.scale_loss(loss) if is_keras_optimizer(optimizer.wrapped) else loss), loss
 
         with only_finite(not rows):
@@ -164,7 +164,7 @@ class BuiltModel:
         assert tracer is not None
         with nullcontext() if _rows(batch) else tracer.overlay({}):  # metrics count no batch that has no rows
             spec = self._call(batch)
-            self.metrics["loss"].update_state(jnp.reshape(spec.loss, ()))
+            self.metrics["loss"].update_state(jnp.sum(spec.loss))
 
     def _predict(self, iterator: Iterator[Tree]) -> Tree:
         return self.strategy.run(lambda batch: self._call(batch).predictions, args=(next(iterator),))

@@ -88,6 +88,8 @@ class CreatedVariables:
         self._number += 1
         with _outside_of_steps(), _adopted_by(self), jax.ensure_compile_time_eval():
             construct(variable, _nothing if callable(initializer) or isinstance(initializer, str) else initializer, *args, **options)
+        assert isinstance(variable, _MadeAgain)
+        variable.first_value = None
         self._require_same(variable)
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
@@ -110,15 +112,17 @@ class CreatedVariables:
 
 
 class _MadeAgain(AdoptedVariable):
-    """A variable of Keras that was made in the place of one that exists: its first value does not count."""
+    """A variable of Keras that was made in the place of one that exists: its first value is known to Keras' constructor alone."""
+
+    first_value: Any = None
 
     @property
     def _value(self) -> jax.Array | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return super()._value
+        return super()._value if self.first_value is None else self.first_value
 
     @_value.setter
     def _value(self, value: object) -> None:
-        return
+        self.first_value = value
 
 
 _open: TaskLocal[CreatedVariables | None] = TaskLocal(lambda: None)
@@ -131,8 +135,8 @@ def _nothing(shape: tuple[int, ...], dtype: Any = None, **_: Any) -> np.ndarray[
 
 def _others(found: str, expected: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"model_fn was called again, as for every new shape of batches, and made {found} where the first call had made {expected}. It must "
-        "make the same layers, metrics and optimizers, in the same order, whatever the shapes."
+        f"model_fn was called again, as for every new shape of batches, and made {found} where the first call had made {expected}. Each call "
+        "must make all its layers, metrics and optimizers anew, the same in the same order, whatever the shapes."
     )
 
 

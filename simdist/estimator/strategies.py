@@ -45,7 +45,7 @@ class Strategies:
         """
         if self._training is None:
             config = self.config
-            made = _made(config.train_distribute, "train_distribute")
+            made = _strategy_of(config.train_distribute, "train_distribute")
             if made is None and config.num_ps_replicas:
                 made = ParameterServerStrategy(TFConfigClusterResolver())
             if made is None and config.num_worker_replicas > 1:
@@ -64,7 +64,7 @@ class Strategies:
             InvalidArgumentError: it has parameter servers.
         """
         if self._evaluation is None:
-            made = _made(self.config.eval_distribute, "eval_distribute")
+            made = _strategy_of(self.config.eval_distribute, "eval_distribute")
             if made is not None and not isinstance(made, SynchronousStrategy):
                 raise InvalidArgumentError(
                     f"eval_distribute is a {type(made).__name__}; an Estimator evaluates on replicas that step together. Leave it out for "
@@ -90,7 +90,7 @@ def serves(config: RunConfig) -> bool:
     return config.task_type == "worker" and config.num_ps_replicas > 0 and not isinstance(config.train_distribute, SynchronousStrategy)
 
 
-def _made(given: StrategyOrMaker, name: str) -> Strategy | None:
+def _strategy_of(given: StrategyOrMaker, name: str) -> Strategy | None:
     if given is None or isinstance(given, Strategy):
         return given
     made = given()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from simdist.data import Dataset
 from simdist.estimator.canned.heads import Head
-from simdist.estimator.canned.options import OptimizerLike, made_optimizer, require_optimizer
+from simdist.estimator.canned.options import OptimizerLike, optimizer_maker
 from simdist.estimator.estimator import Estimator
 from simdist.estimator.run_config import RunConfig
 from simdist.estimator.specs import EstimatorSpec, ModeKeys
@@ -47,12 +47,10 @@ class CannedEstimator(Estimator):
         config: RunConfig | None,
         warm_start_from: None,
     ) -> None:
-        require_optimizer(optimizer)
         self._columns = columns
         self._network = network
         self._head = head
-        self._optimizer = optimizer
-        self._learning_rate = learning_rate
+        self._make_optimizer = optimizer_maker(optimizer, learning_rate)
         super().__init__(self._spec, model_dir, config, None, warm_start_from)
 
     def _spec(self, features: Mapping[str, jax.Array], labels: jax.Array | None, mode: ModeKeys) -> EstimatorSpec:
@@ -62,7 +60,7 @@ class CannedEstimator(Estimator):
             return EstimatorSpec(mode, predictions=head.predictions(logits))
         losses = head.losses(labels, logits)
         if mode is ModeKeys.TRAIN:
-            return EstimatorSpec(mode, loss=jnp.mean(losses), train_op=made_optimizer(self._optimizer, self._learning_rate))
+            return EstimatorSpec(mode, loss=jnp.mean(losses), train_op=self._make_optimizer())
         from simdist.estimator.canned.metrics import updated_metrics
 
         return EstimatorSpec(mode, loss=jnp.mean(losses), eval_metric_ops=updated_metrics(head, labels, logits, losses))

@@ -17,7 +17,7 @@ Metrics = dict[str, Any]
 
 
 class AccuracyBaseline(keras.metrics.Mean):
-    """The accuracy of whoever always says the more frequent of two classes."""
+    """The accuracy of a model that always predicts the more frequent of two classes."""
 
     def result(self) -> jax.Array:
         """Of the mean label."""

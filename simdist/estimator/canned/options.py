@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from simdist.arguments import flag, number, whole_number
@@ -18,9 +19,8 @@ __all__ = [
     "OptimizerLike",
     "checked_columns",
     "checked_combiner",
-    "made_optimizer",
+    "optimizer_maker",
     "refuse_options",
-    "require_optimizer",
 ]
 
 OptimizerLike: TypeAlias = str | KerasOptimizer | Optimizer | Callable[[], Any]
@@ -106,41 +106,35 @@ def checked_combiner(given: str) -> str:
     return given
 
 
-def require_optimizer(given: object) -> None:
-    """Refuse what is no optimizer, before anything is built.
+def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callable[[], Optimizer | KerasOptimizer]:
+    """A function that makes the optimizer of a training: each has one of its own.
+
+    Args:
+        given: a name, an optimizer of Keras, which is copied, an `sd.Optimizer`, or a function that makes one.
+        learning_rate: of one that is given by name; None: Keras' default.
 
     Raises:
-        InvalidArgumentError: no name of one.
+        InvalidArgumentError: no name of an optimizer.
         TypeError: something else.
     """
     if isinstance(given, str):
         if given not in OPTIMIZERS:
             raise InvalidArgumentError(f"optimizer={given!r} is not known. {did_you_mean(given, OPTIMIZERS)}")
-    elif not (isinstance(given, Optimizer) or is_keras_optimizer(given) or callable(given)):
+        return partial(_named, given, learning_rate)
+    if isinstance(given, Optimizer):
+        return lambda: given
+    if is_keras_optimizer(given):
+        return partial(type(given).from_config, given.get_config())
+    if not callable(given):
         raise TypeError(f"optimizer is {given!r}; expected a name such as 'SGD', an optimizer of Keras, an sd.Optimizer, or a function")
+    return cast("Callable[[], Any]", given)
 
 
-def made_optimizer(given: OptimizerLike, learning_rate: float | None) -> Optimizer | KerasOptimizer:
-    """A new optimizer: each training has one of its own.
+def _named(name: str, learning_rate: float | None) -> KerasOptimizer:
+    from simdist import keras  # when a model is built: an import of simdist does not load it
 
-    Args:
-        given: a name, an optimizer to be copied, or a function that makes one.
-        learning_rate: of one that is given by name; None: Keras' default.
-
-    Raises:
-        TypeError: the function returned something else.
-    """
-    from simdist import keras
-
-    if isinstance(given, str):
-        options = {} if learning_rate is None else {"learning_rate": learning_rate}
-        return keras.optimizers.get({"class_name": OPTIMIZERS[given], "config": options})
-    made: Any = given() if callable(given) and not is_keras_optimizer(given) else given
-    if isinstance(made, Optimizer):
-        return made
-    if not is_keras_optimizer(made):
-        raise TypeError(f"optimizer returned {made!r}; expected an optimizer of Keras")
-    return type(made).from_config(made.get_config())
+    options = {} if learning_rate is None else {"learning_rate": learning_rate}
+    return keras.optimizers.get({"class_name": OPTIMIZERS[name], "config": options})
 
 
 def refuse_options(weight_column: object, loss_reduction: object) -> None:
