@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,8 +15,10 @@ from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Nest, Objects, Trackable
 from simdist.checkpoint.options import CheckpointOptions
+from simdist.checkpoint.parts import REPLICA_VALUES
 from simdist.checkpoint.restoring import Restoring
 from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import Writing
@@ -23,6 +26,7 @@ from simdist.errors import InvalidArgumentError
 
 __all__ = ["Checkpoint", "PathLike"]
 
+RESERVED = (COUNTERS.partition("/")[0], REPLICA_VALUES)
 PathLike: TypeAlias = str | os.PathLike[str]
 """The path of a file or a directory."""
 
@@ -63,6 +67,8 @@ class Checkpoint(Nest):
         for name in self.objects:
             if not name.isidentifier():
                 raise InvalidArgumentError(f"{name!r} is no name for an object of a checkpoint; use one as of a variable in Python.")
+            if name in RESERVED:
+                raise InvalidArgumentError(f"{name!r} is what a checkpoint calls something of its own; give the object another name.")
         Objects.of(self.objects)
         self.save_counter = 0
         self._writing: Writing | None = None
@@ -97,24 +103,23 @@ class Checkpoint(Nest):
             as `save`.
         """
         self.sync()
-        return self._write(Path(file_prefix), 0, options or CheckpointOptions())
+        return self._write(Path(file_prefix), 0, options or CheckpointOptions(), lambda: None)
 
-    def save_as(self, path: Path, number: int, options: CheckpointOptions | None = None) -> str:
-        """Save to a path, as checkpoint of this number; it counts as one save."""
+    def save_as(self, path: Path, number: int, options: CheckpointOptions | None = None, saved: Callable[[], object] = lambda: None) -> str:
+        """Save to a path, as checkpoint of this number; it counts as one save. `saved` is called when it is there."""
         self.sync()
         self.save_counter += 1
         try:
-            return self._write(path, number, options or CheckpointOptions())
+            return self._write(path, number, options or CheckpointOptions(), saved)
         except BaseException:
             self.save_counter -= 1
             raise
 
-    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> RestoreStatus:
+    def restore(self, save_path: PathLike | None) -> RestoreStatus:
         """Give the objects the state that was saved; what does not fit changes nothing.
 
         Args:
             save_path: what `save` returned, or None: restores nothing.
-            options: nothing of them concerns a restore.
 
         Returns:
             What was found, and what was not. Variables that do not exist yet get their values when they are made.
@@ -126,11 +131,11 @@ class Checkpoint(Nest):
         """
         self.sync()
         mains = Mains(Objects.of(self.objects).strategies)
-        path = mains.agreed(None if save_path is None else os.fspath(save_path))
+        path = mains.of_chief(None if save_path is None else os.fspath(save_path))
         if path is None:
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)
-        self.save_counter = int(restoring.counter)
+        self.save_counter = restoring.counter
         return restoring.status
 
     read = restore
@@ -145,25 +150,28 @@ class Checkpoint(Nest):
         if writing is not None:
             writing.wait()
 
-    def _write(self, path: Path, number: int, options: CheckpointOptions) -> str:
+    def _write(self, path: Path, number: int, options: CheckpointOptions, saved: Callable[[], object]) -> str:
         mains = Mains(Objects.of(self.objects).strategies)
-        saved = collected(self.objects, mains, {"save_counter": self.save_counter})
+        found = collected(self.objects, mains, {"save_counter": self.save_counter})
         if not mains.is_chief:
+            saved()
             return str(path)
-        writing = self._begin(saved, path, number, mains, options)
+        writing = self._begin(found, path, number, mains, options, saved)
         if options.enable_async:
             self._writing = writing
         else:
             writing.wait()
         return str(path)
 
-    def _begin(self, saved: Saved, path: Path, number: int, mains: Mains, options: CheckpointOptions) -> Writing:
+    def _begin(
+        self, found: Saved, path: Path, number: int, mains: Mains, options: CheckpointOptions, saved: Callable[[], object]
+    ) -> Writing:
         known = found_in(path.parent) if path.parent.is_dir() else []
         sequence = 1 + max((one.sequence for one in known), default=0)
         now_s = 0.0 if mains.engine is None else mains.engine.now
-        unfinished = Unfinished(path, saved.contents.arrays, saved.manifest(number, sequence, now_s))
+        unfinished = Unfinished(path, found.contents.arrays, found.manifest(number, sequence, now_s))
         try:
-            return Writing(unfinished, mains.engine, mains.task, Counter(saved.held_by), options)
+            return Writing(unfinished, mains.engine, mains.task, Counter(found.held_by), options, saved)
         except BaseException:
             unfinished.drop()
             raise

@@ -12,18 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from simdist.checkpoint.mains import Mains
-from simdist.checkpoint.manifest import ArrayEntry, Manifest, checksum_of
+from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum_of
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
-from simdist.variables.state import task_of
 from simdist.variables.variable import Variable
 
-__all__ = ["COUNTERS", "Saved", "collected", "held_by"]
-
-COUNTERS = "simdist/counters"
-"""Where a checkpoint keeps its own state: its number of saves, and the random streams."""
+__all__ = ["Saved", "collected", "held_by"]
 
 
 @dataclass
@@ -61,20 +57,19 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
     variables = [part.variable for part in found.parts.values() if isinstance(part, VariablePart)]
     for store in dict.fromkeys(variable.placement.store for variable in variables):
         store.compute([variable for variable in variables if variable.placement.store is store and variable.placement.across is None])
-    local = {path: values for path, part in found.parts.items() if (values := part.local()) is not None}
-    states = {path: part.holder.state_dict() for path, part in found.parts.items() if isinstance(part, StatePart)}
+    arrays = {path: part for path, part in found.parts.items() if not isinstance(part, StatePart)}
+    local = {path: values for path, part in arrays.items() if (values := part.local()) is not None}
+    states = {path: part.state() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
     contents = Contents(arrays={}, states={})
-    for part in found.parts.values():
-        if not isinstance(part, StatePart):
-            part.save(contents, everywhere)
+    for part in arrays.values():
+        part.save(contents, everywhere)
     for path in states:
-        of_mains = [one["states"][path] for one in all_states]
-        contents.states[path] = {"workers": of_mains} if len(of_mains) > 1 else of_mains[0]
+        contents.states[path] = [one["states"][path] for one in all_states]
     draws = {task: drawn for one in all_states for task, drawn in one["draws"].items()}
     contents.states[COUNTERS] = {**counters, "draws": draws}
     contents.arrays.setdefault("simdist/saves", np.asarray(counters.get("save_counter", 0), np.int32))
-    return Saved(contents, found.aliases, _held_by(found, mains.task, contents.arrays))
+    return Saved(contents, found.aliases, _held_by(found, mains, contents.arrays))
 
 
 def _draws(mains: Mains) -> dict[str, int]:
@@ -86,24 +81,25 @@ def _draws(mains: Mains) -> dict[str, int]:
     return {task: drawn for task in tasks if (drawn := engine.draws_of(task))}
 
 
-def _held_by(found: Objects, task: str, arrays: Mapping[str, HostArray]) -> Counter[str]:
+def _held_by(found: Objects, mains: Mains, arrays: Mapping[str, HostArray]) -> Counter[str]:
     """Bytes of the contents by the task that holds them; what belongs to no strategy is held by the program."""
-    held = held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)], task)
-    held[task] += max(sum(array.nbytes for array in arrays.values()) - sum(held.values()), 0)
+    held = held_by([part.variable for part in found.parts.values() if isinstance(part, VariablePart)], mains)
+    held[mains.task] += max(sum(array.nbytes for array in arrays.values()) - sum(held.values()), 0)
     return held
 
 
-def held_by(variables: Iterable[Variable], task: str) -> Counter[str]:
+def held_by(variables: Iterable[Variable], mains: Mains) -> Counter[str]:
     """Bytes of the values of variables by the task that holds them.
 
     Args:
         variables: of strategies.
-        task: that wants them; of several copies its own counts, or else the first.
+        mains: whose program wants them; of several copies that of its task counts, or else the first.
     """
+    task = mains.task
     held = Counter({task: 0})
     for variable in variables:
         placement = variable.placement
         for cell in placement.cells[:1] if placement.spread == "copies" else placement.cells:
-            holders = [task_of(device) for device in cell.devices]
+            holders = mains.holders_of(variable, cell)
             held[task if task in holders or not holders else holders[0]] += cell.aval.size_bytes
     return held

@@ -18,7 +18,7 @@ from simdist.errors import DataLossError, InvalidArgumentError
 
 __all__ = ["Found", "found_in", "latest_checkpoint"]
 
-NAME = re.compile(r"^(?P<prefix>[^.].*)-(?P<number>\d+)$")
+NAME = re.compile(r"^(?P<prefix>(?!\.).*)-(?P<number>\d+)$")
 
 
 @dataclass(frozen=True)

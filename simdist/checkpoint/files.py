@@ -1,6 +1,6 @@
 """The files of one checkpoint: a directory that Orbax writes and reads, with a manifest beside its files.
 
-A checkpoint is written into a hidden directory, and takes its name when it is complete. So a directory with the name of a checkpoint is a
+A checkpoint is written in a hidden directory, and takes its name when it is complete. So a directory with the name of a checkpoint is a
 whole one, whatever was killed while it was written. `Orbax's own <https://orbax.readthedocs.io>`_ ``PyTreeCheckpointer().restore(path)``
 reads it without simdist: the arrays in nested dicts.
 
@@ -9,25 +9,29 @@ Taught in lesson 09.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from simdist.checkpoint.manifest import MANIFEST, Manifest, checksum_of, read_manifest
+from simdist.checkpoint.paths import ArrayTree, flattened, nested
 from simdist.errors import DataLossError, InvalidArgumentError, NotFoundError
 from simdist.extras import needs
 from simdist.program.arrays import HostArray
 from simdist.trace.atomic_file import full_disks, remove_leftovers, unfinished_path
 
-__all__ = ["Unfinished", "read", "remove", "replace_parts"]
+__all__ = ["Unfinished", "read", "remove"]
 
-ArrayTree: TypeAlias = dict[str, Any]
-"""Arrays in nested dicts, by the parts of their paths."""
+
+_numbers = itertools.count(1)  # what is written or removed at the same time has names of its own
 
 
 class Unfinished:
@@ -46,26 +50,43 @@ class Unfinished:
 
     def __init__(self, target: Path, arrays: Mapping[str, HostArray], manifest: Manifest) -> None:
         self.target = target
-        self.path = unfinished_path(target)
+        self._around = unfinished_path(target.with_name(f"{target.name}.{next(_numbers)}"))
         with full_disks(target):
             _require_directory(target)
-            self.drop()
             try:
-                _orbax().save(self.path, nested({path: array for path, array in arrays.items() if array.size}))
-                (self.path / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+                self._around.mkdir()  # Orbax, too, writes beside the path that it is given
+                _save(self._complete, nested({path: array for path, array in arrays.items() if array.size}))
+                (self._complete / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
             except BaseException:
                 self.drop()
                 raise
 
+    @property
+    def _complete(self) -> Path:
+        return self._around / "complete"
+
     def finish(self) -> None:
-        """Let it take its name, in one moment; a checkpoint that has this name is replaced."""
-        with full_disks(self.target):
-            remove(self.target)
-            self.path.rename(self.target)
+        """Let it take its name, in one moment; a checkpoint that has this name is replaced.
+
+        Raises:
+            OSError: it cannot have this name; a checkpoint that has it is as it was.
+        """
+        before = self._around / "before"
+        try:
+            with full_disks(self.target):
+                is_new = not _renamed(self.target, before)
+                try:
+                    self._complete.rename(self.target)
+                except OSError:
+                    if not is_new:
+                        before.rename(self.target)
+                    raise
+        finally:
+            self.drop()
 
     def drop(self) -> None:
         """Remove what there is of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        shutil.rmtree(self._around, ignore_errors=True)
 
 
 def read(path: Path) -> tuple[Manifest, dict[str, HostArray]]:
@@ -84,74 +105,72 @@ def read(path: Path) -> tuple[Manifest, dict[str, HostArray]]:
     _require_no_links(path)
     manifest = read_manifest(path)
     try:
-        found = _flat(_orbax().restore(path))
+        with _unlogged():
+            found = flattened(_orbax().restore(path.absolute()))
     except (ModuleNotFoundError, MemoryError):
         raise
     except Exception as error:  # Orbax and TensorStore raise whatever they run into
         raise DataLossError(f"{str(path)!r} is damaged: {type(error).__name__}: {error}. Restore another checkpoint.") from error
-    arrays = {name: found.get(name, np.zeros(entry.shape, entry.dtype)) for name, entry in manifest.arrays.items()}
+    arrays = {
+        name: found[name] if entry.size_bytes else np.zeros(entry.shape, entry.dtype)
+        for name, entry in manifest.arrays.items()
+        if name in found or not entry.size_bytes
+    }
     for name, entry in manifest.arrays.items():
-        array = arrays[name]
-        is_there = name in found or not array.size
-        if not is_there or (array.shape, str(array.dtype), checksum_of(array)) != (entry.shape, entry.dtype, entry.checksum):
+        array = arrays.get(name)
+        if array is None or (array.shape, str(array.dtype), checksum_of(array)) != (entry.shape, entry.dtype, entry.checksum):
             raise DataLossError(f"{str(path)!r} is damaged: {name!r} is not what was saved. Restore another checkpoint of this directory.")
     return manifest, arrays
 
 
 def remove(path: Path) -> None:
     """Remove a checkpoint: it loses its name first, so that nobody finds a part of it."""
-    hidden = unfinished_path(path.with_name(f"{path.name}.old"))
-    shutil.rmtree(hidden, ignore_errors=True)
+    hidden = unfinished_path(path.with_name(f"{path.name}.{next(_numbers)}"))
+    if _renamed(path, hidden):
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _renamed(path: Path, new: Path) -> bool:
+    """Rename a directory, if it is there."""
     try:
-        path.rename(hidden)
+        path.rename(new)
     except FileNotFoundError:
-        return
-    shutil.rmtree(hidden, ignore_errors=True)
+        return False
+    return True
 
 
-def nested(arrays: Mapping[str, HostArray]) -> ArrayTree:
-    """Arrays in nested dicts, by the parts of their paths.
+def _save(path: Path, tree: ArrayTree) -> None:
+    """Let Orbax write.
 
-    Example:
-        >>> nested({"model/0": np.zeros(1), "v": np.ones(1)})
-        {'model': {'0': array([0.])}, 'v': array([1.])}
+    Raises:
+        ResourceExhaustedError: the machine's disk is full.
     """
-    tree: ArrayTree = {}
-    for path, array in arrays.items():
-        *parents, last = path.split("/")
-        at = tree
-        for parent in parents:
-            at = at.setdefault(parent, {})
-        at[last] = array
-    return tree
-
-
-def replace_parts(name: str) -> str:
-    """A name that is one part of a path: without the sign between parts.
-
-    Example:
-        >>> replace_parts("a/b")
-        'a%2Fb'
-    """
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _flat(tree: ArrayTree, prefix: str = "") -> dict[str, HostArray]:
-    found: dict[str, HostArray] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            found.update(_flat(value, f"{prefix}{name}/"))
-        else:
-            found[prefix + name] = np.asarray(value)
-    return found
+    try:
+        with _unlogged():
+            _orbax().save(path.absolute(), tree)
+    except (ValueError, RuntimeError) as error:  # TensorStore says it in words of its own
+        if "RESOURCE_EXHAUSTED" in str(error) or os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
 
 
 def _orbax() -> Any:
     """Orbax, which takes half a second to load and has no types."""
     with needs("A checkpoint", "checkpoint"):
         import orbax.checkpoint as orbax
-    logging.getLogger("absl").setLevel(max(logging.getLogger("absl").level, logging.ERROR))
     return orbax.PyTreeCheckpointer()
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Let Orbax write no log: what it runs into is raised."""
+    log = logging.getLogger("absl")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _require_directory(target: Path) -> None:

@@ -17,7 +17,10 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
+from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
+from simdist.variables.state import Cell, task_of
+from simdist.variables.variable import Variable
 
 __all__ = ["Mains", "SavingStrategy"]
 
@@ -43,13 +46,22 @@ class Mains:
     Args:
         strategies: those whose variables are saved; none, where nothing of a cluster is.
 
+    Attributes:
+        is_chief: whether this program writes.
+        worker: the index of this main.
+
     Raises:
         InvalidArgumentError: they belong to several clusters.
     """
 
     def __init__(self, strategies: Sequence[object]) -> None:
         found = [strategy for strategy in strategies if isinstance(strategy, SavingStrategy)]
+        # A counter that was made outside of every scope belongs to this program, whatever cluster that drives.
+        found = [strategy for strategy in found if not is_default(strategy)] or found
         self.strategy = found[0] if found else None
+        # Asked here, where the program runs: when a disk is done, nobody's environment says which task it is.
+        self.is_chief = self.strategy is None or self.strategy.is_chief
+        self.worker = 0 if self.strategy is None else self.strategy.worker_index
         if any(strategy.engine is not found[0].engine for strategy in found):
             raise InvalidArgumentError("The variables of one checkpoint belong to several clusters. Make a Checkpoint for each of them.")
 
@@ -63,17 +75,13 @@ class Mains:
         """The task that runs this program."""
         return "" if self.strategy is None else self.strategy.program_task
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this program writes."""
-        return self.strategy is None or self.strategy.is_chief
+    def holders_of(self, variable: Variable, cell: Cell) -> list[str]:
+        """The tasks of this cluster that hold a cell of a variable; none, where this program itself holds it."""
+        strategy = variable.placement.store.strategy
+        is_here = isinstance(strategy, SavingStrategy) and strategy.engine is self.engine
+        return list(dict.fromkeys(task_of(device) for device in cell.devices)) if is_here else []
 
-    @property
-    def worker(self) -> int:
-        """The index of this main."""
-        return 0 if self.strategy is None else self.strategy.worker_index
-
-    def agreed(self, value: SavedState) -> SavedState:
+    def of_chief(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""
         return value if self.strategy is None else json.loads(self.strategy.bytes_of_all(json.dumps(value).encode())[0])
 

@@ -16,10 +16,11 @@ from simdist.checkpoint.checkpoint import Checkpoint, PathLike
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.files import remove
 from simdist.checkpoint.mains import Mains
-from simdist.checkpoint.manager_index import recover, write_index
+from simdist.checkpoint.manager_index import recover, remove_index, write_index
 from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.checkpoint.rotation import Entry, Rotation
+from simdist.checkpoint.writing import forget
 from simdist.errors import DataLossError, InvalidArgumentError
 from simdist.trace.atomic_file import remove_leftovers
 
@@ -131,17 +132,11 @@ class CheckpointManager:
             return None
         mains = self._mains()
         given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
-        number = int(mains.agreed(self._next_number() if given is None else given))
+        number = int(mains.of_chief(self._next_number() if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
-        self.checkpoint.save_as(path, number, options)
+        entry = Entry(path.name, 0.0 if mains.engine is None else mains.engine.now)
+        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, mains))
         self._last_step = step
-        gone = self._rotation.saved(Entry(path.name, 0.0 if mains.engine is None else mains.engine.now))
-        if mains.is_chief:
-            write_index(self._directory, self._prefix, self._rotation)
-            for name in gone:
-                remove(self._directory / name)
-                if mains.engine is not None:
-                    mains.engine.disk(mains.task).delete(str(self._directory / name))
         return str(path)
 
     def restore_or_initialize(self) -> str | None:
@@ -156,8 +151,9 @@ class CheckpointManager:
             DataLossError: all of them are damaged.
             InvalidArgumentError: as `Checkpoint.restore`.
         """
+        self.sync()
         damaged: DataLossError | None = None
-        for path in reversed(self._mains().agreed(self.checkpoints)):
+        for path in reversed(self._mains().of_chief(self.checkpoints)):
             try:
                 self.checkpoint.restore(path).expect_partial()
             except DataLossError as error:
@@ -175,6 +171,28 @@ class CheckpointManager:
     def sync(self) -> None:
         """Wait until what is being saved is written; see `Checkpoint.sync`."""
         self.checkpoint.sync()
+
+    def remove_all(self) -> None:
+        """Remove the checkpoints of the directory that have this manager's name, and its list; the directory stays."""
+        self.sync()
+        mains = self._mains()
+        self._rotation.entries.clear()
+        if mains.is_chief:
+            for found in found_in(self._directory, self._prefix):
+                self._remove(found.path, mains)
+            remove_index(self._directory, self._prefix)
+
+    def _saved(self, entry: Entry, mains: Mains) -> None:
+        """A checkpoint is there: those that are too many go."""
+        gone = self._rotation.saved(entry)
+        if mains.is_chief:
+            write_index(self._directory, self._prefix, self._rotation)
+            for name in gone:
+                self._remove(self._directory / name, mains)
+
+    def _remove(self, path: Path, mains: Mains) -> None:
+        remove(path)
+        forget(mains.engine, path)
 
     def _mains(self) -> Mains:
         return Mains(Objects.of(self.checkpoint.objects).strategies)

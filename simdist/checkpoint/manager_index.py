@@ -9,6 +9,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.rotation import Entry, Rotation
 from simdist.trace.atomic_file import replacing
 
-__all__ = ["recover", "write_index"]
+__all__ = ["recover", "remove_index", "write_index"]
 
 
 def write_index(directory: Path, prefix: str, rotation: Rotation) -> None:
@@ -27,16 +28,22 @@ def write_index(directory: Path, prefix: str, rotation: Rotation) -> None:
         file.write(json.dumps(content).encode())
 
 
+def remove_index(directory: Path, prefix: str) -> None:
+    """Forget what was written down."""
+    _path(directory, prefix).unlink(missing_ok=True)
+
+
 def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
     """Let a rotation know what an earlier manager has left in the directory."""
     found = found_in(directory, prefix)
     index = _read(_path(directory, prefix))
     if index is not None:
-        managed = set(map(str, index.get("managed", ())))
+        names = index.get("managed")
+        managed = set(map(str, cast("list[object]", names))) if isinstance(names, list) else set[str]()
         last = max((place for place, one in enumerate(found) if one.path.name in managed), default=-1)
         found = [one for place, one in enumerate(found) if one.path.name in managed or place > last]
-        kept_s = index.get("last_kept_s", 0.0)
-        rotation.last_kept_s = float(kept_s) if isinstance(kept_s, (int, float)) else 0.0
+        kept_s = index.get("last_kept_s")
+        rotation.last_kept_s = kept_s if isinstance(kept_s, float) and math.isfinite(kept_s) else 0.0
     rotation.recovered([Entry(one.path.name, one.saved_s) for one in found])
 
 
@@ -47,6 +54,6 @@ def _path(directory: Path, prefix: str) -> Path:
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None

@@ -8,11 +8,13 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
+from zlib import crc32
 
 import numpy as np
 
@@ -20,11 +22,23 @@ from simdist.errors import DataLossError, InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
 
-__all__ = ["MANIFEST", "VERSION", "ArrayEntry", "Manifest", "checksum_of", "read_manifest"]
+__all__ = ["COUNTERS", "MANIFEST", "VERSION", "ArrayEntry", "Manifest", "checksum_of", "read_manifest"]
 
 MANIFEST = "simdist.json"
 FORMAT = "simdist checkpoint"
 VERSION = 1
+COUNTERS = "simdist/counters"
+"""Where a checkpoint keeps its own state: its number of saves, and the random streams."""
+MAX_AXES = 32
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "number": int,
+    "sequence": int,
+    "saved_s": (int, float),
+    "aliases": dict,
+    "states": dict,
+    "replicas": dict,
+}
+"""The types of what is in a manifest beside the arrays."""
 LARGEST_BYTES = 64 << 20
 """Of a manifest; a larger file is none."""
 
@@ -35,7 +49,7 @@ class ArrayEntry:
 
     Attributes:
         shape, dtype: of the array.
-        checksum: of its bytes; BLAKE2b, 16 bytes.
+        checksum: of its bytes; CRC-32, which finds damage, and no forgery.
         name: what its owner calls it, for people.
     """
 
@@ -47,7 +61,7 @@ class ArrayEntry:
     @property
     def size_bytes(self) -> int:
         """Bytes of the array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,7 @@ class Manifest:
         saved_s: the virtual second at which it was complete.
         arrays: by path.
         aliases: other paths of arrays, by these.
-        states: plain data by path: positions of iterators, counters.
+        states: plain data by path: of each main, such as the position of its iterator; under `COUNTERS` that of the checkpoint itself.
         replicas: of arrays with replica-local values: how many, by path.
     """
 
@@ -90,7 +104,7 @@ def checksum_of(array: HostArray) -> str:
         >>> checksum_of(np.arange(3)) == checksum_of(np.arange(3)), checksum_of(np.arange(3)) == checksum_of(np.arange(1, 4))
         (True, False)
     """
-    return blake2b(array.tobytes(), digest_size=16).hexdigest()
+    return f"{crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data):08x}"
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -111,7 +125,7 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         kind, version = found["format"], found["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path) from error
     if kind != FORMAT or version != VERSION:
         raise InvalidArgumentError(
@@ -127,13 +141,26 @@ def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
         if found["checksum"] != _of_body(body):
             raise _damaged(path)
         entries = cast("dict[str, dict[str, Any]]", body["arrays"])
-        arrays = {
-            name: ArrayEntry(tuple(map(int, e["shape"])), str(e["dtype"]), str(e["checksum"]), str(e["name"]))
-            for name, e in entries.items()
-        }
+        arrays = {name: _array_entry(entry) for name, entry in entries.items()}
+        _require(all(isinstance(body[name], kind) and not isinstance(body[name], bool) for name, kind in KINDS.items()))
+        _require(math.isfinite(body["saved_s"]))
+        _require(all(isinstance(one, str) for one in body["aliases"].values()))
+        _require(all(isinstance(one, int) for one in body["replicas"].values()))
+        _require(all(isinstance(one, dict if path == COUNTERS else list) and one for path, one in body["states"].items()))
         return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise _damaged(path) from error
+
+
+def _array_entry(entry: Mapping[str, Any]) -> ArrayEntry:
+    shape = tuple(entry["shape"])
+    _require(len(shape) <= MAX_AXES and all(type(size) is int and 0 <= size < 1 << 60 for size in shape))
+    return ArrayEntry(shape, str(np.dtype(entry["dtype"])), str(entry["checksum"]), str(entry["name"]))
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("a manifest of another form")
 
 
 def _damaged(path: Path) -> DataLossError:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from simdist.checkpoint.files import replace_parts
 from simdist.checkpoint.parts import OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
+from simdist.checkpoint.paths import replace_parts
 from simdist.errors import InvalidArgumentError
-from simdist.program.saved_parts import OwnState
+from simdist.program.saved_parts import OwnState, SavedScope
 from simdist.program.scope import libraries
 from simdist.variables.handles import own_variable
 from simdist.variables.optimizer import Optimizer
-from simdist.variables.variable import OwningStrategy
 
 __all__ = ["Nest", "Objects", "Trackable"]
 
@@ -48,6 +47,7 @@ class Objects:
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     unbuilt: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
     _paths: dict[int, str] = field(default_factory=dict[int, str])
+    _strategies: list[SavedScope] = field(default_factory=list[SavedScope])
 
     @classmethod
     def of(cls, objects: Mapping[str, Trackable]) -> Objects:
@@ -62,10 +62,10 @@ class Objects:
         return found
 
     @property
-    def strategies(self) -> list[OwningStrategy]:
-        """The strategies whose variables are among them."""
+    def strategies(self) -> list[SavedScope]:
+        """The strategies whose variables are among them, or will be."""
         owners = [part.variable.placement.store.strategy for part in self.parts.values() if isinstance(part, VariablePart)]
-        return list(dict.fromkeys(owner for owner in owners if owner is not None))
+        return list(dict.fromkeys(owner for owner in (*owners, *self._strategies) if owner is not None))
 
     def _add(self, path: str, value: Trackable) -> None:
         own = own_variable(value)
@@ -76,7 +76,7 @@ class Objects:
         elif isinstance(value, Nest):
             self._children(path, value.objects)
         elif isinstance(value, (dict, Mapping)):
-            self._children(path, {str(name): child for name, child in cast("Mapping[object, object]", value).items()})
+            self._children(path, _by_text(path, cast("Mapping[object, object]", value)))
         elif isinstance(value, (list, tuple)):
             self._children(path, {str(number): child for number, child in enumerate(cast("Sequence[object]", value))})
         elif isinstance(value, OwnState):
@@ -105,9 +105,10 @@ class Objects:
                 below = f"{path}/{name}" if name else path
                 own = own_variable(variable)
                 self._note(PlainVariablePart(below, variable) if own is None else VariablePart(below, own))
-            for name, state in found.own.items():
+            for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))
             self.unbuilt += [(path, holder) for holder in found.unbuilt]
+            self._strategies.append(found.strategy)
             return True
         return False
 
@@ -126,6 +127,18 @@ class Objects:
             self.parts[part.path] = part
         else:
             self.aliases[part.path] = first
+
+
+def _by_text(path: str, children: Mapping[object, Trackable]) -> dict[str, Trackable]:
+    """The children of a dict by the text of their keys.
+
+    Raises:
+        InvalidArgumentError: two keys have the same text.
+    """
+    named = {str(name): child for name, child in children.items()}
+    if len(named) < len(children):
+        raise InvalidArgumentError(f"{path} is a dict of which two keys have the same text: {list(children)}. Let them differ as text.")
+    return named
 
 
 def _shown(value: object) -> str:

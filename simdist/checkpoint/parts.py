@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.checkpoint.paths import original_name, replace_parts
+from simdist.checkpoint.plain_state import plain
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, HostArray
 from simdist.program.saved_parts import OwnState, SavedState
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.variable import Variable
 
-__all__ = ["REPLICA_VALUES", "Contents", "OwnPart", "Part", "PlainVariablePart", "StatePart", "Stateful", "VariablePart"]
+__all__ = ["REPLICA_VALUES", "ArrayPart", "Contents", "OwnPart", "Part", "PlainVariablePart", "StatePart", "Stateful", "VariablePart"]
 
 REPLICA_VALUES = "replica_values"
 
@@ -56,8 +58,8 @@ class Contents:
     replicas: dict[str, int] = field(default_factory=dict[str, int])
 
 
-class Part(Protocol):
-    """One thing that is saved.
+class ArrayPart(Protocol):
+    """One thing that is saved as arrays.
 
     Attributes:
         path: in the checkpoint.
@@ -86,13 +88,17 @@ class Part(Protocol):
         """Whether the contents have it, by this path; refuses what does not fit.
 
         Raises:
-            InvalidArgumentError: another shape or dtype.
+            InvalidArgumentError: another shape or dtype, or values of so many replicas that they fit no other number.
         """
         ...
 
     def restore(self, path: str, contents: Contents, worker: int) -> None:
         """Take it over from the contents, which have it."""
         ...
+
+
+Part: TypeAlias = "ArrayPart | StatePart"
+"""One thing that is saved. Two parts with the same `identity` are saved once."""
 
 
 @dataclass
@@ -131,28 +137,36 @@ class VariablePart:
         if found is None:
             return False
         require_fit(self.path, found, self.variable.shape, self.variable.dtype)
+        if self._is_local and self._values(path, contents) is None and self.variable.placement.combine in ("none", "worker"):
+            raise InvalidArgumentError(
+                f"{self.path} has a value of its own on each of {self._everywhere} replicas, and the checkpoint has those of "
+                f"{contents.replicas.get(path, 1)}, which cannot be combined. Restore it into as many, or leave the variable out."
+            )
         return True
 
     def restore(self, path: str, contents: Contents, worker: int) -> None:
         store = self.variable.placement.store
-        if not self._is_local:
-            store.update("assign", [self.variable], [contents.arrays[path]])
-            return
-        values = contents.arrays.get(f"{REPLICA_VALUES}/{path}")
         here = len(self.variable.placement.cells)
-        everywhere = here if store.strategy is None else max(store.strategy.num_replicas_in_sync, here)
-        if values is not None and len(values) == everywhere:
-            first = worker * here if everywhere > here else 0
+        values = self._values(path, contents) if self._is_local else None
+        if values is not None:
+            first = worker * here if self._everywhere > here else 0
             store.assign_local(self.variable, list(values[first : first + here]))
-        elif self.variable.placement.combine in ("none", "worker"):
-            raise InvalidArgumentError(
-                f"{self.path} has a value of its own on each of {everywhere} replicas, and the checkpoint has those of "
-                f"{contents.replicas.get(path, 1)}, which cannot be combined. Restore it into as many, or leave the variable out."
-            )
-        elif self.variable.placement.combine == "sum":
-            store.update("assign", [self.variable], [contents.arrays[path]])
-        else:
+        elif self._is_local and self.variable.placement.combine != "sum":
             store.assign_local(self.variable, [contents.arrays[path]] * here)
+        else:
+            store.update("assign", [self.variable], [contents.arrays[path]])
+
+    @property
+    def _everywhere(self) -> int:
+        """The number of copies in all programs together."""
+        strategy, here = self.variable.placement.store.strategy, len(self.variable.placement.cells)
+        return here if strategy is None else max(strategy.num_replicas_in_sync, here)
+
+    def _values(self, path: str, contents: Contents) -> HostArray | None:
+        """The values of as many replicas as there are; None where the checkpoint has them not."""
+        values = contents.arrays.get(f"{REPLICA_VALUES}/{path}")
+        fits = values is not None and values.shape == (self._everywhere, *self.variable.shape)
+        return values if fits else None
 
 
 @dataclass
@@ -201,8 +215,8 @@ class OwnPart:
 
     def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
         for name, array in self.state.arrays().items():
-            contents.arrays[f"{self.path}/{name}"] = np.asarray(array)
-            contents.names[f"{self.path}/{name}"] = name
+            path = f"{self.path}/{replace_parts(name)}"
+            contents.arrays[path], contents.names[path] = np.asarray(array), name
 
     def check(self, path: str, contents: Contents) -> bool:
         found = self._found(path, contents)
@@ -215,7 +229,8 @@ class OwnPart:
         self.state.restore(self._found(path, contents))
 
     def _found(self, path: str, contents: Contents) -> dict[str, Array]:
-        return {name.removeprefix(f"{path}/"): array for name, array in contents.arrays.items() if name.startswith(f"{path}/")}
+        below = f"{path}/"
+        return {original_name(name.removeprefix(below)): array for name, array in contents.arrays.items() if name.startswith(below)}
 
 
 @dataclass
@@ -229,17 +244,16 @@ class StatePart:
     def identity(self) -> int:
         return id(self.holder)
 
-    def local(self) -> None:
-        return None
-
-    def save(self, contents: Contents, others: Sequence[Mapping[str, HostArray]]) -> None:
-        contents.states[self.path] = self.holder.state_dict()
-
     def check(self, path: str, contents: Contents) -> bool:
         return path in contents.states
 
-    def restore(self, path: str, contents: Contents, worker: int) -> None:
-        self.holder.load_state_dict(contents.states[path])
+    def state(self) -> SavedState:
+        """The state of this program's object.
+
+        Raises:
+            InvalidArgumentError: it is not plain data.
+        """
+        return plain(self.holder.state_dict(), self.path)
 
 
 def require_fit(path: str, found: Array, shape: tuple[int, ...], dtype: str) -> None:

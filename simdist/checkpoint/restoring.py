@@ -6,17 +6,17 @@ Taught in lesson 09.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from simdist.checkpoint.collecting import COUNTERS
 from simdist.checkpoint.files import read
 from simdist.checkpoint.mains import Mains
+from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
-from simdist.checkpoint.parts import REPLICA_VALUES, Contents, Part, StatePart, VariablePart
+from simdist.checkpoint.parts import REPLICA_VALUES, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.status import RestoreStatus
 from simdist.program.saved_parts import SavedState, when_built
-from simdist.variables.state import task_of
 
 __all__ = ["Restoring"]
 
@@ -41,13 +41,14 @@ class Restoring:
         self.contents = Contents(arrays, {}, dict(self.manifest.states), dict(self.manifest.replicas))
         self.status = RestoreStatus(str(path))
         counters = self.contents.states.get(COUNTERS, {})
-        self.counter = counters.get("save_counter", 0)
+        self.counter = int(counters.get("save_counter", 0))
+        self._draws = dict[str, int](counters.get("draws", {}))
         self._used: set[str] = set()
         found = Objects.of(objects)
         wanted = self._wanted(found)
         self._take_time(path, wanted)
         self._carry_out(found, wanted)
-        self._set_draws(counters.get("draws", {}))
+        self._set_draws()
 
     def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
         """The parts that the checkpoint has, with their paths in it, all of which fit."""
@@ -64,25 +65,26 @@ class Restoring:
         return next((name for name in (path, self.manifest.aliases.get(path, path)) if part.check(name, self.contents)), None)
 
     def _carry_out(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
-        states = [(part, name) for part, name in wanted.values() if isinstance(part, StatePart)]
-        before = [(part, part.holder.state_dict()) for part, _ in states]
-        try:
-            for part, name in states:
-                part.holder.load_state_dict(self._state(name))
-        except Exception:
-            for part, state in before:
-                part.holder.load_state_dict(state)
-            raise
+        """Change what is wanted: first what may refuse it, and can be changed back."""
+        _require_holders([part for part, _ in wanted.values() if isinstance(part, VariablePart)])
+        with ExitStack() as undo:
+            for part, name in wanted.values():
+                if isinstance(part, StatePart):
+                    undo.callback(part.holder.load_state_dict, part.holder.state_dict())
+                    part.holder.load_state_dict(self._state(name))
+                elif isinstance(part, OwnPart):
+                    undo.callback(part.state.restore, part.state.arrays())
+                    part.restore(name, self.contents, self.mains.worker)
+            undo.pop_all()
         for part, name in wanted.values():
-            if not isinstance(part, StatePart):
+            if not isinstance(part, (StatePart, OwnPart)):
                 part.restore(name, self.contents, self.mains.worker)
         self._note(found, wanted)
 
     def _state(self, path: str) -> SavedState:
         """The plain data of this main."""
-        state = self.contents.states[path]
-        of_mains = state.get("workers") if isinstance(state, dict) and set(state) == {"workers"} else None
-        return state if of_mains is None else of_mains[min(self.mains.worker, len(of_mains) - 1)]
+        of_mains = self.contents.states[path]
+        return of_mains[min(self.mains.worker, len(of_mains) - 1)]
 
     def _note(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
         status = self.status
@@ -110,6 +112,9 @@ class Restoring:
         """Variables have been made for which values have waited."""
         found = Objects.of(self.objects)
         wanted = {path: one for path, one in self._wanted(found).items() if path not in self.status.restored}
+        if self.mains.engine is None:  # no strategy was known before there was a variable
+            self.mains = Mains(found.strategies)
+            self._set_draws()
         self._carry_out(found, wanted)
 
     # -- time and random streams ----------------------------------------------------------------------------------
@@ -130,23 +135,33 @@ class Restoring:
         over.wait(f"the checkpoint {path.name} to be read")
         if errors:
             raise errors[0]
-        for holder, size_bytes in _sent_to(wanted, task).items():
+        for holder, size_bytes in self._sent(wanted).items():
             engine.copy(task, holder, size_bytes, f"restore {path.name}")
 
-    def _set_draws(self, draws: Mapping[str, int]) -> None:
+    def _sent(self, wanted: Mapping[str, tuple[Part, str]]) -> Counter[str]:
+        """Bytes of the values that other tasks hold, by task."""
+        sent: Counter[str] = Counter()
+        for part, _ in wanted.values():
+            if isinstance(part, VariablePart):
+                for cell in part.variable.placement.cells:
+                    sent.update(dict.fromkeys(self.mains.holders_of(part.variable, cell), cell.aval.size_bytes))
+        del sent[self.mains.task]
+        return sent
+
+    def _set_draws(self) -> None:
         engine, task = self.mains.engine, self.mains.task
         if engine is None:
             return
         for name in engine.task_names if task == engine.chief else [task]:
-            engine.set_draws(name, int(draws.get(name, 0)))
+            engine.set_draws(name, int(self._draws.get(name, 0)))
 
 
-def _sent_to(wanted: Mapping[str, tuple[Part, str]], task: str) -> Counter[str]:
-    """Bytes of the values that other tasks hold, by task."""
-    sent: Counter[str] = Counter()
-    for part, _ in wanted.values():
-        if isinstance(part, VariablePart):
-            for cell in part.variable.placement.cells:
-                for holder in {task_of(device) for device in cell.devices} - {task}:
-                    sent[holder] += cell.aval.size_bytes
-    return sent
+def _require_holders(parts: Sequence[VariablePart]) -> None:
+    """Refuse to change anything while a task is down that holds a part of it.
+
+    Raises:
+        UnavailableError: one is.
+    """
+    variables = [part.variable for part in parts if part.variable.placement.across is None]
+    for store in dict.fromkeys(variable.placement.store for variable in variables):
+        store.compute([variable for variable in variables if variable.placement.store is store])

@@ -66,6 +66,8 @@ class Rotation:
         self.entries = list(entries)
 
     def _stays(self, entry: Entry) -> bool:
+        if entry.saved_s < self.last_kept_s:
+            self.last_kept_s = 0.0  # the clock of another run
         if self.keep_every_s is None or entry.saved_s - self.last_kept_s < self.keep_every_s:
             return False
         self.last_kept_s = entry.saved_s

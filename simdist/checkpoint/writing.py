@@ -1,21 +1,25 @@
 """One checkpoint on its way to the disk: values are taken at once, and the files take their name when the disks of the tasks are done.
 
 The values of other tasks travel to the task that writes, and the disk of that task takes its time; or each task writes its own values,
-side by side. Whoever dies meanwhile, or whose disk is full, ends the save with an error, and there is no checkpoint.
+side by side. A task that dies meanwhile, or whose disk is full, ends the save with an error, and there is no checkpoint.
 
 Taught in lesson 09.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.runtime.base import Engine, Promise
 
-__all__ = ["Writing"]
+__all__ = ["Saved", "Writing", "forget"]
+
+Saved: TypeAlias = Callable[[], object]
+"""Is called when a checkpoint is there; may not block."""
 
 
 class Writing:
@@ -27,26 +31,36 @@ class Writing:
         task: that writes, unless the owners do.
         parts: bytes of the values, by the task that holds them.
         options: who writes.
+        saved: is called when there is a checkpoint.
 
     Attributes:
         error: why there is no checkpoint; None where there is one, or it is not over.
     """
 
     def __init__(
-        self, unfinished: Unfinished, engine: Engine | None, task: str, parts: Mapping[str, int], options: CheckpointOptions
+        self,
+        unfinished: Unfinished,
+        engine: Engine | None,
+        task: str,
+        parts: Mapping[str, int],
+        options: CheckpointOptions,
+        saved: Saved,
     ) -> None:
         self.unfinished = unfinished
+        self.engine = engine
+        self.saved = saved
         self.error: BaseException | None = None
         self._over: Promise | None = None
         if engine is None:
             unfinished.finish()
+            saved()
             return
         self._over = engine.promise()
         by_owner = options.writers == "owners"
         writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {task: parts}
         self._left = len(writers)
         for writer, held in writers.items():
-            name = f"{self.path}.{writer}" if by_owner else str(self.path)
+            name = _name_of(self.path, writer) if by_owner else str(self.path)
             engine.disk(writer).write(name, sum(held.values()), self._ended, held)
 
     @property
@@ -83,6 +97,24 @@ class Writing:
         if self.error is None:
             try:
                 self.unfinished.finish()
+                self.saved()
             except Exception as failed:
                 self.error = failed
+        elif not self.path.exists():
+            forget(self.engine, self.path)  # what some of the owners have written already
         self._over.open()
+
+
+def forget(engine: Engine | None, path: Path) -> None:
+    """Let the disks of all tasks have room for what a checkpoint took that is not there any more."""
+    if engine is None:
+        return
+    for task in engine.task_names:
+        disk = engine.disk(task)
+        disk.delete(str(path))
+        disk.delete(_name_of(path, task))
+
+
+def _name_of(path: Path, owner: str) -> str:
+    """The name of an owner's part on its disk."""
+    return f"{path}.{owner}"

@@ -9,10 +9,14 @@ from weakref import WeakKeyDictionary
 
 from simdist.program.arrays import Array
 
-__all__ = ["OwnState", "SavedParts", "SavedState", "built", "when_built"]
+__all__ = ["OwnState", "SavedParts", "SavedScope", "SavedState", "built", "when_built"]
 
 SavedState: TypeAlias = Any
 """State as plain data: numbers, text, lists and dicts, as JSON knows them."""
+
+
+SavedScope: TypeAlias = Any
+"""The strategy that owns variables; None of those that belong to none."""
 
 
 @runtime_checkable
@@ -40,13 +44,15 @@ class SavedParts:
 
     Attributes:
         variables: the library's variables by their paths in the object.
-        own: what the object reads and writes itself, likewise.
+        custom: what the object reads and writes itself, likewise.
         unbuilt: objects in it whose variables do not exist yet.
+        strategy: that will own the variables that do not exist yet, where that is known.
     """
 
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
-    own: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
+    custom: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
     unbuilt: list[object] = field(default_factory=list[object])
+    strategy: SavedScope = None
 
 
 _waiting: WeakKeyDictionary[object, list[Callable[[], object]]] = WeakKeyDictionary()

@@ -9,9 +9,8 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
+import warnings
 from typing import Any
 
 import keras
@@ -21,10 +20,10 @@ from simdist.checkpoint import Checkpoint, CheckpointManager
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.notice import Notices
 from simdist.checkpoint.preemption import EXIT_STATUS
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
-from simdist.training.callbacks.caller import is_chief, is_in_a_main, model_of
+from simdist.training.callbacks.caller import is_in_a_main, model_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
 
 __all__ = ["BackupAndRestore"]
@@ -36,8 +35,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     """Saves the whole state of a training, and restores it when `fit` begins again.
 
     In launched mains give it to every main, with one directory: the chief writes, and all go on from what the chief chooses. There the
-    first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under
-    parameter servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
+    first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under parameter
+    servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
     anew after a restore, as they do when a worker comes back. For a model of no strategy it is Keras' own.
 
     Args:
@@ -47,12 +46,14 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         delete_checkpoint: True (the default) deletes the backups when the training has ended; the directory stays.
         save_before_preemption: True saves when a task has got notice that its machine will be taken away, after the same step in all mains,
             and ends the program with ``sys.exit(42)``, so that ``restart="always"`` starts it again. `save_freq` may then be None. After
-            each step the mains exchange what they know, with one small all-gather. Default False.
+            each step the mains share what they know, with one small all-gather. Default False.
 
     Raises:
         ValueError: no directory, or save_freq is neither, or nothing would ever be saved.
         InvalidArgumentError: when the training begins, and the backup is of another model, or the directory is a file.
-        ResourceExhaustedError: when it saves, and the disk is full; the backup before is still there.
+
+    Warns:
+        UserWarning: a disk is full when it saves. The training goes on, and the backup before is still there.
 
     Example:
         >>> import tempfile
@@ -168,9 +169,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
             super().on_train_end(logs)
             return
         self._manager.sync()
-        if self.delete_checkpoint and is_chief(model_of(self)):
-            for path in Path(self.backup_dir).glob(f"{NAME}*"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.delete_checkpoint:
+            self._manager.remove_all()
         self._manager = None
 
     def _require_a_step_for_all(self, state: TrainingState | None) -> None:
@@ -182,8 +182,11 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
 
     def _save(self) -> None:
         assert self._manager is not None
-        self._manager.save()
         self._since = 0
+        try:
+            self._manager.save()
+        except ResourceExhaustedError as error:
+            warnings.warn(f"{error} The training goes on, and would come back to the backup before.", stacklevel=2)
 
     def _state(self) -> TrainingState | None:
         model = model_of(self)
