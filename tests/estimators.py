@@ -13,7 +13,7 @@ import simdist as sd
 __all__ = ["COLUMNS", "X", "Y", "config", "descended", "input_fn", "regressor", "sharing_input_fn", "weights"]
 
 X = np.random.default_rng(0).random((48, 3), np.float32)
-Y = (X @ np.float32([1, 2, 3])).astype(np.float32)
+Y = (X @ np.array([1, 2, 3], np.float32)).astype(np.float32)
 COLUMNS = [sd.feature_column.numeric_column("x", shape=3)]
 
 

@@ -135,8 +135,8 @@ def _nothing(shape: tuple[int, ...], dtype: Any = None, **_: Any) -> np.ndarray[
 
 def _others(found: str, expected: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"model_fn was called again, as for every new shape of batches, and made {found} where the first call had made {expected}. Each call "
-        "must make all its layers, metrics and optimizers anew, the same in the same order, whatever the shapes."
+        f"model_fn was called again, as for every new shape of batches, and made {found} where the first call had made {expected}. Each "
+        "call must make all its layers, metrics and optimizers anew, the same in the same order, whatever the shapes."
     )
 
 

@@ -24,6 +24,7 @@ from simdist.data.nodes import INFINITE
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.functions import called_input_fn, called_model_fn, require_model_fn
 from simdist.estimator.listeners import CheckpointSaverListener, checked_listeners
+from simdist.estimator.predictions import chosen, examples
 from simdist.estimator.run_config import RunConfig
 from simdist.estimator.runners import DatasetFunction, ReplicaRunner, Runner, WorkerRunner
 from simdist.estimator.saved_steps import latest_step, restored_step, saved_values, value_of
@@ -113,7 +114,7 @@ class Estimator:
     @property
     def model_dir(self) -> str:
         """The directory of checkpoints and event files."""
-        assert self.config.model_dir is not None
+        assert isinstance(self.config.model_dir, str)
         return self.config.model_dir
 
     @property
@@ -249,8 +250,8 @@ class Estimator:
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.PREDICT, 1))
         model, _ = self._model(ModeKeys.PREDICT, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
         while runner.advance(model.step, 1):
-            found = _chosen(self._finished(jax.tree_util.tree_map(np.asarray, runner.values())), predict_keys)
-            yield from _examples(found) if yield_single_examples else [found]
+            found = chosen(self._finished(jax.tree_util.tree_map(np.asarray, runner.values())), predict_keys)
+            yield from examples(found) if yield_single_examples else [found]
 
     @property
     def evaluation_engine(self) -> Engine:
@@ -349,27 +350,3 @@ def _require_steps(steps: int | None, max_steps: int | None) -> None:
     for name, value in (("steps", steps), ("max_steps", max_steps)):
         if value is not None:
             whole_number(value, name, 1)
-
-
-def _chosen(predictions: Tree, keys: str | Sequence[str] | None) -> Tree:
-    """Those of a dict that were asked for."""
-    if keys is None:
-        return predictions
-    wanted = [keys] if isinstance(keys, str) else list(keys)
-    known = cast("dict[str, Tree]", predictions) if isinstance(predictions, dict) else {}
-    if not set(wanted) <= set(known):
-        raise InvalidArgumentError(f"predict_keys={keys!r}, but model_fn predicts {list(known) or 'an array without a name'!r}.")
-    return {key: known[key] for key in wanted}
-
-
-def _examples(predictions: Tree) -> Iterator[Tree]:
-    """The rows of a batch of predictions."""
-    leaves, structure = jax.tree_util.tree_flatten(predictions)
-    counts = {len(leaf) if np.ndim(leaf) else -1 for leaf in leaves}
-    if len(counts) != 1 or -1 in counts:
-        raise InvalidArgumentError(
-            f"Predictions have different numbers of rows: {[np.shape(leaf) for leaf in leaves]}. Pass yield_single_examples=False for whole "
-            "batches."
-        )
-    for row in range(counts.pop()):
-        yield jax.tree_util.tree_unflatten(structure, [leaf[row] for leaf in leaves])

@@ -75,7 +75,7 @@ class RunConfig:
         True
     """
 
-    model_dir: str | None = None
+    model_dir: str | os.PathLike[str] | None = None
     tf_random_seed: int | None = None
     save_summary_steps: int | None = 100
     save_checkpoints_steps: int | None = UNSET

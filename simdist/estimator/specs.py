@@ -59,7 +59,7 @@ class Exporter(Protocol):
     @property
     def name(self) -> str: ...
     def export(
-        self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: MetricResults, is_the_final_export: bool
+        self, *, estimator: Any, export_path: str, checkpoint_path: str, eval_result: MetricResults, is_the_final_export: bool
     ) -> Any: ...
 
 

@@ -112,14 +112,14 @@ def test_other_layers_in_a_later_trace_are_an_error_that_names_them(kind: str, m
 
 
 def test_variables_of_ours_and_models_without_variables_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="makes 'mine', an sd.Variable"):
+    with pytest.raises(InvalidArgumentError, match="makes 'mine', an sd"):
         built(lambda x: x * sd.Variable(1.0, name="mine").value)
     with pytest.raises(InvalidArgumentError, match="no trainable variable"):
         built(lambda x: x)
 
 
 def test_what_was_made_before_is_used_but_not_trained() -> None:
-    with pytest.raises(InvalidArgumentError, match="outside strategy.scope"):
+    with pytest.raises(InvalidArgumentError, match="made outside strategy"):
         outside = keras.layers.Dense(1)
         outside.build((None, 1))
         built(lambda x: outside(x) + keras.layers.Dense(1)(x))
@@ -147,7 +147,7 @@ def test_keras_is_as_before_outside() -> None:
 
 def test_a_layer_that_all_calls_share_is_refused() -> None:
     model = built(keras.layers.Dense(1, name="shared"), ModeKeys.PREDICT)
-    with pytest.raises(InvalidArgumentError, match="made 'sgd/iteration' .* where the first call had made 'shared/kernel'"):
+    with pytest.raises(InvalidArgumentError, match=r"made 'sgd/iteration' .* where the first call had made 'shared/kernel'"):
         take_step(model)
     with pytest.raises(InvalidArgumentError, match="made nothing where the first call had made 'shared/kernel'"), model.variables.open():
         pass

@@ -27,7 +27,10 @@ def spec_of(found: list[Any], *given: Any) -> sd.estimator.EstimatorSpec:
     [
         (lambda found: lambda features, labels: spec_of(found, features, labels), (1, 2)),
         (lambda found: lambda labels, features, config: spec_of(found, features, labels, config), (1, 2, 3)),
-        (lambda found: lambda features, labels, mode=None, params=None, other=5: spec_of(found, mode, params, other), ("train", {"a": 1}, 5)),
+        (
+            lambda found: lambda features, labels, mode=None, params=None, other=5: spec_of(found, mode, params, other),
+            ("train", {"a": 1}, 5),
+        ),
         (lambda found: lambda features, **others: spec_of(found, features, *others.values()), (1, 2, "train", {"a": 1}, 3)),
         (lambda found: functools.partial(lambda extra, features, labels: spec_of(found, extra, features), "x"), ("x", 1)),
     ],
@@ -84,5 +87,5 @@ def test_input_fn_gets_what_it_names() -> None:
     assert called_input_fn(lambda: dataset, OF_INPUT) is dataset
     with pytest.raises(InvalidArgumentError, match="takes 'context'"):
         called_input_fn(lambda context: dataset, OF_INPUT)
-    with pytest.raises(TypeError, match="returned tuple; expected an sd.Dataset"):
+    with pytest.raises(TypeError, match="returned tuple; expected an sd"):
         called_input_fn(lambda: (1, 2), OF_INPUT)

@@ -93,7 +93,11 @@ def test_with_parameter_servers_the_data_of_a_worker_end_the_training(tmp_path: 
 
 def test_with_parameter_servers_a_step_that_fails_is_the_error_of_the_training(tmp_path: Path) -> None:
     def input_that_fails() -> sd.Dataset:
-        return sd.Dataset.from_tensor_slices(({"x": X}, Y)).batch(8).map(lambda features, labels: (features, labels if labels[0] == Y[0] else 1 / 0))
+        return (
+            sd.Dataset.from_tensor_slices(({"x": X}, Y))
+            .batch(8)
+            .map(lambda features, labels: (features, labels if labels[0] == Y[0] else 1 / 0))
+        )
 
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
     with pytest.raises(ZeroDivisionError):

@@ -153,7 +153,7 @@ def test_b251_steps_add_up_and_max_steps_do_not(tmp_path: Path) -> None:
     ("numbers", "message"),
     [({"steps": 1, "max_steps": 1}, "cannot both be given"), ({"steps": 0}, "steps is 0"), ({"max_steps": -1}, "max_steps is -1")],
 )
-def test_b251_numbers_of_steps_that_make_no_sense(tmp_path: Path, numbers: dict[str, int], message: str) -> None:
+def test_b251_numbers_of_steps_that_make_no_sense(tmp_path: Path, numbers: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         regressor(tmp_path).train(input_fn(), **numbers)
 

@@ -127,7 +127,7 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
         return partial(type(given).from_config, given.get_config())
     if not callable(given):
         raise TypeError(f"optimizer is {given!r}; expected a name such as 'SGD', an optimizer of Keras, an sd.Optimizer, or a function")
-    return cast("Callable[[], Any]", given)
+    return given
 
 
 def _named(name: str, learning_rate: float | None) -> KerasOptimizer:

@@ -110,8 +110,13 @@ def test_a_linear_classifier_of_two_classes_and_all_its_metrics(tmp_path: Path) 
     assert sorted(result) == sorted({*result}) and result["global_step"] == 9
     row = next(estimator.predict(data(labels)))
     assert {name: value.shape for name, value in row.items()} == {
-        **{"logits": (1,), "logistic": (1,), "probabilities": (2,), "class_ids": (1,), "classes": (1,)},
-        **{"all_class_ids": (2,), "all_classes": (2,)},
+        "logits": (1,),
+        "logistic": (1,),
+        "probabilities": (2,),
+        "class_ids": (1,),
+        "classes": (1,),
+        "all_class_ids": (2,),
+        "all_classes": (2,),
     }
     assert row["probabilities"] == pytest.approx([1 - share[0, 0], share[0, 0]], abs=1e-5)
     assert row["classes"][0] == ["no", "yes"][int(said[0, 0])] and list(row["all_classes"]) == ["no", "yes"]
