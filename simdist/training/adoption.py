@@ -82,7 +82,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tracer = tracing.active_tracer()
         if own is None or tracer is None:
             return super().value
-        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
+        return self._maybe_autocast(tracer.random_key(own) if self.is_seed else own.traced_value(tracer))
 
     def autocast(self, value: jax.Array) -> jax.Array:
         """A value, or rows of it, with the dtype in which the layer that runs now computes."""
@@ -105,7 +105,8 @@ class AdoptedVariable(keras.Variable, Adopted):
         return np.asarray(self.value, dtype)
 
     @property
-    def _is_seed(self) -> bool:
+    def is_seed(self) -> bool:
+        """Whether it is the state of a generator of random numbers."""
         return self.name == "seed_generator_state"
 
     def assign(self, value: ArrayLike) -> jax.Array:
@@ -117,7 +118,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(tensor.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
-        if self._is_seed:
+        if self.is_seed:
             tracer.set_random_key(own, tensor)
         else:
             tracer.update("assign", [own], [tensor])
