@@ -16,6 +16,8 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,8 @@ class Unfinished:
             try:
                 self._around.mkdir()  # Orbax, too, writes beside the path that it is given
                 _save(self._complete, nested({path: array for path, array in arrays.items() if array.size}))
-                (self._complete / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+                complete = replace(manifest, files=_checksum_of_files(self._complete))
+                (self._complete / MANIFEST).write_text(complete.to_json(), encoding="utf-8")
             except BaseException:
                 self.drop()
                 raise
@@ -104,6 +107,8 @@ def read(path: Path) -> tuple[Manifest, dict[str, HostArray]]:
         )
     _require_no_links(path)
     manifest = read_manifest(path)
+    if _checksum_of_files(path) != manifest.files:  # what is damaged never gets to Orbax
+        raise DataLossError(f"{str(path)!r} is damaged: its files are not what was saved. Restore another checkpoint of this directory.")
     try:
         with _unlogged():
             found = flattened(_orbax().restore(path.absolute()))
@@ -187,6 +192,17 @@ def _require_no_links(path: Path) -> None:
     for found in _everything_in(path):
         if found.is_symlink():
             raise InvalidArgumentError(f"{str(found)!r} is a link, which a checkpoint has not: it may lead out of its directory.")
+
+
+def _checksum_of_files(directory: Path) -> str:
+    """One checksum of the names and the contents of the files of a checkpoint, but for its manifest and for hidden files."""
+    total = blake2b(digest_size=16)
+    names = {path.relative_to(directory).as_posix(): path for path in _everything_in(directory) if path.is_file()}
+    for name in sorted(name for name in names if name != MANIFEST and not names[name].name.startswith(".")):
+        with names[name].open("rb") as file:
+            content = file_digest(file, lambda: blake2b(digest_size=16))
+        total.update(content.digest() + name.encode())
+    return total.hexdigest()
 
 
 def _everything_in(path: Path) -> Iterable[Path]:

@@ -9,7 +9,8 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -80,6 +81,16 @@ class Mains:
         strategy = variable.placement.store.strategy
         is_here = isinstance(strategy, SavingStrategy) and strategy.engine is self.engine
         return list(dict.fromkeys(task_of(device) for device in cell.devices)) if is_here else []
+
+    def held_by(self, variables: Iterable[Variable]) -> Counter[str]:
+        """Bytes of the values of variables by the task that holds them; of copies that of this program counts, or else the first."""
+        held = Counter({self.task: 0})
+        for variable in variables:
+            placement = variable.placement
+            for cell in placement.cells[:1] if placement.spread == "copies" else placement.cells:
+                holders = self.holders_of(variable, cell)
+                held[self.task if self.task in holders or not holders else holders[0]] += cell.aval.size_bytes
+        return held
 
     def of_chief(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""

@@ -22,6 +22,7 @@ from simdist.checkpoint.options import CheckpointOptions
 from simdist.checkpoint.rotation import Entry, Rotation
 from simdist.checkpoint.writing import forget
 from simdist.errors import DataLossError, InvalidArgumentError
+from simdist.runtime.base import Engine
 from simdist.trace.atomic_file import remove_leftovers
 
 __all__ = ["CheckpointManager"]
@@ -135,7 +136,8 @@ class CheckpointManager:
         number = int(mains.of_chief(self._next_number() if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, 0.0 if mains.engine is None else mains.engine.now)
-        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, mains))
+        engine, is_chief = mains.engine, mains.is_chief
+        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief))
         self._last_step = step
         return str(path)
 
@@ -179,20 +181,16 @@ class CheckpointManager:
         self._rotation.entries.clear()
         if mains.is_chief:
             for found in found_in(self._directory, self._prefix):
-                self._remove(found.path, mains)
+                _remove(found.path, mains.engine)
             remove_index(self._directory, self._prefix)
 
-    def _saved(self, entry: Entry, mains: Mains) -> None:
-        """A checkpoint is there: those that are too many go."""
+    def _saved(self, entry: Entry, engine: Engine | None, is_chief: bool) -> None:
+        """A checkpoint is there, whichever task's time it is: those that are too many go."""
         gone = self._rotation.saved(entry)
-        if mains.is_chief:
+        if is_chief:
             write_index(self._directory, self._prefix, self._rotation)
             for name in gone:
-                self._remove(self._directory / name, mains)
-
-    def _remove(self, path: Path, mains: Mains) -> None:
-        remove(path)
-        forget(mains.engine, path)
+                _remove(self._directory / name, engine)
 
     def _mains(self) -> Mains:
         return Mains(Objects.of(self.checkpoint.objects).strategies)
@@ -207,6 +205,11 @@ class CheckpointManager:
         if check_interval and self.checkpoint_interval is not None:
             return step - self._last_step < self.checkpoint_interval
         return step == self._last_step
+
+
+def _remove(path: Path, engine: Engine | None) -> None:
+    remove(path)
+    forget(engine, path)
 
 
 def _checked_interval(interval: int | None, step_counter: StepCounter | None) -> int | None:

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what it holds, with a checksum of each array and one of itself.
+"""The manifest of a checkpoint: what it holds, with checksums of each array, of all files, and of itself.
 
 It is JSON beside the files of Orbax. It names no files, so nothing in it can lead out of the directory.
 
@@ -37,6 +37,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "aliases": dict,
     "states": dict,
     "replicas": dict,
+    "files": str,
 }
 """The types of what is in a manifest beside the arrays."""
 LARGEST_BYTES = 64 << 20
@@ -76,6 +77,7 @@ class Manifest:
         aliases: other paths of arrays, by these.
         states: plain data by path: of each main, such as the position of its iterator; under `COUNTERS` that of the checkpoint itself.
         replicas: of arrays with replica-local values: how many, by path.
+        files: checksum of the files beside the manifest.
     """
 
     number: int
@@ -85,6 +87,7 @@ class Manifest:
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     states: Mapping[str, SavedState] = field(default_factory=dict[str, SavedState])
     replicas: Mapping[str, int] = field(default_factory=dict[str, int])
+    files: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -143,19 +146,26 @@ def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
         entries = cast("dict[str, dict[str, Any]]", body["arrays"])
         arrays = {name: _array_entry(entry) for name, entry in entries.items()}
         _require(all(isinstance(body[name], kind) and not isinstance(body[name], bool) for name, kind in KINDS.items()))
-        _require(math.isfinite(body["saved_s"]))
+        _require(math.isfinite(body["saved_s"]) and all(map(_is_count, body["replicas"].values())))
         _require(all(isinstance(one, str) for one in body["aliases"].values()))
-        _require(all(isinstance(one, int) for one in body["replicas"].values()))
-        _require(all(isinstance(one, dict if path == COUNTERS else list) and one for path, one in body["states"].items()))
+        _require(all(isinstance(of_mains, list) and of_mains for path, of_mains in body["states"].items() if path != COUNTERS))
+        counters: dict[str, Any] = body["states"].get(COUNTERS, {"save_counter": 0, "draws": {}})
+        _require(_is_count(counters["save_counter"]) and all(map(_is_count, counters["draws"].values())))
         return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise _damaged(path) from error
 
 
 def _array_entry(entry: Mapping[str, Any]) -> ArrayEntry:
-    shape = tuple(entry["shape"])
-    _require(len(shape) <= MAX_AXES and all(type(size) is int and 0 <= size < 1 << 60 for size in shape))
-    return ArrayEntry(shape, str(np.dtype(entry["dtype"])), str(entry["checksum"]), str(entry["name"]))
+    shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
+    _require(len(shape) <= MAX_AXES and all(map(_is_count, shape)))
+    _require(str(dtype) == entry["dtype"] and not dtype.hasobject and dtype.names is None)
+    _require(math.prod(size or 1 for size in shape) * dtype.itemsize < 1 << 60)  # numpy has no larger arrays, not even without elements
+    return ArrayEntry(shape, str(dtype), str(entry["checksum"]), str(entry["name"]))
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 60
 
 
 def _require(holds: bool) -> None:

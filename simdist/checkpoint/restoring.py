@@ -40,9 +40,9 @@ class Restoring:
         self.manifest, arrays = read(path)
         self.contents = Contents(arrays, {}, dict(self.manifest.states), dict(self.manifest.replicas))
         self.status = RestoreStatus(str(path))
-        counters = self.contents.states.get(COUNTERS, {})
-        self.counter = int(counters.get("save_counter", 0))
-        self._draws = dict[str, int](counters.get("draws", {}))
+        counters = self.contents.states.get(COUNTERS, {"save_counter": 0, "draws": {}})
+        self.counter: int = counters["save_counter"]
+        self._draws: dict[str, int] = counters["draws"]
         self._used: set[str] = set()
         found = Objects.of(objects)
         wanted = self._wanted(found)
@@ -153,7 +153,7 @@ class Restoring:
         if engine is None:
             return
         for name in engine.task_names if task == engine.chief else [task]:
-            engine.set_draws(name, int(self._draws.get(name, 0)))
+            engine.set_draws(name, self._draws.get(name, 0))
 
 
 def _require_holders(parts: Sequence[VariablePart]) -> None:

@@ -128,9 +128,9 @@ class DatasetIterator(StepIterator):
             InvalidArgumentError: the state belongs to another dataset.
         """
         _, bases = consumed_and_bases(state, len(self._shuffles))
+        self.go_to(state)
         for shuffle, base in zip(self._shuffles, bases, strict=True):
             shuffle.iterations = base + 1
-        self.go_to(state)
 
     def go_to(self, state: Position) -> None:
         """As `load_state_dict`, for an iterator beside others: later iterators of this dataset are as they would have been.
@@ -138,8 +138,9 @@ class DatasetIterator(StepIterator):
         Raises:
             InvalidArgumentError: the state belongs to another dataset.
         """
-        consumed, self._bases = consumed_and_bases(state, len(self._shuffles))
+        consumed, bases = consumed_and_bases(state, len(self._shuffles))
         seeds = seeds_in(state, [shuffle.seed for shuffle in self._shuffles], [shuffle.draws_seed for shuffle in self._shuffles])
+        self._bases = bases
         for shuffle, seed in zip(self._shuffles, seeds, strict=True):
             shuffle.seed = seed
         self._open()

@@ -39,9 +39,7 @@ def consumed_and_bases(position: Position, num_shuffles: int) -> tuple[int, list
     try:
         consumed, bases = int(position["consumed"]), [int(base) for base in position["shuffles"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"not a saved position of a dataset iterator: {position!r}; expected what state_dict() returned"
-        ) from error
+        raise _no_position(position) from error
     if len(bases) != num_shuffles or consumed < 0:
         raise InvalidArgumentError(
             f"the saved position is that of a dataset with {len(bases)} shuffles after {consumed} elements; "
@@ -59,17 +57,26 @@ def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool])
         is_drawn: of each of them, whether the shuffle has drawn it.
 
     Raises:
-        InvalidArgumentError: a seed that was given is another one.
+        InvalidArgumentError: a seed that was given is another one, or they are not as many.
 
     Example:
         >>> seeds_in({"consumed": 3, "shuffles": [2], "seeds": [7]}, seeds=[5], is_drawn=[True])
         [7]
     """
-    saved = [int(seed) for seed in position.get("seeds", seeds)]
-    for given, known, drawn in zip(seeds, saved, is_drawn, strict=False):
+    try:
+        saved = [int(seed) for seed in position.get("seeds", seeds)]
+    except (TypeError, ValueError) as error:
+        raise _no_position(position) from error
+    if len(saved) != len(seeds):
+        raise _no_position(position)
+    for given, known, drawn in zip(seeds, saved, is_drawn, strict=True):
         if given != known and not drawn:
             raise InvalidArgumentError(
                 f"the saved position is that of a dataset with shuffle(seed={known}), and this one has seed={given}; expected the dataset "
                 "that the position was saved from"
             )
-    return saved if len(saved) == len(seeds) else list(seeds)
+    return saved
+
+
+def _no_position(position: Position) -> InvalidArgumentError:
+    return InvalidArgumentError(f"not a saved position of a dataset iterator: {position!r}; expected what state_dict() returned")

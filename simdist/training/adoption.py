@@ -33,6 +33,7 @@ from simdist.program.values import snapshot
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import Adopted
+from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
@@ -90,6 +91,15 @@ class AdoptedVariable(keras.Variable, Adopted):
     def numpy(self) -> HostArray:
         """The present value, as a numpy array."""
         return np.asarray(self.value)
+
+    @property
+    def device(self) -> str:
+        """The task that holds the value (or tasks, with commas between them), as of `sd.Variable`; empty before there is a value."""
+        return "" if self.simdist_variable is None else self.simdist_variable.device
+
+    def placements(self) -> list[PlacementRecord]:
+        """The placement of each piece, as of `sd.Variable`: the shards of a variable that was split, with their tasks."""
+        return [] if self.simdist_variable is None else self.simdist_variable.placements()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.value, dtype)
@@ -242,9 +252,27 @@ def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed
 
 
 def _built(operation: Operation, original: Callable[[Operation], object] = Operation._post_build) -> None:
-    """A layer or a model has its variables: those take their values that waited for them."""
+    """A layer or a model has its variables: those take their values that waited for them, as soon as variables can be assigned."""
     original(operation)
-    built(operation)
+    if stateless_scope.in_stateless_scope():
+        _built_in_scopes.append(operation)
+    else:
+        built(operation)
+
+
+_built_in_scopes: list[Operation] = []
+
+
+def _left(
+    self: stateless_scope.StatelessScope, *error: object, original: Callable[..., object] = stateless_scope.StatelessScope.__exit__
+) -> None:
+    """Keras' scope is left in which a model is built without running it."""
+    original(self, *error)
+    if not stateless_scope.in_stateless_scope() and _built_in_scopes:
+        operations = list(_built_in_scopes)
+        _built_in_scopes.clear()
+        for operation in operations if error[0] is None else ():
+            built(operation)
 
 
 def install() -> None:
@@ -253,5 +281,6 @@ def install() -> None:
         return
     libraries.append(KerasLibrary())
     Operation._post_build = _built  # pyright: ignore[reportAttributeAccessIssue]
+    stateless_scope.StatelessScope.__exit__ = _left
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task

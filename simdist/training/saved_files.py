@@ -15,7 +15,6 @@ from pathlib import Path
 
 import keras
 
-from simdist.checkpoint.collecting import held_by
 from simdist.checkpoint.mains import Mains
 from simdist.strategies.base import Strategy
 from simdist.trace.atomic_file import replacing_path
@@ -48,7 +47,7 @@ def saved_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strat
 def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
     engine, task = strategy.engine, strategy.program_task
     variables: list[Variable] = [own for variable in _all_of(model) if (own := adopted(variable)) is not None]
-    parts = held_by(variables, Mains([strategy]))
+    parts = Mains([strategy]).held_by(variables)
     over, errors = engine.promise(), list[BaseException]()
 
     def ended(error: BaseException | None) -> None:

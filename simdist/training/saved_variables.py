@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any, TypeAlias
 
 import keras
@@ -24,7 +25,7 @@ from keras.src.trainers.compile_utils import CompileMetrics
 from keras.src.utils import naming
 
 from simdist.program.arrays import Array
-from simdist.program.saved_parts import SavedParts
+from simdist.program.saved_parts import SavedParts, built
 from simdist.training.keras_model import StrategyModel
 
 __all__ = ["saved_variables"]
@@ -83,6 +84,7 @@ class _Walk:
                 self._list(path, holder.variables)
                 if not holder.built:
                     self.found.unbuilt.append(holder)
+                    _notify_of_build(holder)
                 return
             case Metric():
                 self._list(path, holder.variables)
@@ -135,6 +137,17 @@ class _Walk:
             self.visit(model.optimizer, _joined(path, "optimizer"))
         for number, metric in enumerate(model.metrics):
             self.visit(metric, _joined(path, f"metrics/{number}"))
+
+
+def _notify_of_build(optimizer: Saveable) -> None:
+    """Let `built` know when an optimizer of Keras has its variables; layers and models say so themselves, by a hook that they share."""
+    vars(optimizer)["build"] = MethodType(_build, optimizer)
+
+
+def _build(optimizer: Saveable, variables: Sequence[keras.Variable]) -> None:
+    vars(optimizer).pop("build", None)
+    optimizer.build(variables)
+    built(optimizer)
 
 
 def _of_training(holder: Saveable) -> Sequence[object]:

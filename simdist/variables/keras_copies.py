@@ -98,7 +98,7 @@ class _Walked(list[KerasVariable]):
 def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> list[Role]:
     """Build a Keras optimizer for variables, and return the role of each of its own, in their order."""
     walked, core = _Walked(trained, optimizer), core_of(optimizer)
-    optimizer.build(walked)
+    type(optimizer).build(optimizer, walked)  # what waits for its variables gets them when they are placed, and not here
     walked.note(-1)
     roles = walked.roles
     roles[id(counter_of(core))], roles[id(learning_rate_of(core))] = Role("iteration"), Role("learning_rate")

@@ -1,0 +1,224 @@
+"""The state of optimizers in checkpoints: whatever holds the slots, what comes after a restore is what would have come without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import simdist as sd
+from sampling import sampled
+from simdist import keras
+from simdist.checkpoint import files
+from simdist.errors import InvalidArgumentError
+
+variable: Any = sd.Variable
+START = np.linspace(-1, 1, 20, dtype=np.float32).reshape(10, 2)
+GRADIENTS = np.random.default_rng(0).normal(size=(8, 10, 2)).astype(np.float32)
+BEFORE, AFTER = 3, 3
+
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "SGD": lambda: keras.optimizers.SGD(0.1),
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda: keras.optimizers.Adam(0.1),
+    "RMSprop": lambda: keras.optimizers.RMSprop(0.1, momentum=0.5, centered=True),
+    "schedule": lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
+    "averages": lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5),
+    "loss scale": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1), initial_scale=4.0, dynamic_growth_steps=2),
+    "optax adam": lambda: optax.adam(0.1),
+    "optax chain": lambda: optax.chain(optax.trace(0.9), optax.scale_by_schedule(optax.exponential_decay(-0.1, 2, 0.5))),
+    "optax sgd": lambda: optax.sgd(0.1),
+}
+OWNERS: dict[str, Callable[[], Any]] = {
+    "one device": lambda: sd.OneDeviceStrategy("cpu:0"),
+    "mirrored": lambda: sd.MirroredStrategy(2),
+    "one server": lambda: servers(1, None),
+    "three servers": lambda: servers(3, None),
+    "two shards": lambda: servers(2, sd.FixedShardsPartitioner(2)),
+    "three shards": lambda: servers(3, sd.FixedShardsPartitioner(3)),
+    "in process": lambda: servers(2, sd.FixedShardsPartitioner(5), engine="in_process"),
+}
+
+
+def servers(count: int, partitioner: Any, **options: Any) -> Any:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": count}, **options), variable_partitioner=partitioner)
+
+
+class Training:
+    """Two variables and their optimizer, which takes a step for each gradient."""
+
+    def __init__(self, optimizer: str, owner: str) -> None:
+        self.strategy = OWNERS[owner]()
+        with self.strategy.scope():
+            self.variables = [variable(START, name="a"), variable(START[0], name="b")]
+            self.optimizer: Any = sd.Optimizer(OPTIMIZERS[optimizer]())
+        self.checkpoint = sd.Checkpoint(variables=self.variables, optimizer=self.optimizer)
+
+        @sd.function
+        def step(gradient: Any) -> None:
+            def in_replica(gradient: Any) -> None:
+                gradient = gradient * self.scale()
+                self.optimizer.apply_gradients(zip([gradient, gradient[0]], self.variables, strict=True))
+
+            self.strategy.run(in_replica, args=(gradient,))
+
+        self.step = step
+
+    def scale(self) -> Any:
+        """By how much the loss is larger than it should be."""
+        optimizer = self.optimizer.wrapped
+        return optimizer.scale_loss(jnp.float32(1.0)) if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else 1.0
+
+    def take(self, gradients: Any) -> list[list[float]]:
+        """The values after each of some steps."""
+        scale = 1.0 / self.strategy.num_replicas_in_sync
+        if isinstance(self.optimizer.wrapped, keras.optimizers.LossScaleOptimizer):
+            self.optimizer.build(self.variables)
+        found: list[list[float]] = []
+        for gradient in gradients:
+            if isinstance(self.strategy, sd.ParameterServerStrategy):
+                coordinator = sd.ClusterCoordinator(self.strategy)
+                coordinator.schedule(self.step, args=(gradient,))
+                coordinator.join()
+            else:
+                self.step(gradient * scale)
+            found.append([float(x) for v in self.variables for x in v.numpy().ravel()])
+        return found
+
+
+@cache
+def saved(optimizer: str, owner: str) -> tuple[str, list[list[float]]]:
+    """A checkpoint after some steps, and the values after each of the next ones."""
+    training = Training(optimizer, owner)
+    training.take(GRADIENTS[:BEFORE])
+    path = training.checkpoint.save(Path(mkdtemp(), "ckpt"))
+    return path, training.take(GRADIENTS[BEFORE : BEFORE + AFTER])
+
+
+CASES = [(optimizer, old, new) for optimizer in OPTIMIZERS for old in OWNERS for new in OWNERS]
+SAMPLE = [
+    ("Adam", "two shards", "three shards"),
+    ("averages", "mirrored", "two shards"),
+    ("loss scale", "one server", "mirrored"),
+    ("RMSprop", "two shards", "one device"),
+    ("optax adam", "three servers", "one device"),
+    ("optax chain", "two shards", "in process"),
+]
+
+
+@pytest.mark.parametrize(("optimizer", "old", "new"), sampled(CASES, SAMPLE))
+def test_an_optimizer_goes_on_as_if_nothing_had_been(optimizer: str, old: str, new: str) -> None:
+    """Its slots do not exist before its first step, so their values wait."""
+    path, expected = saved(optimizer, old)
+    training = Training(optimizer, new)
+    status = training.checkpoint.restore(path)
+    found = training.take(GRADIENTS[BEFORE : BEFORE + AFTER])
+    status.assert_consumed()
+    np.testing.assert_allclose(found, expected, rtol=2e-6 if old != new else 0)
+    assert int(training.optimizer.iterations) == BEFORE + AFTER
+
+
+@pytest.mark.parametrize("optimizer", sampled(OPTIMIZERS, ["Adam"]))
+def test_slots_that_exist_at_the_restore_go_on_as_well(optimizer: str) -> None:
+    path, expected = saved(optimizer, "two shards")
+    training = Training(optimizer, "two shards")
+    training.take(GRADIENTS[-2:])
+    training.checkpoint.restore(path).assert_consumed()
+    assert training.take(GRADIENTS[BEFORE : BEFORE + AFTER]) == expected
+
+
+def adam_by_hand(value: np.ndarray, m: np.ndarray, v: np.ndarray, steps: int, gradients: np.ndarray) -> np.ndarray:
+    """Kingma and Ba, 2015, algorithm 1, with Keras' place for epsilon."""
+    for t, gradient in enumerate(gradients, steps + 1):
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        rate = 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        value = value - rate * m / (np.sqrt(v) + 1e-7)
+    return value
+
+
+def test_the_slots_in_the_files_are_those_of_adam_by_hand() -> None:
+    path, expected = saved("Adam", "two shards")
+    read = files.read(Path(path))[1]
+    count, m, v = (read[f"optimizer/vars/{number}"] for number in (0, 2, 3))
+    mean = sum(0.1 * 0.9 ** (BEFORE - 1 - t) * GRADIENTS[t] for t in range(BEFORE))
+    np.testing.assert_allclose(m, mean, rtol=1e-5, atol=1e-7)
+    found = adam_by_hand(read["variables/0"], m, v, int(count), GRADIENTS[BEFORE : BEFORE + AFTER])
+    np.testing.assert_allclose(found.ravel(), expected[-1][:20], rtol=1e-5, atol=1e-6)
+    assert count == BEFORE
+
+
+def test_plain_keras_goes_on_from_the_same_slots() -> None:
+    """An optimizer of Keras in no strategy: its values wait for its slots, too (B230)."""
+    path, expected = saved("RMSprop", "two shards")
+    for built in (True, False):
+        variables = [keras.Variable(START * 0), keras.Variable(START[0] * 0)]
+        optimizer = OPTIMIZERS["RMSprop"]()
+        if built:
+            optimizer.build(variables)
+        status = sd.Checkpoint(variables=variables, optimizer=optimizer).restore(path)
+        for gradient in GRADIENTS[BEFORE : BEFORE + AFTER]:
+            optimizer.apply(list(map(keras.ops.convert_to_tensor, (gradient, gradient[0]))), variables)
+        found = [float(x) for v in variables for x in np.asarray(v).ravel()]
+        np.testing.assert_allclose(found, expected[-1], rtol=2e-5)
+        status.assert_consumed()
+
+
+def test_an_optimizer_of_another_kind_is_refused_or_reported(tmp_path: Path) -> None:
+    training = Training("SGD", "one device")
+    training.take(GRADIENTS[:1])
+    status = training.checkpoint.restore(saved("Adam", "one device")[0])
+    with pytest.raises(AssertionError, match="values that nothing has taken: optimizer/vars/2"):
+        status.assert_consumed()
+    other = Training("Adam", "one device")
+    other.take(GRADIENTS[:1])
+    with pytest.raises(AssertionError, match="no value for optimizer/vars/2"):
+        other.checkpoint.restore(saved("SGD", "one device")[0]).assert_consumed()
+    with other.strategy.scope():
+        v = variable(START[:, :1])
+        optimizer = sd.Optimizer(keras.optimizers.Adam(0.1))
+        optimizer.build([v, variable(START[0])])
+    with pytest.raises(InvalidArgumentError, match="optimizer/vars/2 has shape"):
+        sd.Checkpoint(optimizer=optimizer).restore(saved("Adam", "one device")[0])
+
+
+def test_an_optimizer_alone_takes_its_values_when_its_slots_are_made() -> None:
+    path, _ = saved("Adam", "two shards")
+    training = Training("Adam", "three shards")
+    status = sd.Checkpoint(optimizer=training.optimizer).restore(path).expect_partial()
+    assert status.waiting == ["optimizer"]
+    training.optimizer.build(training.variables)
+    assert not status.waiting and int(training.optimizer.iterations) == BEFORE
+    assert status.superfluous == ["variables/0", "variables/1"]
+
+
+def test_an_optimizer_with_several_sets_of_variables_has_the_state_of_each(tmp_path: Path) -> None:
+    def made() -> tuple[Any, Any, Any]:
+        with sd.MirroredStrategy(2).scope() as strategy:
+            pair = [variable([1.0]), variable([2.0, 3.0])]
+            return strategy or sd.get_strategy(), pair, sd.Optimizer(optax.adam(0.1))
+
+    def train(pair: Any, optimizer: Any) -> None:
+        @sd.function
+        def step() -> None:
+            for v in pair:
+                optimizer.apply_gradients([(v * 0.5 + 1.0, v)])
+
+        step()
+
+    _, pair, optimizer = made()
+    train(pair, optimizer)
+    path = sd.Checkpoint(pair=pair, optimizer=optimizer).save(tmp_path / "ckpt")
+    train(pair, optimizer)
+    _, others, other = made()
+    status = sd.Checkpoint(pair=others, optimizer=other).restore(path)
+    train(others, other)
+    status.assert_consumed()
+    assert [v.numpy().tolist() for v in others] == [v.numpy().tolist() for v in pair]
