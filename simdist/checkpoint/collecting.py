@@ -6,7 +6,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum_of
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
 
@@ -51,6 +52,9 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
         objects: by name.
         mains: that save.
         counters: state of the checkpoint itself.
+
+    Raises:
+        InvalidArgumentError: mains save different objects, or the state of one is no plain data.
     """
     found = Objects.of(objects)
     variables = [part.variable for part in found.parts.values() if isinstance(part, VariablePart)]
@@ -60,6 +64,7 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
     local = {path: values for path, part in arrays.items() if (values := part.local()) is not None}
     states = {path: part.state() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
+    _require_same_paths([[*values, *one["states"]] for values, one in zip(everywhere, all_states, strict=True)])
     contents = Contents(arrays={}, states={})
     for part in arrays.values():
         part.save(contents, everywhere)
@@ -69,6 +74,21 @@ def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[
     contents.states[COUNTERS] = {**counters, "draws": draws}
     contents.arrays.setdefault("simdist/saves", np.asarray(counters.get("save_counter", 0), np.int32))
     return Saved(contents, found.aliases, _held_by(found, mains, contents.arrays))
+
+
+def _require_same_paths(of_mains: Sequence[Sequence[str]]) -> None:
+    """Refuse mains that save different objects.
+
+    Raises:
+        InvalidArgumentError: they do.
+    """
+    for worker, paths in enumerate(of_mains):
+        odd = sorted(set(paths).symmetric_difference(of_mains[0]))
+        if odd:
+            raise InvalidArgumentError(
+                f"The mains of worker 0 and of worker {worker} save different objects: only one of them has {', '.join(odd[:8])}. Give "
+                "Checkpoint the same objects in every main."
+            )
 
 
 def _draws(mains: Mains) -> dict[str, int]:

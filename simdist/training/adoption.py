@@ -82,7 +82,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tracer = tracing.active_tracer()
         if own is None or tracer is None:
             return super().value
-        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
+        return self._maybe_autocast(tracer.random_key(own) if self.is_seed else own.traced_value(tracer))
 
     def autocast(self, value: jax.Array) -> jax.Array:
         """A value, or rows of it, with the dtype in which the layer that runs now computes."""
@@ -105,7 +105,8 @@ class AdoptedVariable(keras.Variable, Adopted):
         return np.asarray(self.value, dtype)
 
     @property
-    def _is_seed(self) -> bool:
+    def is_seed(self) -> bool:
+        """Whether it is the state of a generator of random numbers."""
         return self.name == "seed_generator_state"
 
     def assign(self, value: ArrayLike) -> jax.Array:
@@ -117,7 +118,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(tensor.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
-        if self._is_seed:
+        if self.is_seed:
             tracer.set_random_key(own, tensor)
         else:
             tracer.update("assign", [own], [tensor])
@@ -251,9 +252,27 @@ def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed
 
 
 def _built(operation: Operation, original: Callable[[Operation], object] = Operation._post_build) -> None:
-    """A layer or a model has its variables: those take their values that waited for them."""
+    """A layer or a model has its variables: those take their values that waited for them, as soon as variables can be assigned."""
     original(operation)
-    built(operation)
+    if stateless_scope.in_stateless_scope():
+        _built_in_scopes.append(operation)
+    else:
+        built(operation)
+
+
+_built_in_scopes: list[Operation] = []
+
+
+def _left(
+    self: stateless_scope.StatelessScope, *error: object, original: Callable[..., object] = stateless_scope.StatelessScope.__exit__
+) -> None:
+    """Keras' scope is left in which a model is built without running it."""
+    original(self, *error)
+    if not stateless_scope.in_stateless_scope() and _built_in_scopes:
+        operations = list(_built_in_scopes)
+        _built_in_scopes.clear()
+        for operation in operations if error[0] is None else ():
+            built(operation)
 
 
 def install() -> None:
@@ -262,5 +281,6 @@ def install() -> None:
         return
     libraries.append(KerasLibrary())
     Operation._post_build = _built  # pyright: ignore[reportAttributeAccessIssue]
+    stateless_scope.StatelessScope.__exit__ = _left
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task

@@ -125,13 +125,17 @@ class OptimizerRule(UpdateRule):
     def state(self) -> dict[str, Variable]:
         """The optimizer's state as variables of whole values, by path: the number of each slot, and of the variable that it belongs to."""
         cells: dict[tuple[Role, int], list[Cell]] = {}
+        order: dict[Cell, int] = {}  # of the trained variable's cells: a task may have several, between those of others
         for owner, slot_optimizer in self.slot_optimizers.items():
             for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True):
-                number = self.optimized[owner][role.owner][0] if role.kind == "slot" else -1
+                number, trained_cell = self.optimized[owner][role.owner] if role.kind == "slot" else (-1, cell)
+                order[cell] = self.variables[number].placement.cells.index(trained_cell) if role.kind == "slot" else -1
                 cells.setdefault((role._replace(owner=number), number), []).append(cell)
         found: dict[str, Variable] = {}
         for (role, number), of_role in cells.items():
             trained = self.variables[max(number, 0)].placement
+            if role.kind == "slot":
+                of_role.sort(key=order.__getitem__)
             path = f"slots/{role.number}/{number}" if role.kind == "slot" else f"{role.kind}/{role.number}"
             found[path] = unplaced(path, *whole_of(trained, of_role) if role.kind == "slot" else copies_of(trained, of_role))
         return found

@@ -73,11 +73,12 @@ class SimulatedDisk:
         self.disk.files.discard(path)
 
     def read(self, path: str, size_bytes: int, ended: Ended) -> None:
-        checked_file(path, size_bytes, None, {})
-        self.run(self._read(path, size_bytes), ended)
+        checked_file(path, size_bytes, None, self.tasks)
+        self.run(self._read(path, int(size_bytes)), ended)
 
     def write(self, path: str, size_bytes: int, ended: Ended, parts: Mapping[str, int] | None = None) -> None:
         checked_file(path, size_bytes, parts, self.tasks)
+        size_bytes = int(size_bytes)
         elsewhere = {name: part_bytes for name, part_bytes in (parts or {}).items() if name != self.task.name and part_bytes}
         if not elsewhere or not self.task.alive:
             self.run(self._write(path, size_bytes), ended)

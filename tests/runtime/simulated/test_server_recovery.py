@@ -186,7 +186,7 @@ def test_a_server_goes_back_behind_a_torn_snapshot(torn: bool) -> None:
 
     result = trained(60, plan, recovery="checkpoint")
     sd.sleep(30.0, result.cluster)
-    (last,) = [span for span in snapshots_of(result) if 9.0 < span.start_s < 25.0]
+    (last,) = [span for span in snapshots_of(result) if span.start_s > 9.0]
     assert last.start_s == pytest.approx(10.0)
     recovery = result.cluster.world.recoveries["ps:0"]
     assert recovery.is_serving and not recovery.is_lost

@@ -60,8 +60,8 @@ class Scene:
 
 
 def test_a_write_takes_all_its_operations_and_shows_one_span() -> None:
-    scene = Scene().write_at(1.0, "saved/x/ckpt-1", 1000).until(100.0)
-    assert scene.ended == {"saved/x/ckpt-1": (pytest.approx(1.0 + written_s(1000)), None)}
+    scene = Scene().write_at(1.0, "/data/run/ckpt-1", 1000).until(100.0)
+    assert scene.ended == {"/data/run/ckpt-1": (pytest.approx(1.0 + written_s(1000)), None)}
     assert scene.spans() == [("write ckpt-1", 1.0, pytest.approx(1.0 + written_s(1000)))]
     (span,) = scene.world.trace.spans.where(category="checkpoint")
     assert span.facts == {"bytes": 1000}
