@@ -4,7 +4,7 @@ The tasks, the network, the clock and the failures are simulated, deterministica
 JAX. The names are those of ``tf.distribute``.
 """
 
-from simdist import caches, errors, hardware
+from simdist import caches, errors, estimator, feature_column, hardware
 from simdist.checkpoint import (
     Checkpoint,
     CheckpointManager,
@@ -112,7 +112,9 @@ __all__ = [
     "debug",
     "embedding_lookup",
     "errors",
+    "estimator",
     "experimental_set_strategy",
+    "feature_column",
     "function",
     "get_current_worker_index",
     "get_replica_context",

@@ -83,7 +83,7 @@ def test_benchmark_of_memory_keeps_no_cluster(load: Any, capsys: pytest.CaptureF
     assert float(ratio.split()[-1]) > 0
 
 
-TABLES = [("async_workers", 4), ("growth", 2), ("synchronous", 2), ("embedding", 3)]
+TABLES = [("async_workers", 4), ("growth", 2), ("saving", 2), ("synchronous", 2), ("embedding", 3)]
 
 
 @pytest.mark.slow

@@ -42,6 +42,17 @@ def test_parameter_servers_without_faults(run: Callable[..., Outcome]) -> None:
     assert outcome.status == 0 and "restarts of tasks  none" in outcome.lines
 
 
+def test_an_estimator_finds_its_role_on_every_task(run: Callable[..., Outcome], capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run("estimator", "--directory", "weights")
+    assert outcome.status == 0, outcome.errors()
+    assert [outcome.cluster.faults.state(fault) for fault in outcome.cluster.faults] == ["fired"]
+    assert "restarts of mains  worker:1 1" in outcome.lines
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[evaluator:0]")]
+    steps = [int(line.split()[2].rstrip(":")) for line in lines]
+    assert steps == sorted({*steps}) and steps[-1] == 240
+    assert float(lines[-1].split()[-1]) > 0.95
+
+
 def test_workers_go_on_from_the_last_whole_epoch_after_a_crash(run: Callable[..., Outcome], capsys: pytest.CaptureFixture[str]) -> None:
     outcome = run("multi_worker", "--epochs", "2", "--directory", "weights")
     assert outcome.status == 0, outcome.errors()

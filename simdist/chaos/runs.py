@@ -103,7 +103,7 @@ class ScenarioRun:
         roles = self.workload.roles(self.scenario)
         steps = {name: task.steps for name, task in self.cluster.world.tasks.items()}
         scales = (self.scenario.wires.latency_s, max(self.end_s, 1e-6), *self.workload.scales_s)
-        disks = tuple(self.cluster.world.disks)
+        disks = tuple(self.cluster.world.disks.used)
         return Ground(max(self.end_s, 1e-6), tuple(moments), roles, steps, self.stage.observations, scales, disks)
 
 

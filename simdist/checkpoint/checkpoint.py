@@ -115,12 +115,11 @@ class Checkpoint(Nest):
             self.save_counter -= 1
             raise
 
-    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> RestoreStatus:
+    def restore(self, save_path: PathLike | None) -> RestoreStatus:
         """Give the objects the state that was saved; what does not fit changes nothing.
 
         Args:
             save_path: what `save` returned, or None: restores nothing.
-            options: nothing of them concerns a restore.
 
         Returns:
             What was found, and what was not. Variables that do not exist yet get their values when they are made.
@@ -132,7 +131,7 @@ class Checkpoint(Nest):
         """
         self.sync()
         mains = Mains(Objects.of(self.objects).strategies)
-        path = mains.agreed(None if save_path is None else os.fspath(save_path))
+        path = mains.of_chief(None if save_path is None else os.fspath(save_path))
         if path is None:
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)

@@ -47,6 +47,10 @@ class Mains:
     Args:
         strategies: those whose variables are saved; none, where nothing of a cluster is.
 
+    Attributes:
+        is_chief: whether this program writes.
+        worker: the index of this main.
+
     Raises:
         InvalidArgumentError: they belong to several clusters.
     """
@@ -56,6 +60,9 @@ class Mains:
         # A counter that was made outside of every scope belongs to this program, whatever cluster that drives.
         found = [strategy for strategy in found if not is_default(strategy)] or found
         self.strategy = found[0] if found else None
+        # Asked here, where the program runs: when a disk is done, nobody's environment says which task it is.
+        self.is_chief = self.strategy is None or self.strategy.is_chief
+        self.worker = 0 if self.strategy is None else self.strategy.worker_index
         if any(strategy.engine is not found[0].engine for strategy in found):
             raise InvalidArgumentError("The variables of one checkpoint belong to several clusters. Make a Checkpoint for each of them.")
 
@@ -68,16 +75,6 @@ class Mains:
     def task(self) -> str:
         """The task that runs this program."""
         return "" if self.strategy is None else self.strategy.program_task
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this program writes."""
-        return self.strategy is None or self.strategy.is_chief
-
-    @property
-    def worker(self) -> int:
-        """The index of this main."""
-        return 0 if self.strategy is None else self.strategy.worker_index
 
     def holders_of(self, variable: Variable, cell: Cell) -> list[str]:
         """The tasks of this cluster that hold a cell of a variable; none, where this program itself holds it."""
@@ -95,7 +92,7 @@ class Mains:
                 held[self.task if self.task in holders or not holders else holders[0]] += cell.aval.size_bytes
         return held
 
-    def agreed(self, value: SavedState) -> SavedState:
+    def of_chief(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""
         return value if self.strategy is None else json.loads(self.strategy.bytes_of_all(json.dumps(value).encode())[0])
 

@@ -133,7 +133,7 @@ class CheckpointManager:
             return None
         mains = self._mains()
         given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
-        number = int(mains.agreed(self._next_number() if given is None else given))
+        number = int(mains.of_chief(self._next_number() if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, 0.0 if mains.engine is None else mains.engine.now)
         engine, is_chief = mains.engine, mains.is_chief
@@ -155,7 +155,7 @@ class CheckpointManager:
         """
         self.sync()
         damaged: DataLossError | None = None
-        for path in reversed(self._mains().agreed(self.checkpoints)):
+        for path in reversed(self._mains().of_chief(self.checkpoints)):
             try:
                 self.checkpoint.restore(path).expect_partial()
             except DataLossError as error:

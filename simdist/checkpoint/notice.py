@@ -1,6 +1,6 @@
-"""Notices of pre-emption, on which several mains agree: what one of them has been told, all know at the same step.
+"""Notices of pre-emption, on which several mains agree: what one of them knows, all know at the same step.
 
-Before each step the mains exchange what they know, one small all-gather, so that all of them stop after the same step.
+Before each step the mains share what they know, with one small all-gather, so that all of them stop after the same step.
 
 Taught in lesson 13.
 """
@@ -23,13 +23,13 @@ class Notices:
         self.mains = mains
 
     def soonest_s(self, also_s: float | None = None) -> float | None:
-        """The first virtual second at which one of the tasks will be killed, as far as one of them has been told; every main has to ask.
+        """The first virtual second at which one of the tasks will be killed, as far as one of them knows; every main has to ask.
 
         Args:
             also_s: what this main knows from elsewhere.
 
         Returns:
-            The second; None where nobody has been told.
+            The second; None where nobody has a notice.
         """
         engine = self.mains.engine
         own_s = None if engine is None else engine.preempted_at(self.mains.task)

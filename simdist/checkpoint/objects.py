@@ -105,7 +105,7 @@ class Objects:
                 below = f"{path}/{name}" if name else path
                 own = own_variable(variable)
                 self._note(PlainVariablePart(below, variable) if own is None else VariablePart(below, own))
-            for name, state in found.own.items():
+            for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))
             self.unbuilt += [(path, holder) for holder in found.unbuilt]
             self._strategies.append(found.strategy)

@@ -1,6 +1,6 @@
-"""`PreemptionCheckpointHandler`: a program that is told that its machine will be taken away saves its state in time, and ends.
+"""`PreemptionCheckpointHandler`: a program whose machine will be taken away saves its state in time, and ends.
 
-All mains save after the same call of `run`, and end with the same exit status, so that whoever starts them again starts them all; the next
+All mains save after the same call of `run`, and end with the same exit status, so that all of them are started again; the next
 handler restores what was saved.
 
 Taught in lesson 13.
@@ -79,7 +79,7 @@ class _Calls:
 
 
 class PreemptionCheckpointHandler:
-    """Runs steps, and saves before a task is pre-empted; restores when it is made.
+    """Runs steps, and saves before a task is preempted; restores when it is made.
 
     Args:
         cluster_resolver: of the strategy: ``strategy.cluster_resolver``; None where there is none.
@@ -132,7 +132,7 @@ class PreemptionCheckpointHandler:
         self.manager.checkpoint.objects.setdefault("preemption_calls", self._calls)
         self._notices = Notices(Mains(Objects.of(self.manager.checkpoint.objects).strategies))
         self._asked_s = -POLL_S
-        self._told_s: float | None = None  # by the user's function
+        self._noticed_s: float | None = None  # by the user's function
         self._saved_s: float | None = None  # how long the save took that came with the notice
         self._deadline_s: float | None = None
         self._call_s = 0.0
@@ -190,11 +190,11 @@ class PreemptionCheckpointHandler:
     def _asked(self) -> float | None:
         """What the user's function says: a notice without a second counts from now on, with the grace period."""
         watcher = self.config.termination_watcher_fn
-        if watcher is not None and self._told_s is None and self._now - self._asked_s >= POLL_S:
+        if watcher is not None and self._noticed_s is None and self._now - self._asked_s >= POLL_S:
             self._asked_s = self._now
             if watcher():
-                self._told_s = self._now + (self.config.grace_period or 0.0)
-        return self._told_s
+                self._noticed_s = self._now + (self.config.grace_period or 0.0)
+        return self._noticed_s
 
     def _save(self) -> None:
         if self.config.save_fn is not None:

@@ -1,7 +1,7 @@
 """One checkpoint on its way to the disk: values are taken at once, and the files take their name when the disks of the tasks are done.
 
 The values of other tasks travel to the task that writes, and the disk of that task takes its time; or each task writes its own values,
-side by side. Whoever dies meanwhile, or whose disk is full, ends the save with an error, and there is no checkpoint.
+side by side. A task that dies meanwhile, or whose disk is full, ends the save with an error, and there is no checkpoint.
 
 Taught in lesson 09.
 """

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from simdist.cluster.resolver import ClusterResolver, Found, checked_id, checked_text, checked_type
@@ -39,7 +39,11 @@ class MalformedJSONError(InvalidArgumentError, json.JSONDecodeError):
 
 @dataclass(frozen=True)
 class TFConfig:
-    """What ``TF_CONFIG`` says; a field that it leaves out is None or empty."""
+    """What ``TF_CONFIG`` says; a field that it leaves out is None or empty.
+
+    Attributes:
+        content: the whole JSON object, for keys that only some programs use.
+    """
 
     cluster: ClusterSpec
     task_type: str | None = None
@@ -47,6 +51,7 @@ class TFConfig:
     rpc_layer: str | None = None
     environment: str = ""
     session_master: str | None = None
+    content: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
 
 def read_tf_config() -> TFConfig:
@@ -77,6 +82,7 @@ def read_tf_config() -> TFConfig:
         _text(config, "rpc_layer"),
         _text(config, "environment") or "",
         _text(config, "session_master"),
+        config,
     )
 
 

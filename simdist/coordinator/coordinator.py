@@ -20,6 +20,7 @@ from simdist.coordinator.closure_states import ClosureAction
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
+from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
@@ -118,6 +119,7 @@ class ClusterCoordinator:
         self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
+        self._polling = Polling()
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
         self._rounds: RoundClosures | None = None
@@ -191,8 +193,10 @@ class ClusterCoordinator:
         self._raise_stored()
 
     def done(self) -> bool:
-        """Whether nothing is pending; raises the first error of a closure, once."""
+        """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`."""
         self._raise_stored()
+        if self.pending:
+            self._polling.found(self.engine.now, self.pending)
         return self.pending == 0
 
     @property
@@ -211,13 +215,14 @@ class ClusterCoordinator:
         makes one more pipeline, with the numbers of that moment.
 
         Args:
-            source: a function that returns an `sd.Dataset` or a distributed one, or one of these.
+            source: a function that returns an `sd.Dataset` or a distributed one, or one of these. It is never traced, also under
+                ``@sd.function``.
             resume: whether a worker that comes back goes on after the last batch of a closure that counts. It also takes batches once
                 more which it took for a closure that did not count (it failed, or was given to another worker). Default False, as in
                 TensorFlow: the worker begins its dataset anew, and batches of such closures are lost.
 
         Raises:
-            InvalidArgumentError: another kind of source.
+            InvalidArgumentError: another kind of source, or a function under ``@sd.function(seconds=...)``.
             TypeError: resume is neither True nor False.
         """
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):

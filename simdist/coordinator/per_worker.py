@@ -16,6 +16,7 @@ from simdist.data.iterator import DatasetIterator
 from simdist.data.positions import Position
 from simdist.errors import AbortedError, ClosureInputError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 from simdist.input import InputContext
+from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
 from simdist.strategies.base import DistributedFromFunction
@@ -74,10 +75,14 @@ class PerWorkerDataset(PerWorker[Dataset]):
     """A dataset on each worker. ``iter()`` gives an iterator on each worker.
 
     Args:
-        source: the dataset, or a function that makes it; or one that was distributed from a function.
+        source: the dataset, or a function that makes it; or one that was distributed from a function. A function under ``@sd.function``
+            is called as it is.
         pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when workers
             join or leave; a worker that joins gets one when it makes its pipeline.
         resume: whether the iterator of a worker that comes back goes on where closures that count have left it.
+
+    Raises:
+        InvalidArgumentError: a function under ``@sd.function(seconds=...)``.
     """
 
     name = "dataset"
@@ -89,6 +94,10 @@ class PerWorkerDataset(PerWorker[Dataset]):
         resume: bool = False,
     ) -> None:
         super().__init__()
+        if isinstance(source, StepFunction):
+            if source.seconds is not None:
+                raise InvalidArgumentError("A function that makes a dataset is no step, so it cannot have @sd.function(seconds=...).")
+            source = source.fn
         self.source = source
         self.pipelines = dict(pipelines or {})
         self.resume = resume

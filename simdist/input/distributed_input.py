@@ -125,6 +125,7 @@ class DistributedInput(InputView):
             pipelines,
             per_worker,
             complete=len(self.workers) == self.num_workers,
+            num_workers=self.num_workers,
             full_steps=self.dataset.node.full_batches and size is not None and not size % self.num_replicas,
             on_restore=self._follow_position,
         )

@@ -129,6 +129,7 @@ class FunctionInput(InputView):
             [[iter(dataset) for dataset in of_worker] for of_worker in datasets],
             self.replicas_per_worker,
             complete=len(self.workers) == self.num_workers,
+            num_workers=self.num_workers,
             full_steps=all(dataset.node.full_batches for of_worker in datasets for dataset in of_worker),
         )
 

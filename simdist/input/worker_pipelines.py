@@ -15,6 +15,7 @@ from typing import Protocol
 
 from simdist.data.batch import Batch
 from simdist.data.positions import Position
+from simdist.errors import InvalidArgumentError
 from simdist.input.positions import sources_in
 from simdist.input.steps import InputIterator, InputStep
 
@@ -38,6 +39,7 @@ class WorkerPipelines(InputIterator):
             each replica.
         replicas_per_worker: replicas of each worker.
         complete: True if these are all workers, so that the sizes of the whole step are known.
+        num_workers: of the cluster; default those of `pipelines`. A position is good for as many only, as each reads data of its own.
         full_steps: True if a step that lacks a part is left out, because all parts have one fixed size.
         on_restore: called with a position to which this iterator was moved.
     """
@@ -49,9 +51,11 @@ class WorkerPipelines(InputIterator):
         *,
         complete: bool,
         full_steps: bool,
+        num_workers: int | None = None,
         on_restore: Callable[[Position], None] | None = None,
     ) -> None:
         super().__init__(on_restore)
+        self.num_workers = len(pipelines) if num_workers is None else num_workers
         self.pipelines, self.complete, self.full_steps = pipelines, complete, full_steps
         # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
         self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
@@ -79,9 +83,16 @@ class WorkerPipelines(InputIterator):
                     of_worker[which].next_batch()
 
     def read_position(self) -> Position:
-        return {"sources": [pipeline.state_dict() for of_worker in self.pipelines for pipeline in of_worker]}
+        sources = [pipeline.state_dict() for of_worker in self.pipelines for pipeline in of_worker]
+        return {"sources": sources, "num_workers": self.num_workers}
 
     def go_to(self, position: Position) -> None:
+        saved: object = position.get("num_workers", self.num_workers)
+        if saved != self.num_workers:
+            raise InvalidArgumentError(
+                f"the saved position is that of an input of {saved} workers, each of which reads data of its own, and this one has "
+                f"{self.num_workers}; expected as many. Under AutoShardPolicy.DATA a position is good for any number"
+            )
         every = [pipeline for of_worker in self.pipelines for pipeline in of_worker]
         for pipeline, source in zip(every, sources_in(position, len(every)), strict=True):
             pipeline.load_state_dict(source)

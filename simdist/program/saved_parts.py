@@ -44,13 +44,13 @@ class SavedParts:
 
     Attributes:
         variables: the library's variables by their paths in the object.
-        own: what the object reads and writes itself, likewise.
+        custom: what the object reads and writes itself, likewise.
         unbuilt: objects in it whose variables do not exist yet.
         strategy: that will own the variables that do not exist yet, where that is known.
     """
 
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
-    own: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
+    custom: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
     unbuilt: list[object] = field(default_factory=list[object])
     strategy: SavedScope = None
 

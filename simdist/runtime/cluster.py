@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from simdist import debugging
@@ -218,7 +219,7 @@ class Cluster:
         if task is not None:
             self.engine.process(task)  # refuses one that is not there
             if isinstance(self.engine, SimulatedEngine) and not self._directories.has(task):
-                self.world.disk(task).lost.append(lambda: self._directories.empty(task))
+                self.world.disk(task).lost.append(partial(self._directories.empty, task))
         return self._directories.directory(name, task)
 
     def launch(

@@ -1,7 +1,7 @@
 """The disk of a task, as drivers reach it through the wall: files by name and size, written whole, read and deleted.
 
-A disk knows how many bytes a file has, and not which. Names are plain text: whoever keeps real files writes down the sizes of them here,
-under their paths. A file that is replaced is the old one until the new one is visible, also after a crash at any moment.
+A disk knows how many bytes a file has, and not which. Names are plain text: a program that keeps real files writes their sizes here, under
+their paths. A file that is replaced is the old one until the new one is visible, also after a crash at any moment.
 
 Nothing here blocks: a call begins something, and `ended` is called once when it is over. An engine without time calls it inside the call,
 one with time never: always later, if in the same moment.

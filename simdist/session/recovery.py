@@ -268,7 +268,7 @@ def _events(trace: Trace, fault: Fault, fired_s: float, tasks: set[str]) -> Iter
 
 
 def _read_s(trace: Trace, after_s: float) -> float | None:
-    """When the first checkpoint was read that somebody has begun to read since."""
+    """The end of the first read of a checkpoint that began after a moment."""
     spans = trace.spans
     rows = spans.rows_where(category="checkpoint")
     ends = [float(spans.end[row]) for row in rows[spans.start[rows] >= after_s].tolist() if spans[row].name.startswith("read ")]

@@ -6,7 +6,7 @@ does, in the program for all roles); the cluster itself is the one on which the 
 
 from __future__ import annotations
 
-from simdist.cluster import ClusterResolver, ClusterSpec
+from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
@@ -18,7 +18,7 @@ SERVING = ("worker", "ps")
 
 
 def coordinated_cluster(given: object) -> tuple[ClusterResolver, Cluster]:
-    """The resolver and the cluster that an argument of a strategy means.
+    """The resolver and the cluster that an argument of a strategy means; None is that of TF_CONFIG.
 
     Raises:
         InvalidArgumentError: it is neither, a resolver of no cluster or of another one, or the resolver of a task that serves.
@@ -32,11 +32,13 @@ def coordinated_cluster(given: object) -> tuple[ClusterResolver, Cluster]:
     if isinstance(cluster, Cluster):
         return cluster.resolver, cluster
     main = launched_main.get()
+    found = "nothing" if given is None else type(given).__name__
+    given = TFConfigClusterResolver() if given is None else given
     if not isinstance(given, ClusterResolver) or main is None:
         raise InvalidArgumentError(
-            f"ParameterServerStrategy needs an sd.Cluster (or its .resolver); got {type(given).__name__}. "
-            'For example sd.Cluster({"worker": 3, "ps": 2}). A resolver that only describes a cluster is enough in a main that '
-            "cluster.launch runs."
+            f"ParameterServerStrategy needs an sd.Cluster (or its .resolver); got {found}. "
+            'For example sd.Cluster({"worker": 3, "ps": 2}). TF_CONFIG, or a resolver that only describes a cluster, is enough '
+            "in a main that cluster.launch runs."
         )
     if given.task_type in SERVING:
         raise InvalidArgumentError(

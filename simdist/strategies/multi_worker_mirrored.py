@@ -20,7 +20,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import cluster_behind
-from simdist.strategies.communication import CommunicationOptions
+from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import Elastic
 from simdist.strategies.synchronous.local_steps import LocalSteps, OuterOptimizer
@@ -110,6 +110,11 @@ def _found(given: object) -> tuple[ClusterResolver, Cluster | None]:
         if not _workers(cluster.spec):
             raise InvalidArgumentError(f"{cluster.spec!r} has no task of the job worker or chief that could train. Give it at least one.")
         return cluster.resolver, cluster
+    if isinstance(given, CommunicationImplementation):
+        raise InvalidArgumentError(
+            f"MultiWorkerMirroredStrategy takes the implementation in its options: "
+            f"communication_options=sd.CommunicationOptions(implementation=sd.{given})."
+        )
     if given is not None and not isinstance(given, ClusterResolver):
         raise InvalidArgumentError(
             f"MultiWorkerMirroredStrategy takes an sd.Cluster, or in a launched main a cluster resolver; got {type(given).__name__}."

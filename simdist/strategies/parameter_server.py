@@ -63,7 +63,7 @@ class ParameterServerStrategy(Strategy):
 
     Args:
         cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
-            any resolver of its cluster, such as `TFConfigClusterResolver`.
+            any resolver of its cluster, or None to find it from TF_CONFIG.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
@@ -77,8 +77,8 @@ class ParameterServerStrategy(Strategy):
             far.
         recovery: what becomes of the variables of a parameter server that dies. "raise" (default): they are lost, as in TensorFlow.
             "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
-            restored from the last snapshot on the server's disk. In the last two cases a server that nobody else starts again is started
-            again, and workers wait for it.
+            restored from the last snapshot on the server's disk, which is lost with its machine. In the last two cases a server that
+            nobody else starts again is started again, and workers wait for it.
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
             least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
             snapshot loses updates that were applied.
@@ -107,7 +107,7 @@ class ParameterServerStrategy(Strategy):
 
     def __init__(
         self,
-        cluster_or_resolver: Any,
+        cluster_or_resolver: Any = None,
         variable_partitioner: Any = None,
         mode: Mode = "async",
         staleness: int | None = None,

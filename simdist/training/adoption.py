@@ -33,6 +33,7 @@ from simdist.program.values import snapshot
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import Adopted
+from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
@@ -81,7 +82,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tracer = tracing.active_tracer()
         if own is None or tracer is None:
             return super().value
-        return self._maybe_autocast(tracer.random_key(own) if self._is_seed else own.traced_value(tracer))
+        return self._maybe_autocast(tracer.random_key(own) if self.is_seed else own.traced_value(tracer))
 
     def autocast(self, value: jax.Array) -> jax.Array:
         """A value, or rows of it, with the dtype in which the layer that runs now computes."""
@@ -91,11 +92,21 @@ class AdoptedVariable(keras.Variable, Adopted):
         """The present value, as a numpy array."""
         return np.asarray(self.value)
 
+    @property
+    def device(self) -> str:
+        """The task that holds the value (or tasks, with commas between them), as of `sd.Variable`; empty before there is a value."""
+        return "" if self.simdist_variable is None else self.simdist_variable.device
+
+    def placements(self) -> list[PlacementRecord]:
+        """The placement of each piece, as of `sd.Variable`: the shards of a variable that was split, with their tasks."""
+        return [] if self.simdist_variable is None else self.simdist_variable.placements()
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.value, dtype)
 
     @property
-    def _is_seed(self) -> bool:
+    def is_seed(self) -> bool:
+        """Whether it is the state of a generator of random numbers."""
         return self.name == "seed_generator_state"
 
     def assign(self, value: ArrayLike) -> jax.Array:
@@ -107,7 +118,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(tensor.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
-        if self._is_seed:
+        if self.is_seed:
             tracer.set_random_key(own, tensor)
         else:
             tracer.update("assign", [own], [tensor])

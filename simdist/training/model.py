@@ -2,7 +2,7 @@
 
 A model remembers the strategy in whose scope it was made. Its ``fit`` traces one training step and lets the strategy run
 it: on one device, on several, or by a coordinator on workers. A model that was made outside of every scope is an ordinary
-Keras model.
+Keras model, which reads our datasets too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
 from simdist.training.saved_files import saved_file
 from simdist.training.single_batch import train_on_batch
+from simdist.training.sources.plain_keras import readable_by_keras
 from simdist.training.step import prepare_optimizer
 
 __all__ = ["Functional", "Model", "Sequential"]
@@ -147,7 +148,7 @@ class _Distributed(StrategyModel):
             OutOfRangeError: the data ran out before the steps were done.
         """
         if not self._is_distributed():
-            return super().fit(x, y, *args, **options)
+            return super().fit(**readable_by_keras("fit", self, (x, y, *args), options))
         self._assert_compile_called("fit")
         return fit(self, x, y, *args, **options)
 
@@ -171,7 +172,7 @@ class _Distributed(StrategyModel):
             FailedPreconditionError: numerics="off", or the model overrides ``make_test_function``.
         """
         if not self._is_distributed():
-            return super().evaluate(x, y, *args, **options)
+            return super().evaluate(**readable_by_keras("evaluate", self, (x, y, *args), options))
         self._assert_compile_called("evaluate")
         return evaluate(self, x, y, *args, **options)
 
@@ -186,7 +187,7 @@ class _Distributed(StrategyModel):
             InvalidArgumentError, TypeError, FailedPreconditionError: as for `evaluate`.
         """
         if not self._is_distributed():
-            return super().predict(x, *args, **options)
+            return super().predict(**readable_by_keras("predict", self, (x, *args), options))
         return predict(self, x, *args, **options)
 
     def train_on_batch(self, x: Examples, *args: KerasArgument, **options: KerasArgument) -> Result:

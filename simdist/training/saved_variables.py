@@ -115,7 +115,7 @@ class _Walk:
         if all(isinstance(value, keras.Variable) for value in given.values()):
             self.found.variables |= {_joined(path, f"vars/{name}"): variable for name, variable in given.items()}
         else:
-            self.found.own[_joined(path, "own")] = _OwnArrays(layer)
+            self.found.custom[_joined(path, "own")] = _OwnArrays(layer)
         for number, generator in enumerate(layer._seed_generators):
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
 

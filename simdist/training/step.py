@@ -24,7 +24,7 @@ from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import trained_variables
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["Example", "build", "finish", "prepare_optimizer", "train_step_of"]
+__all__ = ["Example", "build", "finish", "only_finite", "prepare_optimizer", "train_step_of"]
 
 
 class Example(Protocol):
@@ -95,7 +95,7 @@ def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
                 loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
             return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
-        with _only_finite(not rows):
+        with only_finite(not rows):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         if not rows:
             # What flows back from statistics of nothing is 0 times no number.
@@ -139,7 +139,7 @@ def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sampl
 
 
 @contextmanager
-def _only_finite(wanted: bool) -> Iterator[None]:
+def only_finite(wanted: bool) -> Iterator[None]:
     """A replica without rows leaves the state of layers as it is, where that would come from its own rows."""
     tracer = active_tracer()
     assert tracer is not None

@@ -118,7 +118,7 @@ def believe_wrongly(evidence: Evidence) -> None:
 
 
 def tear_a_file(evidence: Evidence) -> None:
-    evidence.run.cluster.world.disks["ps:0"].disk.files.put("snapshot-0", 100, 99)
+    evidence.run.cluster.world.disks.used["ps:0"].disk.files.put("snapshot-0", 100, 99)
 
 
 DOCTORED: dict[str, tuple[Scenario, Doctor]] = {

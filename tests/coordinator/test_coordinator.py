@@ -270,3 +270,15 @@ def test_done_raises_the_error_of_a_closure_once() -> None:
     with pytest.raises(ValueError, match="own error"):
         coordinator.done()
     assert coordinator.done() is True
+
+
+def test_looks_without_end_at_a_second_that_stands_still_are_warned_of_once() -> None:
+    cluster, coordinator = coordinated()
+    coordinator.schedule(lambda: sd.sleep(1.0))
+    with pytest.warns(RuntimeWarning, match=r"done\(\) was False 3 times at 0 s.*sd\.sleep") as caught:
+        for _ in range(10):
+            assert coordinator.done() is False
+    assert len(caught) == 1 and caught[0].filename == __file__
+    while not coordinator.done():
+        sd.sleep(0.1, cluster)
+    assert cluster.now == pytest.approx(1.0, abs=0.2)

@@ -141,3 +141,16 @@ def test_a_dataset_is_not_begun_anew_in_a_step(coordinator: sd.ClusterCoordinato
     coordinator.schedule(sd.function(lambda: next(iter(dataset))))
     with pytest.raises(FailedPreconditionError, match=r"iter\(\) was called on a per-worker dataset in a step"):
         coordinator.join()
+
+
+def test_the_function_of_a_dataset_may_be_decorated_as_in_tensorflow_and_is_never_traced(coordinator: sd.ClusterCoordinator) -> None:
+    @sd.function
+    def rows() -> sd.Dataset:
+        return coordinator.strategy.distribute_datasets_from_function(lambda context: sd.Dataset.range(4).batch(2))
+
+    iterator = iter(coordinator.create_per_worker_dataset(rows))
+    step = sd.function(lambda iterator: next(iterator).sum())
+    assert [int(coordinator.schedule(step, args=(iterator,)).fetch()) for _ in range(3)] == [1, 1, 5]  # of worker:0, of worker:1
+    assert rows.traces == 0
+    with pytest.raises(InvalidArgumentError, match="is no step"):
+        coordinator.create_per_worker_dataset(sd.function(lambda: sd.Dataset.range(4), seconds=1.0))

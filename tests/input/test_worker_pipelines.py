@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from simdist.data import Dataset
+from simdist.errors import InvalidArgumentError
 from simdist.input.worker_pipelines import WorkerPipelines
 
 
@@ -62,3 +65,10 @@ def test_position_has_every_pipeline_worker_after_worker():
     again = pipelines(6, 9, width=3, replicas=2)
     again.load_state_dict(given.state_dict())
     assert steps(again) == steps(given) == [[[[], []], [[6, 7, 8], []]]]
+
+
+def test_a_position_is_good_for_as_many_workers_only() -> None:
+    position = WorkerPipelines([[iter(Dataset.range(4).batch(1))]], 1, complete=False, full_steps=False, num_workers=3).state_dict()
+    other = WorkerPipelines([[iter(Dataset.range(4).batch(1))]], 1, complete=False, full_steps=False, num_workers=2)
+    with pytest.raises(InvalidArgumentError, match=r"of 3 workers.*has 2"):
+        other.load_state_dict(position)

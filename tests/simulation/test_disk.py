@@ -176,6 +176,16 @@ def test_work_that_a_crash_drops_writes_nothing() -> None:
     assert disk.files.list() == ["c"] and len(told) == 3
 
 
+def test_work_that_failed_in_the_moment_of_a_crash_ends_once() -> None:
+    disk, told = disk_of(), list[Any]()
+    disk.run(disk.read("a"), told.append)
+    (ended,) = disk.crash()
+    ended(None)
+    disk.run(disk.write("b", 10), told.append)
+    disk.clock.sleep(1.0)
+    assert told == [None, None] and whole(disk, "b") == 10
+
+
 def test_work_of_a_process_that_stands_still_goes_on_with_it() -> None:
     clock, kept, is_still = Clock(), list[Any](), [False]
     disk = Disk(

@@ -134,3 +134,8 @@ def test_what_would_be_ignored_is_refused(use: Callable[[], Any]) -> None:
 def test_input_mode_may_be_its_name() -> None:
     options = sd.InputOptions(experimental_replication_mode="PER_REPLICA")  # pyright: ignore[reportArgumentType]
     assert options.experimental_replication_mode is sd.InputReplicationMode.PER_REPLICA
+
+
+def test_an_implementation_in_the_place_of_the_cluster_says_where_it_belongs() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"sd\.CommunicationOptions\(implementation=sd\.CommunicationImplementation\.NCCL\)"):
+        sd.MultiWorkerMirroredStrategy(sd.CommunicationImplementation.NCCL)  # pyright: ignore[reportArgumentType]

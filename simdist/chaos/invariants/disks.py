@@ -14,7 +14,7 @@ def _whole(evidence: Evidence) -> Iterator[str]:
     """In the end no work is left, no temporary file, and no file is torn unless a fault has torn it."""
     run = evidence.run
     torn = {mark.lane for mark in run.cluster.trace.instants.where(category="torn_write")}
-    for name, disk in run.cluster.world.disks.items():
+    for name, disk in run.cluster.world.disks.used.items():
         files = disk.disk.files
         if files.used_bytes > disk.model.capacity:
             yield f"{files.used_bytes} bytes are on the disk of {name}, which has room for {disk.model.capacity:.0f}"

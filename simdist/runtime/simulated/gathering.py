@@ -7,33 +7,34 @@ the writer has to give up a file that can never be whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from simdist.errors import UnavailableError
 from simdist.runtime.simulated.copies import Copy
-from simdist.runtime.simulated.task import Task
+from simdist.simulation.kernel import Clock
 
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.world import World
+__all__ = ["Copying", "Gathering"]
 
-__all__ = ["Gathering"]
+Copying: TypeAlias = Callable[[str, str, float, str, Callable[[BaseException | None], object]], Copy]
+"""Copies bytes from one device to another, as `World.copy`."""
 
 
 class Gathering:
     """The parts of one file on their way.
 
     Args:
-        world: where it is.
-        task: that writes the file.
+        clock: the cluster's.
+        copy: sends one part.
+        target: the task that writes the file.
         parts: bytes by the name of another task that holds them.
         what: is gathered, in words.
         ended: is called once, later, with None when all have arrived, or with the error of the first that did not.
     """
 
     def __init__(
-        self, world: World, task: Task, parts: Mapping[str, int], what: str, ended: Callable[[BaseException | None], object]
+        self, clock: Clock, copy: Copying, target: str, parts: Mapping[str, int], what: str, ended: Callable[[BaseException | None], object]
     ) -> None:
-        self.clock = world.clock
+        self.clock = clock
         self.holders = tuple(parts)
         self.what = what
         self.ended = ended
@@ -42,7 +43,7 @@ class Gathering:
         self._left = len(parts)
         for holder, size_bytes in parts.items():
             try:
-                self._copies[holder] = world.copy(holder, task.name, size_bytes, what, self._arrived)
+                self._copies[holder] = copy(holder, target, size_bytes, what, self._arrived)
             except UnavailableError as error:
                 self.clock.after(0.0, self.end, error)
                 break

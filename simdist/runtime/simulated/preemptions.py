@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from simdist.runtime.simulated.task import Task
-
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.world import World
+from simdist.simulation.kernel import Clock
+from simdist.trace import Trace
 
 __all__ = ["Preemptions"]
 
@@ -32,22 +30,25 @@ class Preemptions:
     """The preemptions of one cluster.
 
     Args:
-        world: where they happen.
+        clock, trace: the cluster's.
+        crash: kills a task's process, of which its restart and the reason are given, and loses its disk.
     """
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, clock: Clock, trace: Trace, crash: Callable[[Task, float | None, str], None]) -> None:
+        self.clock = clock
+        self.trace = trace
+        self.crash = crash
         self._notices: list[_Notice] = []
         self._watchers: dict[Task, list[Callable[[float], object]]] = {}
 
     def preempt(self, task: Task, notice_s: float, restart_after_s: float | None, reason: str) -> None:
         """Give a task notice that its machine is taken away in so many seconds."""
-        world = self.world
-        notice = _Notice(task, task.machine, world.now + notice_s, restart_after_s, reason)
+        now = self.clock.now
+        notice = _Notice(task, task.machine, now + notice_s, restart_after_s, reason)
         text = f"{task.name}'s machine is taken away in {notice_s:g} s"
-        task.trouble = world.trace.instant(task.name, "preempt", text, world.now, notice_s=notice_s, reason=reason)
+        task.trouble = self.trace.instant(task.name, "preempt", text, now, notice_s=notice_s, reason=reason)
         self._notices.append(notice)
-        world.clock.after(notice_s, self._kill, notice)
+        self.clock.after(notice_s, self._kill, notice)
         for noticed in list(self._watchers.get(task, ())):
             noticed(notice.killed_at_s)
 
@@ -64,7 +65,7 @@ class Preemptions:
         """Take a machine away at once, because its program has ended before its time was over; whether it had notice."""
         notices = [notice for notice in self._notices if notice.task is task and notice.machine == task.machine]
         for notice in sorted(notices, key=lambda notice: notice.killed_at_s)[:1]:
-            self.world.clock.after(0.0, self._kill, notice)
+            self.clock.after(0.0, self._kill, notice)
         return bool(notices)
 
     def _kill(self, notice: _Notice) -> None:
@@ -72,4 +73,4 @@ class Preemptions:
             return
         self._notices.remove(notice)
         if notice.machine == notice.task.machine:
-            self.world.crash(notice.task, notice.restart_after_s, notice.reason, keep_disk=False)
+            self.crash(notice.task, notice.restart_after_s, notice.reason)

@@ -185,6 +185,7 @@ class SimulatedRun:
     def _start_again(self, task: Task) -> None:
         if task.name in self._awaited:
             self.world.serving_mains.started_again((self, task.name))
+        task.draws = 0  # a process that starts again counts from the beginning, unless it restores how far it was
         self._start(task)
 
     def _give_up(self, task: Task, error: BaseException) -> None:

@@ -2,9 +2,12 @@
 
 What was changed after that is lost, also where it was confirmed: a parameter server with snapshots goes on with older variables, and other
 servers with present ones. A snapshot counts when all of it is on the disk. The disk survives a crash of the process, and is lost with the
-machine.
+machine. Snapshots wait for other work of the disk; one that finds no room is left out, and the next interval tries again.
 
-Not simulated: the time that the processor takes for it; other files on the disk.
+There are two files, which are written in turns, so that the last snapshot is whole while the next one is written. They are not read back:
+that a snapshot is torn is found when it is needed, and then the one before it counts, unless it was overwritten since.
+
+Not simulated: the time that the processor takes for it.
 
 Source: Dean et al., Large Scale Distributed Deep Networks, 2012, section 4.1: servers whose shards are saved asynchronously.
 
@@ -101,6 +104,7 @@ class Snapshots(ServerRecovery):
     def _saved(self) -> Held | None:
         held = self.held()
         self.forget()
+        self._file, self._written = self._last_file, _versions(self.last)  # what is read back later shows what is torn
         saved = {number: self.last[number] for number in held if number in self.last}
         return saved if len(saved) == len(held) else None
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simdist.errors import AbortedError, SimdistError, UnavailableError
 from simdist.hardware.disks import DiskModel
 from simdist.randomness import generator
-from simdist.runtime.simulated.gathering import Gathering
+from simdist.runtime.simulated.gathering import Copying, Gathering
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.storage import Ended, checked_file
 from simdist.simulation.disk import Disk, Work
-
-if TYPE_CHECKING:
-    from simdist.runtime.simulated.world import World
+from simdist.simulation.kernel import Clock
+from simdist.trace import Trace
 
 __all__ = ["SimulatedDisk"]
 
@@ -33,19 +32,27 @@ class SimulatedDisk:
     """As `TaskDisk`.
 
     Args:
-        world: where it is.
+        clock, trace: the cluster's.
         task: whose disk it is.
+        tasks: all of them, by name.
         model: its figures.
+        seed: of the cluster.
+        copy: brings parts of files from other tasks.
 
     Attributes:
         disk: what is on it.
         lost: are called when all that was on it is lost.
     """
 
-    def __init__(self, world: World, task: Task, model: DiskModel) -> None:
-        self.world = world
+    def __init__(
+        self, clock: Clock, trace: Trace, task: Task, tasks: Mapping[str, Task], model: DiskModel, seed: int, copy: Copying
+    ) -> None:
+        self.clock = clock
+        self.trace = trace
         self.task = task
-        self.disk = Disk(world.clock, model, task.name, generator(world.seed, task.name, "disk"), self._postpone)
+        self.tasks = tasks
+        self.copy = copy
+        self.disk = Disk(clock, model, task.name, generator(seed, task.name, "disk"), self._postpone)
         self.lost: list[Callable[[], object]] = []
         self._gatherings: dict[Gathering, None] = {}
         self._numbers = itertools.count(1)
@@ -66,16 +73,17 @@ class SimulatedDisk:
         self.disk.files.discard(path)
 
     def read(self, path: str, size_bytes: int, ended: Ended) -> None:
-        checked_file(path, size_bytes, None, {})
-        self.run(self._read(path, size_bytes), ended)
+        checked_file(path, size_bytes, None, self.tasks)
+        self.run(self._read(path, int(size_bytes)), ended)
 
     def write(self, path: str, size_bytes: int, ended: Ended, parts: Mapping[str, int] | None = None) -> None:
-        checked_file(path, size_bytes, parts, self.world.tasks)
+        checked_file(path, size_bytes, parts, self.tasks)
+        size_bytes = int(size_bytes)
         elsewhere = {name: part_bytes for name, part_bytes in (parts or {}).items() if name != self.task.name and part_bytes}
         if not elsewhere or not self.task.alive:
             self.run(self._write(path, size_bytes), ended)
             return
-        began_s = self.world.now
+        began_s = self.clock.now
 
         def gathered(error: BaseException | None) -> None:
             self._gatherings.pop(gathering, None)
@@ -85,7 +93,7 @@ class SimulatedDisk:
                 self._span(f"gather {_name(path)}", began_s, sum(elsewhere.values()))
                 self.run(self._write(path, size_bytes), ended)
 
-        gathering = Gathering(self.world, self.task, elsewhere, f"parts of {_name(path)}", gathered)
+        gathering = Gathering(self.clock, self.copy, self.task.name, elsewhere, f"parts of {_name(path)}", gathered)
         self._gatherings[gathering] = None
 
     def run(self, work: Work, ended: Ended) -> None:
@@ -94,7 +102,7 @@ class SimulatedDisk:
             self.disk.run(work, ended)
         else:
             work.close()
-            self.world.clock.after(0.0, ended, UnavailableError(f"{self.task.name} is down, and so is its disk. Use it when it is back."))
+            self.clock.after(0.0, ended, UnavailableError(f"{self.task.name} is down, and so is its disk. Use it when it is back."))
 
     def died(self, task: Task, is_lost: bool) -> None:
         """A task has died; with `is_lost` its machine is gone."""
@@ -121,13 +129,13 @@ class SimulatedDisk:
     # -- work -----------------------------------------------------------------------------------------------------
 
     def _read(self, path: str, size_bytes: int) -> Work:
-        began_s = self.world.now
+        began_s = self.clock.now
         yield self.model.read_seconds(size_bytes)
         self._span(f"read {_name(path)}", began_s, size_bytes)
 
     def _write(self, path: str, size_bytes: int) -> Work:
         """Replace a file whole, or leave it as it is."""
-        began_s, temporary = self.world.now, f"{path}.{next(self._numbers)}.tmp"
+        began_s, temporary = self.clock.now, f"{path}.{next(self._numbers)}.tmp"
         self._temporary.add(temporary)
         try:
             yield from self._write_verified(temporary, path, size_bytes)
@@ -159,10 +167,10 @@ class SimulatedDisk:
 
     def note(self, text: str, **facts: Any) -> None:
         """Record an instant of the task's lane that belongs to its disk."""
-        self.world.trace.instant(self.task.name, "checkpoint", text, self.world.now, **facts)
+        self.trace.instant(self.task.name, "checkpoint", text, self.clock.now, **facts)
 
     def _span(self, name: str, began_s: float, size_bytes: int) -> None:
-        self.world.trace.span(self.task.name, "checkpoint", name, began_s, self.world.now, bytes=size_bytes)
+        self.trace.span(self.task.name, "checkpoint", name, began_s, self.clock.now, bytes=size_bytes)
 
     def _postpone(self, function: Callable[[Any], object], argument: Any) -> bool:
         """A process that is paused goes on with its work when it goes on itself."""

@@ -9,10 +9,11 @@ Not simulated: the cost of serialising, message headers, the size of a program t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
-from simdist.hardware import Device, DiskModel, Network, nvme
+from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.wiring import hosts_of
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.sharded import JaxDevice
@@ -23,6 +24,7 @@ from simdist.randomness import keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
+from simdist.runtime.simulated.disks import Disks
 from simdist.runtime.simulated.disturbances import Disturbances
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.mail import MailToChief
@@ -97,9 +99,8 @@ class World:
         self.serving_mains = ServingMains()
         self.chief_is_launched = False  # whether the program of the chief is a launched main, and not the driver
         self.recoveries: dict[str, ServerRecovery] = {}  # of servers whose variables survive a crash
-        self.disk_models = dict(disks or {})
-        self.disks: dict[str, SimulatedDisk] = {}  # those that were asked for
-        self.preemptions = Preemptions(self)
+        self.disks = Disks(self.clock, self.trace, self.tasks, disks or {}, seed, self.copy)
+        self.preemptions = Preemptions(self.clock, self.trace, partial(self.crash, keep_disk=False))
         self.listeners: list[Listener] = []  # groups of replicas; each removes itself
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
@@ -129,10 +130,7 @@ class World:
         Raises:
             InvalidArgumentError: there is no such task.
         """
-        task = self.task(name)
-        if name not in self.disks:
-            self.disks[name] = SimulatedDisk(self, task, self.disk_models.get(name.partition(":")[0], nvme))
-        return self.disks[name]
+        return self.disks.of(self.task(name))
 
     def _gauges(self) -> dict[tuple[str, str], float]:
         """The bytes that the links have carried (of messages that have arrived), and the number of scans that the ledger has compiled."""
@@ -191,12 +189,13 @@ class World:
         self._die(task, "resize", f"{task.name} has ended", None, "it has left")
 
     def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str, disk_lost: bool = False) -> None:
-        task.machine += disk_lost
+        task.machine += int(disk_lost)
         now, incarnation, is_told = self.now, task.incarnation, not task.process.lost
         if not task.alive:
             self.trace.instant(task.name, how, f"{text}, which is down", now, cause=task.trouble, incarnation=incarnation, reason=reason)
             self._plan_restart(task, restart_after_s)
-            self._notify_disks(task, disk_lost)
+            if disk_lost:
+                self.disks.died(task, disk_lost)
             return
         task.process.alive, task.down_since_s, task.held = False, now, None if is_told else []
         task.trouble = self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
@@ -222,16 +221,12 @@ class World:
                 self.clock.kill(fiber)
         for step in list(task.running):
             step.killed()
-        self._notify_disks(task, disk_lost)
+        self.disks.died(task, disk_lost)
         if task is self.chief and not self.chief_is_launched:
             self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
         for fiber in fibers:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
-
-    def _notify_disks(self, task: Task, disk_lost: bool) -> None:
-        for disk in list(self.disks.values()):
-            disk.died(task, disk_lost)
 
     def _connection_reset(self, what: tuple[Leg, float]) -> None:
         reset, late_s = what

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.program.arrays import Array, Tree
+from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
 from simdist.strategies import context
@@ -30,6 +31,7 @@ class AcrossWorkers:
 
     def __init__(self, strategy: SteppingStrategy) -> None:
         self.strategy = strategy
+        self._gathering = StepFunction(_gather, name="gather")  # one step for all: a value of a known shape is traced once
         self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
 
     def share_initial_values(self) -> None:
@@ -89,11 +91,7 @@ class AcrossWorkers:
 
     def _from_all(self, value: Array) -> list[Array]:
         """One value of each worker, in their order."""
-
-        def collective() -> list[Array]:
-            return [part[0] for part in _tracer().collective("all_gather", [value])]
-
-        return self.strategy.eagerly(collective, "gather")[:: len(self.strategy.local_members)]
+        return self.strategy.step(self._gathering, (value,), {}).value()[:: len(self.strategy.local_members)]
 
     def _replica_local(self, op: ReduceOp, value: Tree) -> Tree:
         """A tree with the traced replica's values; of a sum of what all devices of a worker share, the first one's counts."""
@@ -109,6 +107,10 @@ class AcrossWorkers:
             return ReplicaLocal(tracer, jnp.asarray(leaf) * (1 if counts else 0))
 
         return jax.tree_util.tree_map(local_value, value, is_leaf=_is_per_replica)
+
+
+def _gather(value: Array) -> list[Array]:
+    return [part[0] for part in _tracer().collective("all_gather", [value])]
 
 
 def _tracer() -> Tracer:

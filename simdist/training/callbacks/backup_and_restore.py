@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ from simdist.checkpoint import Checkpoint, CheckpointManager
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.notice import Notices
 from simdist.checkpoint.preemption import EXIT_STATUS
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
 from simdist.training.callbacks.caller import is_in_a_main, model_of
@@ -45,12 +46,14 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         delete_checkpoint: True (the default) deletes the backups when the training has ended; the directory stays.
         save_before_preemption: True saves when a task has got notice that its machine will be taken away, after the same step in all mains,
             and ends the program with ``sys.exit(42)``, so that ``restart="always"`` starts it again. `save_freq` may then be None. After
-            each step the mains exchange what they know, with one small all-gather. Default False.
+            each step the mains share what they know, with one small all-gather. Default False.
 
     Raises:
         ValueError: no directory, or save_freq is neither, or nothing would ever be saved.
         InvalidArgumentError: when the training begins, and the backup is of another model, or the directory is a file.
-        ResourceExhaustedError: when it saves, and the disk is full; the backup before is still there.
+
+    Warns:
+        UserWarning: a disk is full when it saves. The training goes on, and the backup before is still there.
 
     Example:
         >>> import tempfile
@@ -179,8 +182,11 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
 
     def _save(self) -> None:
         assert self._manager is not None
-        self._manager.save()
         self._since = 0
+        try:
+            self._manager.save()
+        except ResourceExhaustedError as error:
+            warnings.warn(f"{error} The training goes on, and would come back to the backup before.", stacklevel=2)
 
     def _state(self) -> TrainingState | None:
         model = model_of(self)

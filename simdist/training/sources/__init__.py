@@ -8,6 +8,7 @@ choice.py        which kind an object is; the sources of training and of evaluat
   py_dataset.py  keras.utils.PyDataset
   loaders.py     DataLoaders of torch, Grain
   tensorflow.py  tf.data.Dataset
+plain_keras.py   datasets for a model that belongs to no strategy
 batches.py       batches that the user's code makes, as arrays of numpy
 refusals.py      options that are refused beside data that brings its batches
 steps.py         steps of an epoch

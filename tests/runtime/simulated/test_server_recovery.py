@@ -186,7 +186,7 @@ def test_a_server_goes_back_behind_a_torn_snapshot(torn: bool) -> None:
 
     result = trained(60, plan, recovery="checkpoint")
     sd.sleep(30.0, result.cluster)
-    (last,) = [span for span in snapshots_of(result) if 9.0 < span.start_s < 25.0]
+    (last,) = [span for span in snapshots_of(result) if span.start_s > 9.0]
     assert last.start_s == pytest.approx(10.0)
     recovery = result.cluster.world.recoveries["ps:0"]
     assert recovery.is_serving and not recovery.is_lost
@@ -194,11 +194,14 @@ def test_a_server_goes_back_behind_a_torn_snapshot(torn: bool) -> None:
     assert steps >= 60 if not torn else 0 < steps < 60
 
 
-def test_what_a_torn_snapshot_leaves_is_lost_when_it_is_overwritten() -> None:
-    """There are two files, in turns, and nobody knows yet that one of them is torn."""
+@pytest.mark.parametrize("full", [False, True])
+def test_what_a_torn_snapshot_leaves_is_lost_when_it_is_overwritten(full: bool) -> None:
+    """There are two files, in turns, and nobody knows yet that one of them is torn. Where there is no room, nothing is overwritten."""
 
     def plan(cluster: sd.Cluster) -> None:
         cluster.faults.torn_write("ps:0", at=9.0)
+        if full:
+            cluster.faults.disk_full("ps:0", at=12.0)
         cluster.faults.disk_slow("ps:0", 1000.0, at=12.0)
         cluster.faults.crash("ps:0", at=20.1)
 
@@ -207,7 +210,7 @@ def test_what_a_torn_snapshot_leaves_is_lost_when_it_is_overwritten() -> None:
     w = result.variables[0]
     w.assign(w.numpy() + 1.0)
     sd.sleep(10.0, result.cluster)
-    assert result.cluster.world.recoveries["ps:0"].is_lost
+    assert result.cluster.world.recoveries["ps:0"].is_lost is not full
 
 
 def test_updates_of_a_round_that_are_lost_with_a_server_are_told() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import simdist as sd
+from simdist.program.function import StepFunction
 
 
 def results(main: Callable[[], Any], workers: int = 2) -> dict[str, Any]:
@@ -71,3 +73,22 @@ def test_gather_along_a_later_axis_joins_different_lengths() -> None:
         return np.asarray(strategy.gather(np.full((2, n), n, np.float32), axis=-1)).tolist()
 
     assert set(map(str, results(main).values())) == {str([[1.0, 2.0, 2.0]] * 2)}
+
+
+def test_repeated_exchange_of_one_size_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[str] = []
+    trace = StepFunction.trace
+
+    def counted(fn: StepFunction, *args: Any, **kwargs: Any) -> Any:
+        traced.append(fn.name)
+        return trace(fn, *args, **kwargs)
+
+    monkeypatch.setattr(StepFunction, "trace", counted)
+
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        return [strategy.bytes_of_all(bytes([number, strategy.worker_index])) for number in range(5)]
+
+    found = results(main)
+    assert found["worker:0"] == found["worker:1"] == [[bytes([number, 0]), bytes([number, 1])] for number in range(5)]
+    assert traced == ["gather"] * 2 * 2  # on each main: of their lengths, and of the bytes

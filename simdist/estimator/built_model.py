@@ -1,0 +1,203 @@
+"""`BuiltModel`: a model_fn with the variables that it has made in the scope of a strategy, and the traced steps that call it.
+
+1. On a first batch the model_fn is traced alone: its layers, metrics and its optimizer create their variables (`created_variables`).
+2. A step calls the model_fn in each trace again, as plain code of JAX, and finds the same variables.
+
+Replicas weigh their loss by their part of the rows of the global batch, so that N replicas take the step of one device with N batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import keras
+
+from simdist import keras as keras_of_strategies
+from simdist.errors import InvalidArgumentError
+from simdist.estimator.created_variables import CreatedVariables, install
+from simdist.estimator.specs import EstimatorSpec, MetricResults, ModeKeys
+from simdist.program.arrays import Tree
+from simdist.program.function import StepFunction
+from simdist.program.tracing import active_tracer
+from simdist.strategies import context
+from simdist.strategies.base import Strategy
+from simdist.training.adoption import AdoptedVariable
+from simdist.training.global_denominators import of_global_batch
+from simdist.training.step import only_finite
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.gradients import value_and_grad
+from simdist.variables.keras_objects import is_keras_optimizer
+from simdist.variables.optimizer import Optimizer
+from simdist.variables.variable import Variable
+
+__all__ = ["BuiltModel", "ModelFunction"]
+
+install()
+
+ModelFunction: TypeAlias = Callable[[Tree, Tree], EstimatorSpec]
+"""A model_fn with features and labels alone: mode, params and config are bound."""
+
+
+class BuiltModel:
+    """A model_fn in one mode, under one strategy.
+
+    Args:
+        strategy: in whose scope its variables are made.
+        mode: one of `ModeKeys`.
+        model_fn: is called in traces only.
+        batch: an element of the input, with the shapes of one that a replica will get; what it holds does not matter.
+        seed: of initial values.
+
+    Attributes:
+        strategy: whose replicas, or workers, take its steps.
+        variables: all that the model_fn has made.
+        global_step: how many steps were trained.
+        optimizer: in TRAIN, what minimizes the loss.
+        metrics: in EVAL, by name, with the mean loss of the batches.
+
+    Raises:
+        InvalidArgumentError: the model_fn makes variables otherwise than by Keras, or nothing that could be trained.
+    """
+
+    def __init__(self, strategy: Strategy, mode: ModeKeys, model_fn: ModelFunction, batch: Tree, seed: int | None) -> None:
+        self.strategy = strategy
+        self.mode = mode
+        self._model_fn = model_fn
+        with strategy.scope():
+            self.variables = CreatedVariables(strategy.next_seed() if seed is None else seed)
+            only_first = VariableAggregation.ONLY_FIRST_REPLICA
+            self.global_step = Variable(0, name="global_step", trainable=False, aggregation=only_first)
+            spec = self._first_call(batch)
+            self.metrics = dict(spec.eval_metric_ops or {}) if mode is ModeKeys.EVAL else {}
+            if mode is ModeKeys.EVAL:
+                self.metrics["loss"] = keras_of_strategies.metrics.Mean(name="loss")
+            self.optimizer = self._built_optimizer(spec) if mode is ModeKeys.TRAIN else None
+        self.step = StepFunction({ModeKeys.TRAIN: self._train, ModeKeys.EVAL: self._evaluate, ModeKeys.PREDICT: self._predict}[mode])
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def _first_call(self, batch: Tree) -> EstimatorSpec:
+        specs: list[EstimatorSpec] = []
+        strategy = self.strategy
+
+        def first_call(batch: Tree) -> None:
+            strategy.run(lambda given: specs.append(self._call(given)), args=(batch,))
+
+        step = StepFunction(first_call, name="model_fn")
+        with context.stepping(strategy):
+            step.trace(step.bind((batch,), {}))
+        known = [variable.simdist_variable for variable in self.variables.all]
+        foreign = [variable for variable in step.created_variables if not any(variable is own for own in known)]
+        if foreign:
+            raise InvalidArgumentError(
+                f"model_fn makes {foreign[0].name!r}, an sd.Variable, and would make another one each time that it is called. Make it a "
+                "keras.Variable, or a weight of a layer."
+            )
+        return specs[0]
+
+    def _built_optimizer(self, spec: EstimatorSpec) -> Optimizer:
+        assert spec.train_op is not None
+        optimizer = spec.train_op if isinstance(spec.train_op, Optimizer) else Optimizer(spec.train_op)
+        if not self.trainable_variables:
+            raise InvalidArgumentError(
+                "model_fn has made no trainable variable. Make layers, or weights, in model_fn itself: what was made before it is called "
+                "belongs to no checkpoint."
+            )
+        optimizer.build(self.trainable_variables)
+        return optimizer
+
+    @property
+    def trainable_variables(self) -> list[keras.Variable]:
+        """Those that the optimizer changes, in the order in which they were made."""
+        return [variable for variable in self.variables.all if variable.trainable]
+
+    @property
+    def saved_variables(self) -> dict[str, keras.Variable]:
+        """What a checkpoint keeps of the model_fn's layers, by name; an optimizer is saved as such, and metrics and keys begin anew."""
+        found: dict[str, keras.Variable] = {}
+        for variable in self.variables.all:
+            if _is_of_layer(variable):
+                equal = sum(name == variable.path or name.startswith(f"{variable.path}_of_") for name in found)
+                found[f"{variable.path}_of_{equal}" if equal else variable.path] = variable
+        return found
+
+    # -- the steps ------------------------------------------------------------------------------------------------
+
+    def _call(self, batch: Tree) -> EstimatorSpec:
+        with self.variables.open():
+            return self._model_fn(*_features_and_labels(batch, self.mode))
+
+    def _train(self, iterator: Iterator[Tree]) -> Tree:
+        losses = self.strategy.run(self._train_replica, args=(next(iterator),))
+        self.global_step.assign_add(1)
+        return losses
+
+    def _train_replica(self, batch: Tree) -> jax.Array:
+        rows = _rows(batch)
+        replica = context.get_replica_context()
+        weight = 1.0 if replica is None else rows / max(1, replica.global_batch_size(rows))
+        optimizer, variables = self.optimizer, self.trainable_variables
+        assert optimizer is not None
+
+        def compute_loss() -> tuple[jax.Array, jax.Array]:
+            with of_global_batch(weight) if rows else nullcontext():
+                loss = jnp.sum(self._call(batch).loss) * weight
+            return (optimizer.wrapped.scale_loss(loss) if is_keras_optimizer(optimizer.wrapped) else loss), loss
+
+        with only_finite(not rows):
+            (_, loss), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+        if not rows:
+            # What flows back from a mean over nothing is no number.
+            gradients, loss = [jnp.zeros_like(gradient) for gradient in gradients], jnp.zeros_like(loss)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    def _evaluate(self, iterator: Iterator[Tree]) -> None:
+        self.strategy.run(self._evaluate_replica, args=(next(iterator),))
+
+    def _evaluate_replica(self, batch: Tree) -> None:
+        tracer = active_tracer()
+        assert tracer is not None
+        with nullcontext() if _rows(batch) else tracer.overlay({}):  # metrics count no batch that has no rows
+            spec = self._call(batch)
+            self.metrics["loss"].update_state(jnp.sum(spec.loss))
+
+    def _predict(self, iterator: Iterator[Tree]) -> Tree:
+        return self.strategy.run(lambda batch: self._call(batch).predictions, args=(next(iterator),))
+
+    def results(self) -> MetricResults:
+        """What the metrics have counted: numbers, and arrays of numpy."""
+        found = {name: jnp.asarray(metric.result()) for name, metric in self.metrics.items()}
+        return {name: value.item() if value.ndim == 0 else jax.device_get(value) for name, value in found.items()}
+
+    def reset_metrics(self) -> None:
+        """Let the metrics count from the beginning."""
+        for metric in self.metrics.values():
+            metric.reset_state()
+
+
+def _features_and_labels(batch: Tree, mode: ModeKeys) -> tuple[Tree, Tree]:
+    """An element of the input; labels are None where it has none, and in PREDICT."""
+    if not isinstance(batch, tuple):
+        return batch, None
+    parts: Sequence[Any] = batch
+    if len(parts) != 2 and not (mode is ModeKeys.PREDICT and parts):
+        raise InvalidArgumentError(f"input_fn gives tuples of {len(parts)} parts; expected pairs (features, labels), or features alone.")
+    return parts[0], None if mode is ModeKeys.PREDICT else parts[1]
+
+
+def _rows(batch: Tree) -> int:
+    return int(jax.tree_util.tree_leaves(batch)[0].shape[0])
+
+
+def _is_of_layer(variable: AdoptedVariable) -> bool:
+    """Whether a variable is a layer's: none of an optimizer, which a model_fn may make in every mode, nor of a metric, nor a random key."""
+    own = variable.simdist_variable
+    assert own is not None
+    is_metric = own.synchronization is VariableSynchronization.ON_READ and own.aggregation is VariableAggregation.SUM
+    is_optimizer = variable.aggregation == "only_first_replica" and variable.name in ("iteration", "learning_rate")
+    return not (is_metric or is_optimizer or variable.is_seed)

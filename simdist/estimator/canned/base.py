@@ -1,0 +1,76 @@
+"""What the canned Estimators have in common: feature columns, a network, and a head."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from simdist.data import Dataset
+from simdist.estimator.canned.heads import Head
+from simdist.estimator.canned.options import OptimizerLike, optimizer_maker
+from simdist.estimator.estimator import Estimator
+from simdist.estimator.run_config import RunConfig
+from simdist.estimator.specs import EstimatorSpec, ModeKeys
+from simdist.feature_column.base import FeatureColumn
+from simdist.program.arrays import HostArray, Tree
+
+__all__ = ["CannedEstimator", "Network"]
+
+Network: TypeAlias = Callable[[Mapping[str, jax.Array], int, bool], jax.Array]
+"""Logits of prepared features; the other arguments are the number of logits of a row, and whether it is training."""
+
+
+class CannedEstimator(Estimator):
+    """An Estimator whose model function is a network on feature columns, with a head.
+
+    Args:
+        columns: prepare the features.
+        network: gives the logits.
+        head: says what they mean.
+        optimizer: minimizes the loss.
+        learning_rate: of one that is given by name.
+        model_dir, config, warm_start_from: as of `Estimator`.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[FeatureColumn],
+        network: Network,
+        head: Head,
+        optimizer: OptimizerLike,
+        learning_rate: float | None,
+        model_dir: str | os.PathLike[str] | None,
+        config: RunConfig | None,
+        warm_start_from: None,
+    ) -> None:
+        self._columns = columns
+        self._network = network
+        self._head = head
+        self._make_optimizer = optimizer_maker(optimizer, learning_rate)
+        super().__init__(self._spec, model_dir, config, None, warm_start_from)
+
+    def _spec(self, features: Mapping[str, jax.Array], labels: jax.Array | None, mode: ModeKeys) -> EstimatorSpec:
+        head = self._head
+        logits = self._network(features, head.logits_dimension, mode is ModeKeys.TRAIN)
+        if mode is ModeKeys.PREDICT or labels is None:
+            return EstimatorSpec(mode, predictions=head.predictions(logits))
+        losses = head.losses(labels, logits)
+        if mode is ModeKeys.TRAIN:
+            return EstimatorSpec(mode, loss=jnp.mean(losses), train_op=self._make_optimizer())
+        from simdist.estimator.canned.metrics import updated_metrics
+
+        return EstimatorSpec(mode, loss=jnp.mean(losses), eval_metric_ops=updated_metrics(head, labels, logits, losses))
+
+    def _prepared(self, dataset: Dataset) -> Dataset:
+        def prepare(features: Mapping[str, HostArray], *labels: HostArray) -> Tree:
+            prepared = {column.name: column.prepare(features) for column in self._columns}
+            return (prepared, self._head.prepare_labels(labels[0])) if labels else prepared
+
+        return dataset.map(prepare)
+
+    def _finished(self, predictions: Tree) -> Tree:
+        return self._head.finished(predictions)

@@ -1,0 +1,152 @@
+"""What a canned Estimator was made with, checked: columns, optimizers, hidden layers; and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from simdist.arguments import flag, number, whole_number
+from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
+from simdist.variables.keras_objects import KerasOptimizer, is_keras_optimizer
+from simdist.variables.optimizer import Optimizer
+
+__all__ = [
+    "Activation",
+    "DeepOptions",
+    "OptimizerLike",
+    "checked_columns",
+    "checked_combiner",
+    "optimizer_maker",
+    "refuse_options",
+]
+
+OptimizerLike: TypeAlias = str | KerasOptimizer | Optimizer | Callable[[], Any]
+"""The name of an optimizer, one of Keras, an `sd.Optimizer`, or a function without arguments that makes one."""
+
+Activation: TypeAlias = Any
+"""What Keras takes for an activation: a function, or its name."""
+
+OPTIMIZERS = {"Adagrad": "Adagrad", "Adam": "Adam", "Ftrl": "Ftrl", "RMSProp": "RMSprop", "SGD": "SGD"}
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+@dataclass(frozen=True)
+class DeepOptions:
+    """The hidden layers of a deep network.
+
+    Attributes:
+        hidden_units: units of each.
+        activation_fn: of each.
+        dropout: the share of units that training leaves out; None: none.
+        batch_norm: whether each is normalized.
+    """
+
+    hidden_units: tuple[int, ...]
+    activation_fn: Activation
+    dropout: float | None
+    batch_norm: bool
+
+    @classmethod
+    def checked(cls, hidden_units: Sequence[int], activation_fn: Activation, dropout: float | None, batch_norm: bool) -> DeepOptions:
+        """The options.
+
+        Raises:
+            TypeError: units that are no integers, or another wrong type.
+            InvalidArgumentError: units below 1, or a share that is none.
+        """
+        if dropout is not None:
+            number(dropout, "dropout", below=1.0)
+        units = tuple(whole_number(size, "hidden_units", 1) for size in hidden_units)
+        return cls(units, activation_fn, dropout, flag(batch_norm, "batch_norm"))
+
+
+def checked_columns(given: Iterable[FeatureColumn], deep: bool) -> tuple[FeatureColumn, ...]:
+    """The columns of a model.
+
+    Args:
+        given: of any order.
+        deep: whether the model takes floats alone.
+
+    Returns:
+        The columns by name: their order decides nothing.
+
+    Raises:
+        TypeError: something else.
+        InvalidArgumentError: no column, two of one name, or categories where only floats can be.
+    """
+    columns = [given] if isinstance(given, FeatureColumn) else list(cast("Iterable[object]", given))
+    checked: list[FeatureColumn] = []
+    for column in columns:
+        if not isinstance(column, FeatureColumn):
+            raise TypeError(f"feature_columns has {column!r}; expected columns of sd.feature_column, such as numeric_column('age')")
+        if deep and isinstance(column, CategoricalColumn) and not isinstance(column, DenseColumn):
+            raise InvalidArgumentError(
+                f"The column {column.name!r} gives categories, and a deep network takes floats. Wrap it: indicator_column(column), or "
+                "embedding_column(column, dimension)."
+            )
+        if any(column.name == other.name for other in checked):
+            raise InvalidArgumentError(f"feature_columns has two columns of the name {column.name!r}.")
+        checked.append(column)
+    if not checked:
+        raise InvalidArgumentError("feature_columns is empty; expected at least one column of sd.feature_column.")
+    return tuple(sorted(checked, key=lambda column: column.name))
+
+
+def checked_combiner(given: str) -> str:
+    """How several categories of a row are combined.
+
+    Raises:
+        InvalidArgumentError: in no way that is known.
+    """
+    if given not in COMBINERS:
+        raise InvalidArgumentError(f"sparse_combiner={given!r} is not known. {did_you_mean(str(given), COMBINERS)}")
+    return given
+
+
+def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callable[[], Optimizer | KerasOptimizer]:
+    """A function that makes the optimizer of a training: each has one of its own.
+
+    Args:
+        given: a name, an optimizer of Keras, which is copied, an `sd.Optimizer`, or a function that makes one.
+        learning_rate: of one that is given by name; None: Keras' default.
+
+    Raises:
+        InvalidArgumentError: no name of an optimizer.
+        TypeError: something else.
+    """
+    if isinstance(given, str):
+        if given not in OPTIMIZERS:
+            raise InvalidArgumentError(f"optimizer={given!r} is not known. {did_you_mean(given, OPTIMIZERS)}")
+        return partial(_named, given, learning_rate)
+    if isinstance(given, Optimizer):
+        return lambda: given
+    if is_keras_optimizer(given):
+        return partial(type(given).from_config, given.get_config())
+    if not callable(given):
+        raise TypeError(f"optimizer is {given!r}; expected a name such as 'SGD', an optimizer of Keras, an sd.Optimizer, or a function")
+    return given
+
+
+def _named(name: str, learning_rate: float | None) -> KerasOptimizer:
+    from simdist import keras  # when a model is built: an import of simdist does not load it
+
+    options = {} if learning_rate is None else {"learning_rate": learning_rate}
+    return keras.optimizers.get({"class_name": OPTIMIZERS[name], "config": options})
+
+
+def refuse_options(weight_column: object, loss_reduction: object) -> None:
+    """Refuse what a canned Estimator cannot do here.
+
+    Raises:
+        InvalidArgumentError: weights of rows, or another reduction of the loss than the mean.
+    """
+    if weight_column is not None:
+        raise InvalidArgumentError(f"weight_column={weight_column!r}: rows have no weights here. Leave it out, or write a model_fn.")
+    if loss_reduction != "sum_over_batch_size":
+        raise InvalidArgumentError(
+            f"loss_reduction={loss_reduction!r}; expected 'sum_over_batch_size': the loss of a batch is a mean, so that it does not depend "
+            "on the number of replicas. Leave it out, or write a model_fn."
+        )

@@ -1,0 +1,28 @@
+"""Feature columns: which features of a batch a canned Estimator takes, and as what; the names are those of ``tf.feature_column``.
+
+| function | takes | gives |
+|---|---|---|
+| `numeric_column` | numbers | floats |
+| `bucketized_column` | a numeric column | the interval of each number: a category, or floats |
+| `categorical_column_with_identity`, `..._with_vocabulary_list`, `..._with_hash_bucket` | integers or words | categories |
+| `indicator_column` | a column of categories | their counts |
+| `embedding_column` | a column of categories | a vector for each, which is learned |
+"""
+
+from simdist.feature_column.categorical import (
+    categorical_column_with_hash_bucket,
+    categorical_column_with_identity,
+    categorical_column_with_vocabulary_list,
+)
+from simdist.feature_column.dense import embedding_column, indicator_column
+from simdist.feature_column.numeric import bucketized_column, numeric_column
+
+__all__ = [
+    "bucketized_column",
+    "categorical_column_with_hash_bucket",
+    "categorical_column_with_identity",
+    "categorical_column_with_vocabulary_list",
+    "embedding_column",
+    "indicator_column",
+    "numeric_column",
+]
