@@ -20,6 +20,7 @@ from simdist.checkpoint.manager_index import recover, remove_index, write_index
 from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.checkpoint.rotation import Entry, Rotation
+from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import forget
 from simdist.errors import DataLossError, InvalidArgumentError
 from simdist.runtime.base import Engine
@@ -52,6 +53,9 @@ class CheckpointManager:
         checkpoint_interval: `save` does nothing until the counter is so many steps further.
         init_fn: called by `restore_or_initialize` where there is no checkpoint.
         last_checkpoint_step: the step of the last checkpoint, where there is one already.
+
+    Attributes:
+        status: of the last restore by `restore_or_initialize`.
 
     Raises:
         InvalidArgumentError: max_to_keep below 1, an interval without a counter, a directory that is a file, or a name with a slash.
@@ -87,6 +91,7 @@ class CheckpointManager:
         self.step_counter = step_counter
         self.checkpoint_interval = _checked_interval(checkpoint_interval, step_counter)
         self.init_fn = init_fn
+        self.status = RestoreStatus(None)
         self._prefix = _checked_name(checkpoint_name)
         self._directory = _checked_directory(Path(directory))
         hours = keep_checkpoint_every_n_hours
@@ -157,7 +162,7 @@ class CheckpointManager:
         damaged: DataLossError | None = None
         for path in reversed(self._mains().of_chief(self.checkpoints)):
             try:
-                self.checkpoint.restore(path).expect_partial()
+                self.status = self.checkpoint.restore(path).expect_partial()
             except DataLossError as error:
                 damaged = damaged or error
                 warnings.warn(f"{error} CheckpointManager goes on to the one before.", stacklevel=2)

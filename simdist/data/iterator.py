@@ -140,11 +140,14 @@ class DatasetIterator(StepIterator):
         """
         consumed, bases = consumed_and_bases(state, len(self._shuffles))
         seeds = seeds_in(state, [shuffle.seed for shuffle in self._shuffles], [shuffle.draws_seed for shuffle in self._shuffles])
-        self._bases = bases
-        for shuffle, seed in zip(self._shuffles, seeds, strict=True):
-            shuffle.seed = seed
-        self._open()
-        self._skip(consumed)
+        is_ahead = self._pull is not None and bases == self._bases and seeds == [shuffle.seed for shuffle in self._shuffles]
+        if not is_ahead or self._consumed > consumed:
+            self._bases = bases
+            for shuffle, seed in zip(self._shuffles, seeds, strict=True):
+                shuffle.seed = seed
+            self._open()
+            self._consumed = 0
+        self._skip(consumed)  # which an iterable that has only one pass can do, too
         self._consumed = consumed
 
     def _open(self) -> Pull:
@@ -163,9 +166,12 @@ class DatasetIterator(StepIterator):
         self._queue.extend(chunk)
 
     def _skip(self, count: int) -> None:
-        """Pass over `count` elements without looking at them."""
+        """Pass over elements without looking at them, until `count` of this pass are consumed."""
         pull = self._pull or self._open()
-        left = count
+        left = count - self._consumed
+        while left and self._queue:
+            self._queue.popleft()
+            left -= 1
         while left:
             chunk = pull(min(left, MAX_CHUNK))
             if not len(chunk):

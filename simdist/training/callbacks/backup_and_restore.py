@@ -14,17 +14,20 @@ import warnings
 from typing import Any
 
 import keras
+import numpy as np
 
 from simdist.arguments import flag
 from simdist.checkpoint import Checkpoint, CheckpointManager
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.notice import Notices
 from simdist.checkpoint.preemption import EXIT_STATUS
+from simdist.checkpoint.status import RestoreStatus
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
 from simdist.training.callbacks.caller import is_in_a_main, model_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
+from simdist.variables.keras_objects import core_of, learning_rate_of
 
 __all__ = ["BackupAndRestore"]
 
@@ -37,7 +40,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     In launched mains give it to every main, with one directory: the chief writes, and all go on from what the chief chooses. There the
     first backup is that of the beginning, because a main that starts again after a crash draws other random weights. Under parameter
     servers no closure is under way while it saves; where a `DatasetCreator` makes datasets on the workers, their iterators begin
-    anew after a restore, as they do when a worker comes back. For a model of no strategy it is Keras' own.
+    anew after a restore, as they do when a worker comes back. Give a new generator from its first batch on: those that are done are
+    taken, and not used. For a model of no strategy it is Keras' own.
 
     Args:
         backup_dir: of this training alone; on storage that all mains see.
@@ -106,6 +110,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         self._manager: CheckpointManager | None = None
         self._since = 0  # batches since the last backup
         self._seen = 0  # batches of this epoch
+        self._rate: float | None = None  # the learning rate of an epoch that goes on
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         """Restore the last backup, if there is one."""
@@ -124,7 +129,10 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         if self.save_before_preemption:
             self._notices = Notices(Mains([strategy_of(model_of(self))]))
         self._since, self._seen = 0, state.position.batch
-        if restored is None and is_in_a_main():
+        if restored is not None:
+            self._require_all(self._manager.status)
+            self._rate = _learning_rate(model_of(self)) if state.position.batch else None
+        elif is_in_a_main():
             self._save()  # a main that starts again on another incarnation draws other first weights
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
@@ -135,6 +143,9 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         else:
             assert state.position is not None
             self._seen = state.position.batch
+            if self._rate is not None:
+                model_of(self).optimizer.learning_rate = self._rate  # a scheduler has set that of this epoch before, and now again
+                self._rate = None
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Save after every `save_freq` batches, where that is a number."""
@@ -173,6 +184,14 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
             self._manager.remove_all()
         self._manager = None
 
+    def _require_all(self, status: RestoreStatus) -> None:
+        missing = [path for path in status.missing if path.startswith(("model/", "training"))]
+        if missing:
+            raise InvalidArgumentError(
+                f"The backup {status.path!r} is of another model: it has nothing for {', '.join(missing[:8])}. Give each training a "
+                "backup_dir of its own, or delete the backup."
+            )
+
     def _require_a_step_for_all(self, state: TrainingState | None) -> None:
         if self.save_before_preemption and (state is None or isinstance(state.strategy, ParameterServerStrategy)):
             raise InvalidArgumentError(
@@ -191,3 +210,9 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     def _state(self) -> TrainingState | None:
         model = model_of(self)
         return model.simdist_state if isinstance(model, StrategyModel) and model.simdist_strategy is not None else None
+
+
+def _learning_rate(model: keras.Model) -> float | None:
+    """The learning rate; None where a schedule says it."""
+    rate = learning_rate_of(core_of(model.optimizer))
+    return float(np.asarray(rate)) if isinstance(rate, keras.Variable) else None

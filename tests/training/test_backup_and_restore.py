@@ -1,0 +1,272 @@
+"""A training that was interrupted and begun again ends as one that was not: bit by bit, whatever was interrupted, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import simdist as sd
+from sampling import sampled
+from simdist import keras
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
+BATCH, BATCHES, EPOCHS = 4, 5, 4
+X = np.random.default_rng(0).random((BATCH * BATCHES, 3), np.float32)
+Y = X.sum(1, keepdims=True) * 3 + 1
+
+
+class Interrupted(Exception):
+    """Ends a training, as a crash would."""
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": lambda: sd.OneDeviceStrategy("cpu:0"),
+    "mirrored": lambda: sd.MirroredStrategy(2),
+    "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})),
+    "central": lambda: sd.CentralStorageStrategy(["gpu:0", "gpu:1"]),
+    "tpu": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
+    "a server": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2)),
+    "in process": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}, engine="in_process")),
+}
+
+
+class Rows(keras.utils.PyDataset):
+    """The batches, by number."""
+
+    def __len__(self) -> int:
+        return BATCHES
+
+    def __getitem__(self, number: int) -> Any:
+        return X[number * BATCH :][:BATCH], Y[number * BATCH :][:BATCH]
+
+
+def generated() -> Iterator[Any]:
+    """Batches without an end."""
+    rows = Rows()
+    while True:
+        yield from (rows[number] for number in range(BATCHES))
+
+
+def shuffled_forever() -> sd.Dataset:
+    return sd.Dataset.from_tensor_slices((X, Y)).shuffle(len(X)).repeat().batch(BATCH)
+
+
+DATA: dict[str, Callable[[], dict[str, Any]]] = {
+    "arrays": lambda: {"x": X, "y": Y, "batch_size": BATCH, "shuffle": True},
+    "dataset": lambda: {"x": sd.Dataset.from_tensor_slices((X, Y)).shuffle(len(X)).batch(BATCH)},
+    "endless dataset": lambda: {"x": shuffled_forever(), "steps_per_epoch": BATCHES},
+    "PyDataset": lambda: {"x": Rows()},
+    "generator": lambda: {"x": generated(), "steps_per_epoch": BATCHES},
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A kind of training.
+
+    Attributes:
+        per_execution: steps of one execution.
+        callbacks: whether those take part that count and change things.
+        own_step: whether the model has a train_step of its own.
+    """
+
+    strategy: str = "mirrored"
+    data: str = "arrays"
+    save_freq: Any = 1
+    per_execution: int = 1
+    callbacks: bool = False
+    own_step: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a training has come to.
+
+    Attributes:
+        calls: the epoch and the batch of each call of on_train_batch_end.
+    """
+
+    history: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    values: list[bytes] = field(default_factory=list[bytes])
+    iterations: int = 0
+    calls: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+class Watch(keras.callbacks.Callback):
+    """Notes the calls, and interrupts the training at one of them.
+
+    Args:
+        when: the name of a hook, and which call of it, from 0.
+    """
+
+    def __init__(self, outcome: Outcome, when: tuple[str, int] | None) -> None:
+        super().__init__()
+        self.outcome = outcome
+        self.when = when
+        self.epoch = -1
+        self.counts: dict[str, int] = {}
+
+    def _called(self, name: str) -> None:
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        if self.when == (name, number):
+            raise Interrupted
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+        self._called("epoch begin")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._called("epoch end")
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._called("batch begin")
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._called("batch end")
+        self.outcome.calls.append((self.epoch, batch))
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._called("test begin")
+
+
+class OwnStep(keras.Sequential):
+    """A model whose step is its own, in the stateless form, with one more log."""
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        trained, others, slots, counts = state
+        x, y = data
+
+        def loss_of(trained: Any) -> Any:
+            found, after = self.stateless_call(trained, others, x, training=True)
+            return self.compute_loss(x=x, y=y, y_pred=found), (found, after)
+
+        (loss, (_, others)), gradients = jax.value_and_grad(loss_of, has_aux=True)(trained)
+        trained, slots = self.optimizer.stateless_apply(slots, gradients, trained)
+        return {"loss": loss, "twice": 2 * loss}, (trained, others, slots, counts)
+
+
+def model_of(training: Training, initializer: str) -> Any:
+    with STRATEGIES[training.strategy]().scope():
+        k = keras.layers
+        layers = [keras.Input((3,)), k.Dense(4, "tanh", kernel_initializer=initializer), k.Dropout(0.3), k.BatchNormalization(), k.Dense(1)]
+        model = (OwnStep if training.own_step else keras.Sequential)(layers)
+        metrics: list[Any] = [] if training.own_step else ["mae"]
+        model.compile(keras.optimizers.Adam(0.05), "mse", metrics=metrics, steps_per_execution=training.per_execution)
+    return model
+
+
+def run(training: Training, directory: str, interrupt: tuple[str, int] | None = None, initializer: str = "ones") -> Outcome:
+    """Train a new model, on a new cluster."""
+    outcome = Outcome()
+    model = model_of(training, initializer)
+    callbacks: list[Any] = [keras.callbacks.BackupAndRestore(directory, training.save_freq), Watch(outcome, interrupt)]
+    options = DATA[training.data]()
+    if training.callbacks:
+        found = keras.callbacks
+        callbacks += [
+            found.EarlyStopping("val_loss", patience=1, min_delta=0.3, restore_best_weights=True),
+            found.LearningRateScheduler(lambda epoch, rate: rate * (0.9 if epoch else 1.0)),
+            found.ReduceLROnPlateau("loss", patience=1, min_delta=10.0, factor=0.5),
+        ]
+        options |= {"validation_data": (X[:8], Y[:8]), "validation_batch_size": 4}
+    try:
+        outcome.history = model.fit(**options, epochs=EPOCHS, verbose=0, callbacks=callbacks).history
+    except Interrupted:
+        return outcome
+    variables = [*model.variables, *model.optimizer.variables, *(v for metric in model.metrics for v in metric.variables)]
+    outcome.values = [np.asarray(v).tobytes() for v in variables]
+    outcome.iterations = int(model.optimizer.iterations)
+    assert list(Path(directory).iterdir()) == [], "the backups of a training that has ended are deleted"
+    return outcome
+
+
+@cache
+def uninterrupted(training: Training) -> Outcome:
+    return run(training, mkdtemp())
+
+
+def calls_saved(training: Training, calls: list[tuple[int, int]], epochs_ended: int) -> int:
+    """How many of these calls are in the last backup."""
+    if training.save_freq == "epoch":
+        return sum(epoch < epochs_ended for epoch, _ in calls)
+    saved = since = before = 0
+    for number, (_, batch) in enumerate(calls):
+        since += batch + 1 - (before if batch >= before else 0)
+        before = batch + 1
+        if since >= training.save_freq:
+            saved, since = number + 1, 0
+    return saved
+
+
+def check(training: Training, interrupt: tuple[str, int]) -> None:
+    """Interrupt a training, begin it again with other first weights, and compare its end."""
+    expected, directory = uninterrupted(training), mkdtemp()
+    first = run(training, directory, interrupt)
+    assert not first.history, "it was interrupted"
+    epochs_ended = interrupt[1] if interrupt[0].startswith("epoch") else first.calls[-1][0] if first.calls else 0
+    saved = calls_saved(training, first.calls, epochs_ended)
+    assert saved, "there is a backup"
+    second = run(training, directory, initializer="zeros")
+    assert second.calls == expected.calls[saved:]
+    assert repr(second.history) == repr(expected.history)
+    assert second.values == expected.values and second.iterations == expected.iterations
+
+
+INTERRUPTS = [
+    ("batch end", 6),
+    ("batch begin", 6),
+    ("epoch end", 1),
+    ("epoch begin", 2),
+    ("batch end", BATCHES - 1),
+    ("batch begin", BATCHES),
+]
+GRID = [
+    (Training(strategy, data, save_freq), interrupt)
+    for strategy in STRATEGIES
+    for data in DATA
+    for save_freq in (1, 3, "epoch")
+    for interrupt in INTERRUPTS
+    if save_freq != "epoch" or interrupt[1] not in (BATCHES - 1,)
+]
+SAMPLE = [
+    (Training("mirrored", "arrays", 3), ("batch end", 6)),
+    (Training("workers", "endless dataset", "epoch"), ("epoch begin", 2)),
+    (Training("central", "generator", 1), ("batch begin", BATCHES)),
+]
+FEATURES = [
+    Training(strategy, data, save_freq, per_execution, callbacks, own_step)
+    for strategy in ("mirrored", "workers", "a server")
+    for data in ("arrays", "PyDataset")
+    for save_freq in (1, 3, "epoch")
+    for per_execution in (1, 4)
+    for callbacks in (False, True)
+    for own_step in (False, True)
+    if (per_execution > 1) + callbacks + own_step
+    if not (own_step and strategy == "a server")
+]
+
+
+@pytest.mark.parametrize(("training", "interrupt"), sampled(GRID, SAMPLE))
+def test_a_training_ends_as_if_it_had_not_been_interrupted(training: Training, interrupt: tuple[str, int]) -> None:
+    check(training, interrupt)
+
+
+FEATURE_SAMPLE = [
+    Training("mirrored", "PyDataset", 3, callbacks=True),
+    Training("workers", "arrays", 3, per_execution=4, own_step=True),
+    Training("a server", "arrays", 3, callbacks=True),
+]
+
+
+@pytest.mark.parametrize("training", sampled(FEATURES, FEATURE_SAMPLE))
+def test_callbacks_own_steps_and_executions_of_several_steps_go_on_as_well(training: Training) -> None:
+    check(training, ("batch end", 7 if training.per_execution == 1 else 3))
