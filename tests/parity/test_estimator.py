@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from estimators import COLUMNS, X, config, descended, input_fn, regressor, sharing_input_fn, weights
+from estimators import X, config, descended, input_fn, regressor, sharing_input_fn, weights
 from sampling import sampled
 from simdist import keras
 from simdist.errors import InvalidArgumentError
@@ -316,7 +317,8 @@ def test_b255_nothing_is_shared_by_itself(tmp_path: Path) -> None:
 # -- C48: under which strategies ------------------------------------------------------------------------------------------
 
 
-def test_c48_the_program_of_the_guide_runs_as_it_stands() -> None:
+def test_c48_the_program_of_the_guide_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # it names no directory
     mirrored_strategy = sd.MirroredStrategy()
     options = sd.estimator.RunConfig(train_distribute=mirrored_strategy, eval_distribute=mirrored_strategy)
     estimator = sd.estimator.LinearRegressor(feature_columns=[sd.feature_column.numeric_column("feats")], optimizer="SGD", config=options)
@@ -356,4 +358,3 @@ def test_c48_what_an_estimator_cannot_do_is_refused(tmp_path: Path) -> None:
         estimator.train(input_fn(), hooks=[object()], steps=1)
     with pytest.raises(InvalidArgumentError, match="no sessions"):
         config(tmp_path, session_config={})
-    assert COLUMNS
