@@ -4,11 +4,9 @@ The tasks, the network, the clock and the failures are simulated, deterministica
 JAX. The names are those of ``tf.distribute``.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+import importlib as _importlib
+import types as _types
+import typing as _typing
 
 from simdist import caches, errors, hardware
 from simdist.checkpoint import (
@@ -57,17 +55,17 @@ from simdist.variables.per_worker import PerWorkerVariable
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.variable import Variable
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from simdist import estimator, feature_column
 
 __version__ = "0.1.0"
-LATE = ("estimator", "feature_column")
+_LATE = ("estimator", "feature_column")
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> _types.ModuleType:
     """Modules that few programs need are imported when they are asked for."""
-    if name in LATE:
-        return import_module(f"simdist.{name}")
+    if name in _LATE:
+        return _importlib.import_module(f"simdist.{name}")
     raise AttributeError(f"module 'simdist' has no attribute {name!r}")
 
 
