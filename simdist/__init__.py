@@ -4,7 +4,13 @@ The tasks, the network, the clock and the failures are simulated, deterministica
 JAX. The names are those of ``tf.distribute``.
 """
 
-from simdist import caches, errors, estimator, feature_column, hardware
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from simdist import caches, errors, hardware
 from simdist.checkpoint import (
     Checkpoint,
     CheckpointManager,
@@ -51,7 +57,19 @@ from simdist.variables.per_worker import PerWorkerVariable
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.variable import Variable
 
+if TYPE_CHECKING:
+    from simdist import estimator, feature_column
+
 __version__ = "0.1.0"
+LATE = ("estimator", "feature_column")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Modules that few programs need are imported when they are asked for."""
+    if name in LATE:
+        return import_module(f"simdist.{name}")
+    raise AttributeError(f"module 'simdist' has no attribute {name!r}")
+
 
 # Sorted: classes first, then functions and modules.
 __all__ = [

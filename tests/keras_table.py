@@ -126,6 +126,29 @@ def _of_worker() -> sd.Dataset:
     return sd.Dataset.from_tensor_slices((X[rows], Y[rows])).batch(BATCH // 2).repeat()
 
 
+def estimates(strategy: Any) -> None:
+    """A canned Estimator, against gradient descent in numpy."""
+    parts = 2 if isinstance(strategy, sd.ParameterServerStrategy) else strategy.num_replicas_in_sync
+
+    def input_fn(input_context: sd.InputContext) -> sd.Dataset:
+        batches = sd.Dataset.from_tensor_slices(({"x": X}, Y)).batch(BATCH // parts)
+        return batches.shard(input_context.num_input_pipelines, input_context.input_pipeline_id).repeat()
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = sd.estimator.RunConfig(folder, train_distribute=strategy)
+        columns = [sd.feature_column.numeric_column("x", shape=4)]
+        regressor = sd.estimator.LinearRegressor(columns, optimizer=plain.optimizers.SGD(0.1), config=config)
+        # Where workers go in rounds, each counts its steps.
+        regressor.train(input_fn, steps=STEPS * (parts if isinstance(strategy, sd.ParameterServerStrategy) else 1))
+        found = [regressor.get_variable_value(name) for name in regressor.get_variable_names()]
+    rows, weights = np.column_stack([X, np.ones(len(X))]), np.zeros((5, 1))
+    for step in range(STEPS):
+        at = step * BATCH % len(X)
+        batch, labels = rows[at : at + BATCH], Y[at : at + BATCH]
+        weights -= 0.1 * 2 * batch.T @ (batch @ weights - labels) / BATCH
+    np.testing.assert_allclose(next(one for one in found if one.shape == (4, 1)), weights[:4], rtol=RTOL, atol=1e-6)
+
+
 def evaluates(strategy: Any) -> None:
     model, expected = made_by(made, keras, strategy.scope()), made(plain)
     np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), expected.evaluate(X, Y, verbose=0), rtol=RTOL)
@@ -143,13 +166,17 @@ def saves(strategy: Any) -> None:
     np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=RTOL)
 
 
-NOT_IN_THE_GUIDE = {"a training loop of your own": ("MultiWorkerMirrored", "CentralStorage", "ParameterServer")}
+NOT_IN_THE_GUIDE = {
+    "a training loop of your own": ("MultiWorkerMirrored", "CentralStorage", "ParameterServer"),
+    "an `Estimator`": ("Mirrored", "TPU", "MultiWorkerMirrored", "CentralStorage", "ParameterServer", "OneDevice"),
+}
 """Cells that TensorFlow's guide to distributed training lists as planned, limited, or not supported."""
 
 ROWS: dict[str, Callable[[Any], None]] = {
     "`fit`": fits,
     "a `train_step` of your own": takes_a_step,
     "a training loop of your own": loops,
+    "an `Estimator`": estimates,
     "`evaluate`, `predict`": evaluates,
     "`save`, `load_model`": saves,
 }

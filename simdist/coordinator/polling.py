@@ -1,4 +1,4 @@
-"""A coordinator that is asked again and again whether all is done: where no virtual time passes in between, it never will be, and it warns."""
+"""A coordinator that is asked again and again whether all is done: where no virtual time passes in between, it never is, and it warns."""
 
 from __future__ import annotations
 

@@ -83,6 +83,8 @@ class ReplicaRunner:
         try:
             self._outcome = self.strategy.step(step, (self.iterator,), {})
         except OutOfRangeError:
+            if self._outcome is None:
+                raise OutOfRangeError(NO_ELEMENTS) from None
             return 0
         return 1
 

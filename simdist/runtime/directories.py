@@ -1,13 +1,14 @@
 """The real directories of a cluster: one temporary directory for the storage that all tasks share, and one for the disk of each task.
 
-They hold what programs write with the file operations of Python, and are deleted with the cluster. When a task's disk is lost, what is in
-its directories is deleted, and the directories themselves stay.
+They hold what programs write with the file operations of Python, and are deleted with the cluster, closed or not. When a task's disk is
+lost, what is in its directories is deleted, and the directories themselves stay.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import cast
 
@@ -32,7 +33,8 @@ class Directories:
     """
 
     def __init__(self) -> None:
-        self._disks: dict[str | None, tempfile.TemporaryDirectory[str]] = {}
+        self._disks: dict[str | None, Path] = {}
+        self._deletions: list[weakref.finalize[..., Directories]] = []
         self._handed_out: dict[str, dict[Path, None]] = {}
 
     def has(self, task: str) -> bool:
@@ -49,8 +51,10 @@ class Directories:
         if not isinstance(cast("object", name), str):
             raise TypeError(f"the name of a directory is {name!r}; expected text, such as 'backup'")
         if task not in self._disks:
-            self._disks[task] = tempfile.TemporaryDirectory(prefix="simdist-")
-        root = Path(self._disks[task].name)
+            self._disks[task] = Path(tempfile.mkdtemp(prefix="simdist-"))
+            # No TemporaryDirectory, which warns of clusters that nobody has closed.
+            self._deletions.append(weakref.finalize(self, shutil.rmtree, self._disks[task], ignore_errors=True))
+        root = self._disks[task]
         path = root / name
         # Resolved, so that neither ".." nor a link leads out.
         if not path.resolve().is_relative_to(root.resolve()):
@@ -65,7 +69,7 @@ class Directories:
 
     def empty(self, task: str) -> None:
         """Delete what is in the directories of a task, which stay."""
-        for entry in Path(self._disks[task].name).iterdir():
+        for entry in self._disks[task].iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
@@ -75,5 +79,5 @@ class Directories:
 
     def close(self) -> None:
         """Delete all of them."""
-        for disk in self._disks.values():
-            disk.cleanup()
+        for delete in self._deletions:
+            delete()

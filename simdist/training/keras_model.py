@@ -78,6 +78,7 @@ class TrainingState:
         strategy: in whose scope the model was made; None where that was outside of every scope.
         optimizer: the model's, with slots that the strategy made.
         position: where the training stands that runs, or was the last.
+        evaluation_executions: batches of an evaluation between two calls of hooks; None: as of a training.
         is_built: whether the variables of the compiled loss and metrics were made.
         train_step: the traced step of `fit`.
         forward_steps: those of evaluation and prediction, each with the variables that were trainable then, by identity.
@@ -86,6 +87,7 @@ class TrainingState:
     strategy: Strategy | None
     optimizer: Optimizer | None = None
     position: TrainingPosition | None = None
+    evaluation_executions: int | None = None
     is_built: bool = False
     train_step: StepFunction | None = None
     forward_steps: dict[str, tuple[list[int], ForwardStep]] = field(default_factory=dict[str, tuple[list[int], ForwardStep]])

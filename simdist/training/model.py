@@ -15,6 +15,8 @@ import keras
 from keras.src.models.functional import Functional as KerasFunctional
 from keras.src.models.model import functional_init_arguments
 
+from simdist.arguments import whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -44,7 +46,7 @@ class _Distributed(StrategyModel):
     def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(super().__new__(cls, *args, **kwargs))
 
-    def compile(self, *args: KerasArgument, **options: KerasArgument) -> None:
+    def compile(self, *args: KerasArgument, evaluation_steps_per_execution: int | None = None, **options: KerasArgument) -> None:
         """As `keras.Model.compile`; steps that were traced for an earlier one are traced again.
 
         Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
@@ -55,6 +57,11 @@ class _Distributed(StrategyModel):
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
         of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
 
+        Args:
+            args, options: those of Keras.
+            evaluation_steps_per_execution: batches of an evaluation, a validation or a prediction between two calls of hooks, under a
+                strategy; default as for training. It is not saved with the model, as Keras has no such argument.
+
         Raises:
             InvalidArgumentError: under a strategy, run_eagerly, or steps_per_execution that is no number; "auto" under another strategy
                 than parameter servers.
@@ -62,10 +69,15 @@ class _Distributed(StrategyModel):
         strategy = self.simdist_strategy
         if strategy is not None:
             require_compile_options(compile_arguments(args, options), isinstance(strategy, ParameterServerStrategy))
+        if evaluation_steps_per_execution is not None:
+            if strategy is None:
+                raise InvalidArgumentError("evaluation_steps_per_execution= is for models under a strategy; leave it out.")
+            whole_number(evaluation_steps_per_execution, "evaluation_steps_per_execution", 1)
         # What Keras makes here, the mean loss and metrics given by name, belongs to the model's strategy, wherever compile is called.
         with nullcontext() if strategy is None else strategy.scope():
             super().compile(*args, **options)
         self.simdist_state.forget_steps()
+        self.simdist_state.evaluation_executions = evaluation_steps_per_execution
 
     def compile_from_config(self, config: dict[str, KerasArgument]) -> None:
         """Compile as a saved model was; the optimizer's slots are made by the strategy when it trains."""

@@ -70,14 +70,19 @@ def by_keras(steps: int, batch_size: int) -> list[np.ndarray]:
     return model.get_weights()
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Estimator:
+    """Eight steps of twelve rows on one device, with a checkpoint every four."""
+    return deep(tmp_path_factory.mktemp("trained"), save_checkpoints_steps=4).train(batches(12), steps=8)
+
+
 # -- numbers ------------------------------------------------------------------------------------------------------------
 
 
-def test_weights_are_those_of_plain_keras_on_one_device_and_on_replicas(tmp_path: Path) -> None:
-    expected = by_keras(9, 12)
-    one = deep(tmp_path / "one").train(batches(12), steps=9)
-    three = deep(tmp_path / "three", train_distribute=sd.MirroredStrategy(3)).train(batches(4), steps=9)
-    for estimator in (one, three):
+def test_weights_are_those_of_plain_keras_on_one_device_and_on_replicas(trained: Estimator, tmp_path: Path) -> None:
+    expected = by_keras(8, 12)
+    three = deep(tmp_path, train_distribute=sd.MirroredStrategy(3)).train(batches(4), steps=8)
+    for estimator in (trained, three):
         for found, wanted in zip(values(estimator), expected, strict=True):
             assert found == pytest.approx(wanted, abs=1e-6)
 
@@ -110,23 +115,22 @@ def test_other_optimizers_do_what_they_do_on_one_device(tmp_path: Path, optimize
     assert weights(estimator) == pytest.approx(descended(6, 16, 0.05, momentum), abs=1e-6)
 
 
-def test_two_calls_equal_one_bit_for_bit_also_in_another_program(tmp_path: Path) -> None:
-    whole = deep(tmp_path / "whole").train(batches(12), steps=8)
-    assert deep(tmp_path / "parts").train(batches(12), steps=4).get_variable_value("global_step") == 4
-    again = deep(tmp_path / "parts").train(batches(12), max_steps=8)  # its data begin anew: four batches are a pass
-    for one, other in zip(values(whole), values(again), strict=True):
+def test_two_calls_equal_one_bit_for_bit_also_in_another_program(trained: Estimator, tmp_path: Path) -> None:
+    assert deep(tmp_path).train(batches(12), steps=4).get_variable_value("global_step") == 4
+    again = deep(tmp_path).train(batches(12), max_steps=8)  # its data begin anew: four batches are a pass
+    for one, other in zip(values(trained), values(again), strict=True):
         assert np.array_equal(one, other)
     names = again.get_variable_names()
     assert [name for name in names if name.startswith("adam")] and {"a/kernel", "global_step"} <= set(names)
 
 
-def test_evaluation_and_prediction_are_those_of_the_weights(tmp_path: Path) -> None:
-    estimator = deep(tmp_path, eval_distribute=sd.MirroredStrategy(2)).train(batches(12), steps=3)
-    (first, bias), (last, end) = values(estimator)[:2], values(estimator)[2:]
+def test_evaluation_and_prediction_are_those_of_the_weights(trained: Estimator) -> None:
+    (first, bias), (last, end) = values(trained)[:2], values(trained)[2:]
     outputs = (X @ first + bias) @ last + end
+    estimator = deep(Path(trained.model_dir), eval_distribute=sd.MirroredStrategy(2))
     result = estimator.evaluate(batches(12, endless=False))
     assert result == {
-        "global_step": 3,
+        "global_step": 8,
         "loss": pytest.approx(np.mean((outputs - TARGETS) ** 2), rel=1e-5),
         "mae": pytest.approx(np.mean(np.abs(outputs - TARGETS)), rel=1e-5),
     }
@@ -138,15 +142,15 @@ def test_evaluation_and_prediction_are_those_of_the_weights(tmp_path: Path) -> N
     assert list(whole) == ["twice"] and whole["twice"] == pytest.approx(2 * outputs, abs=1e-5)
 
 
-def test_an_older_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
-    estimator = deep(tmp_path, save_checkpoints_steps=2).train(batches(12), steps=4)
-    older = str(tmp_path / "model.ckpt-2")
-    assert estimator.latest_checkpoint() == str(tmp_path / "model.ckpt-4")
-    assert estimator.evaluate(batches(12), steps=1, checkpoint_path=older)["global_step"] == 2
-    first = next(estimator.predict(batches(12), checkpoint_path=older))["y"]
-    assert first != pytest.approx(next(estimator.predict(batches(12)))["y"], abs=1e-6)
+def test_an_older_checkpoint_can_be_asked_for(trained: Estimator) -> None:
+    directory = Path(trained.model_dir)
+    older = str(directory / "model.ckpt-4")
+    assert trained.latest_checkpoint() == str(directory / "model.ckpt-8")
+    assert trained.evaluate(batches(12), steps=1, checkpoint_path=older)["global_step"] == 4
+    first = next(trained.predict(batches(12), checkpoint_path=older))["y"]
+    assert first != pytest.approx(next(trained.predict(batches(12)))["y"], abs=1e-6)
     with pytest.raises(NotFoundError, match="no checkpoint"):
-        estimator.evaluate(batches(12), steps=1, checkpoint_path=older + "0")
+        trained.evaluate(batches(12), steps=1, checkpoint_path=older + "0")
 
 
 def test_initial_values_follow_from_the_seed(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,14 @@ def test_a_crash_leaves_what_is_on_the_disk() -> None:
         cluster.faults.crash("worker:0", at=1.0, restart_after=0.5)
         sd.sleep(2.0, cluster)
         assert path.read_text() == "weights"
+
+
+def test_directory_of_a_cluster_that_nobody_closes_goes_with_it_and_without_a_warning() -> None:
+    path = Path(sd.Cluster({"worker": 1}).directory("logs"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert not path.exists()
 
 
 def test_a_directory_on_the_disk_of_no_task_is_refused() -> None:

@@ -198,3 +198,26 @@ def test_a_layer_that_remembers_is_traced_once() -> None:
     model.evaluate(X, Y, batch_size=7, verbose=0)
     assert len(calls) == before
     assert float(model.layers[0].count.numpy()) == 4
+
+
+def test_an_evaluation_may_have_another_number_of_steps_per_execution() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=3, evaluation_steps_per_execution=2)
+    seen: dict[str, list[int]] = {"train": [], "test": []}
+    notes = keras.callbacks.Callback()
+    notes.on_train_batch_end = lambda batch, logs=None: seen["train"].append(batch)
+    notes.on_test_batch_end = lambda batch, logs=None: seen["test"].append(batch)
+    data = sd.Dataset.from_tensor_slices((np.ones((12, 3)), np.ones((12, 1)))).batch(2)
+    model.fit(data, validation_data=data, verbose=0, callbacks=[notes])
+    assert seen == {"train": [2, 5], "test": [1, 3, 5]}
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "auto"])
+def test_steps_of_an_evaluation_are_a_number(count: Any) -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        with pytest.raises((ValueError, TypeError), match="evaluation_steps_per_execution"):
+            model.compile("sgd", "mse", evaluation_steps_per_execution=count)
+    with pytest.raises(ValueError, match="under a strategy"):
+        keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]).compile("sgd", "mse", evaluation_steps_per_execution=2)

@@ -97,7 +97,7 @@ def test_metrics_of_a_model_inside_are_not_those_of_the_outer_one(under: Make) -
 def test_the_losses_of_a_layer_of_ones_fall_as_they_do_in_keras(under: Make) -> None:
     """test_fit_flow"""
     history = under(of_ones).fit(ONES, ZEROS, batch_size=20, epochs=3, verbose=0).history
-    assert history["mse"] == history["loss"]
+    np.testing.assert_allclose(history["mse"], history["loss"], rtol=1e-6)  # sums in another order, on some processors
     np.testing.assert_allclose(history["loss"], [14.5, 11.5, 8.5], atol=1.0)
 
 

@@ -43,7 +43,7 @@ class Execution:
 
 def executions(model: StrategyModel, one_pass: Pass, steps: int | None) -> Iterator[Execution]:
     """The executions of a pass, to the end of the data or for so many steps; each has to be taken."""
-    size, done = fixed_steps_per_execution(model) or 1, 0
+    size, done = model.simdist_state.evaluation_executions or fixed_steps_per_execution(model) or 1, 0
     while steps is None or done < steps:
         if not one_pass.has_next():
             if steps is not None:

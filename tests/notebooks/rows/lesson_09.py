@@ -1,0 +1,71 @@
+"""Answers to the exercises of lesson 09."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from exercise_rows import Rows
+
+import simdist as sd
+
+NEEDED = ("model", "optimizer", "rows", "contrast", "average")
+
+
+def objects(*names: str) -> Any:
+    """An answer that saves these attributes of a training."""
+
+    def to_save(training: Any) -> dict[str, Any]:
+        return {name: getattr(training, name) for name in names}
+
+    return to_save
+
+
+def suppressing(*errors: type[Exception]) -> Any:
+    """An answer that saves, and goes on after some errors."""
+
+    def save(manager: Any) -> None:
+        with contextlib.suppress(*errors):
+            manager.save()
+
+    return save
+
+
+ROWS = {
+    "first_exercise": Rows(
+        right=[82, 82.2, 75, 90],
+        wrong=[
+            (1859, "right for one machine"),
+            (30, "1.126 times as long"),
+            (200, "1.122 times as long"),
+            (5000, "hardly comes to its end"),
+            (0, "is not in the range"),
+            ("82", "without quotes"),
+        ],
+    ),
+    "second_exercise": Rows(
+        right=[objects(*NEEDED), objects(*NEEDED[::-1])],
+        wrong=[
+            (objects("model", "optimizer"), "step 1 after the restore"),
+            (objects("model", "optimizer", "rows"), "Something of model, optimizer, rows, contrast, average is missing"),
+            (objects("model", "optimizer", "rows", "contrast"), "bit for bit, but the average"),
+            (objects(*NEEDED, "losses"), "losses"),
+            (objects(), "step 1 after the restore"),
+            (lambda training: [training.model], "expected is a dict of objects by name"),
+            (lambda training: {"model": training.mode}, "AttributeError"),
+            ({"model": 1}, "cannot be called"),
+        ],
+        slow=True,
+    ),
+    "third_exercise": Rows(
+        right=[suppressing(sd.errors.ResourceExhaustedError, sd.errors.AbortedError), suppressing(Exception)],
+        wrong=[
+            (lambda manager: manager.save(), "has ended with ResourceExhaustedError"),
+            (suppressing(sd.errors.ResourceExhaustedError), "7 steps were done again, at most 5 are allowed; the main was started again"),
+            (lambda manager: None, "51 steps were done again"),
+            (lambda manager: manager.checkpoints[-1], "IndexError"),
+            ("save", "cannot be called"),
+        ],
+        slow=True,
+    ),
+}
