@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 BATCH, BATCHES, EPOCHS = 4, 5, 4
@@ -92,12 +94,14 @@ class Outcome:
 
     Attributes:
         calls: the epoch and the batch of each call of on_train_batch_end.
+        epochs: that have ended.
     """
 
     history: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     values: list[bytes] = field(default_factory=list[bytes])
     iterations: int = 0
     calls: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    epochs: int = 0
 
 
 class Watch(keras.callbacks.Callback):
@@ -126,6 +130,7 @@ class Watch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._called("epoch end")
+        self.outcome.epochs += 1
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._called("batch begin")
@@ -212,8 +217,7 @@ def check(training: Training, interrupt: tuple[str, int]) -> None:
     expected, directory = uninterrupted(training), mkdtemp()
     first = run(training, directory, interrupt)
     assert not first.history, "it was interrupted"
-    epochs_ended = interrupt[1] if interrupt[0].startswith("epoch") else first.calls[-1][0] if first.calls else 0
-    saved = calls_saved(training, first.calls, epochs_ended)
+    saved = calls_saved(training, first.calls, first.epochs)
     assert saved, "there is a backup"
     second = run(training, directory, initializer="zeros")
     assert second.calls == expected.calls[saved:]
@@ -270,3 +274,133 @@ FEATURE_SAMPLE = [
 @pytest.mark.parametrize("training", sampled(FEATURES, FEATURE_SAMPLE))
 def test_callbacks_own_steps_and_executions_of_several_steps_go_on_as_well(training: Training) -> None:
     check(training, ("batch end", 7 if training.per_execution == 1 else 3))
+
+
+# -- launched mains -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mains:
+    """What launched mains have come to.
+
+    Attributes:
+        ends: history and values, by worker.
+        calls: those of the last incarnation, by worker.
+        seconds: of the calls of worker 0.
+    """
+
+    ends: list[Any]
+    calls: list[Any]
+    seconds: list[float]
+    restarts: dict[str, int]
+
+
+def launched(directory: str, interrupt: tuple[str, int] | None = None, crash: tuple[str, float] | None = None) -> Mains:
+    """Two mains train with dropout, on rows in an order of their own."""
+    seconds: list[float] = []
+
+    def main() -> Any:
+        outcome = Outcome()
+        with sd.MultiWorkerMirroredStrategy().scope():
+            layers = [keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
+            model = keras.Sequential(layers)
+            model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
+        seconds.clear()
+        note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seconds.append(cluster.now))
+        callbacks = [keras.callbacks.BackupAndRestore(directory, 3), Watch(outcome, interrupt), note]
+        try:
+            history = model.fit(X, Y, batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history
+        except Interrupted:
+            return None, []
+        return (repr(history), [np.asarray(v).tobytes() for v in (*model.variables, *model.optimizer.variables)]), outcome.calls
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        if crash is not None:
+            cluster.faults.crash(crash[0], at=crash[1], restart_after=1.0)
+        run = cluster.launch(main, restart="always")
+        run.join()
+        results = [run.results[task] for task in ("worker:0", "worker:1")]
+        return Mains([end for end, _ in results], [calls for _, calls in results], seconds[::2], dict(run.restarts))
+
+
+@cache
+def undisturbed() -> Mains:
+    return launched(mkdtemp())
+
+
+@pytest.mark.parametrize(("task", "after", "saved"), [("worker:0", 7, 6), ("worker:1", 7, 6), ("worker:1", 1, 0)])
+def test_a_worker_that_crashes_changes_nothing(task: str, after: int, saved: int) -> None:
+    """All mains start again, with other first weights and other orders of their own, and go on from the backup of the chief."""
+    expected = undisturbed()
+    found = launched(mkdtemp(), crash=(task, expected.seconds[after] + 1e-5))
+    assert found.restarts == {"worker:0": 1, "worker:1": 1}
+    assert found.ends == expected.ends and found.calls == [calls[saved:] for calls in expected.calls]
+
+
+def test_mains_of_a_new_cluster_go_on() -> None:
+    directory = mkdtemp()
+    assert launched(directory, ("batch begin", 7)).ends == [None, None]
+    found = launched(directory)
+    assert found.ends == undisturbed().ends and found.calls == [calls[6:] for calls in undisturbed().calls]
+
+
+# -- parameter servers ----------------------------------------------------------------------------------------------------
+
+
+def test_workers_that_have_datasets_of_their_own_go_on_with_the_step(tmp_path: Path) -> None:
+    def train(interrupt: tuple[str, int] | None) -> Outcome:
+        outcome = Outcome()
+        with sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 2})).scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile("adam", "mse")
+        creator = sd.DatasetCreator(lambda context: shuffled_forever())
+        callbacks = [keras.callbacks.BackupAndRestore(tmp_path, 4), Watch(outcome, interrupt)]
+        with suppress(Interrupted):
+            outcome.history = model.fit(creator, epochs=2, steps_per_epoch=10, verbose=0, callbacks=callbacks).history
+        outcome.iterations = int(model.optimizer.iterations)
+        return outcome
+
+    first = train(("batch end", 13))
+    assert 13 <= first.iterations <= 16, "those that were under way end, and count"
+    second = train(None)
+    assert second.calls == [(1, number) for number in range(2, 10)] and second.iterations == 20 and len(second.history["loss"]) == 2
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------------
+
+
+def dense(*units: int, metrics: Any = ()) -> Any:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input((3,)), *map(keras.layers.Dense, units), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=list(metrics))
+    return model
+
+
+@pytest.mark.parametrize("other", [lambda: dense(5), lambda: dense(4, 4), lambda: dense(4, metrics=["mae"])])
+def test_a_backup_of_another_model_is_refused(other: Callable[[], Any], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"epochs": 2, "verbose": 0}
+    backup = keras.callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+    dense(4).fit(X, Y, callbacks=backup, **options)
+    with pytest.raises(InvalidArgumentError, match=r"of another model"):
+        other().fit(X, Y, callbacks=backup, **options)
+
+
+def test_a_damaged_backup_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    def backup() -> Any:
+        return keras.callbacks.BackupAndRestore(tmp_path, 1, double_checkpoint=True)
+
+    outcome = Outcome()
+    with pytest.raises(Interrupted):
+        dense(2).fit(X, Y, batch_size=BATCH, verbose=0, callbacks=[backup(), Watch(outcome, ("batch begin", 3))])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup-2", "backup-3", "backup.index.json"]
+    (tmp_path / "backup-3" / "_METADATA").write_text("{")
+    with pytest.warns(UserWarning, match="backup-3' is damaged"):
+        dense(2).fit(X, Y, batch_size=BATCH, verbose=0, callbacks=[backup(), Watch(outcome, None)])
+    assert outcome.calls == [(0, number) for number in (0, 1, 2, 2, 3, 4)] and not list(tmp_path.iterdir())
+
+
+def test_a_model_of_no_strategy_has_the_callback_of_keras(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(X, Y, verbose=0, callbacks=keras.callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False))
+    assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] and not list(tmp_path.glob("backup*"))
