@@ -90,7 +90,7 @@ def test_arguments_are_checked_at_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no timeout was given"):
         sd.checkpoints_iterator(tmp_path, timeout_fn=lambda: True)
     for name in ("min_interval_secs", "timeout"):
-        with pytest.raises((InvalidArgumentError, TypeError), match=name):
-            sd.checkpoints_iterator(tmp_path, **{name: -1.0})
-        with pytest.raises(TypeError, match=name):
-            sd.checkpoints_iterator(tmp_path, **{name: "1"})  # type: ignore[arg-type]
+        for value in (-1.0, "1"):
+            options: Any = {name: value}
+            with pytest.raises((InvalidArgumentError, TypeError), match=name):
+                sd.checkpoints_iterator(tmp_path, **options)

@@ -109,7 +109,7 @@ def test_b212_c42_steps_are_saved_under_parameter_servers_too(tmp_path: Path) ->
     assert ran[0] == (1, 1) and iterations == 4 * STEPS
 
 
-def test_b213_a_backup_directory_that_is_a_file_is_refused_when_the_training_begins(tmp_path: Path) -> None:
+def test_a_backup_directory_that_is_a_file_is_refused_when_the_training_begins(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match="is a file"):
         fit(sd.MirroredStrategy(2), keras.callbacks.BackupAndRestore(tmp_path / "file"))

@@ -151,7 +151,7 @@ class OwnStep(keras.Sequential):
         x, y = data
 
         def loss_of(trained: Any) -> Any:
-            found, after = self.stateless_call(trained, others, x, training=True)
+            found, after, *_ = self.stateless_call(trained, others, x, training=True)
             return self.compute_loss(x=x, y=y, y_pred=found), (found, after)
 
         (loss, (_, others)), gradients = jax.value_and_grad(loss_of, has_aux=True)(trained)
@@ -274,74 +274,6 @@ FEATURE_SAMPLE = [
 @pytest.mark.parametrize("training", sampled(FEATURES, FEATURE_SAMPLE))
 def test_callbacks_own_steps_and_executions_of_several_steps_go_on_as_well(training: Training) -> None:
     check(training, ("batch end", 7 if training.per_execution == 1 else 3))
-
-
-# -- launched mains -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Mains:
-    """What launched mains have come to.
-
-    Attributes:
-        ends: history and values, by worker.
-        calls: those of the last incarnation, by worker.
-        seconds: of the calls of worker 0.
-    """
-
-    ends: list[Any]
-    calls: list[Any]
-    seconds: list[float]
-    restarts: dict[str, int]
-
-
-def launched(directory: str, interrupt: tuple[str, int] | None = None, crash: tuple[str, float] | None = None) -> Mains:
-    """Two mains train with dropout, on rows in an order of their own."""
-    seconds: list[float] = []
-
-    def main() -> Any:
-        outcome = Outcome()
-        with sd.MultiWorkerMirroredStrategy().scope():
-            layers = [keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
-            model = keras.Sequential(layers)
-            model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
-        seconds.clear()
-        note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seconds.append(cluster.now))
-        callbacks = [keras.callbacks.BackupAndRestore(directory, 3), Watch(outcome, interrupt), note]
-        try:
-            history = model.fit(X, Y, batch_size=BATCH, epochs=3, verbose=0, callbacks=callbacks).history
-        except Interrupted:
-            return None, []
-        return (repr(history), [np.asarray(v).tobytes() for v in (*model.variables, *model.optimizer.variables)]), outcome.calls
-
-    with sd.Cluster({"worker": 2}) as cluster:
-        if crash is not None:
-            cluster.faults.crash(crash[0], at=crash[1], restart_after=1.0)
-        run = cluster.launch(main, restart="always")
-        run.join()
-        results = [run.results[task] for task in ("worker:0", "worker:1")]
-        return Mains([end for end, _ in results], [calls for _, calls in results], seconds[::2], dict(run.restarts))
-
-
-@cache
-def undisturbed() -> Mains:
-    return launched(mkdtemp())
-
-
-@pytest.mark.parametrize(("task", "after", "saved"), [("worker:0", 7, 6), ("worker:1", 7, 6), ("worker:1", 1, 0)])
-def test_a_worker_that_crashes_changes_nothing(task: str, after: int, saved: int) -> None:
-    """All mains start again, with other first weights and other orders of their own, and go on from the backup of the chief."""
-    expected = undisturbed()
-    found = launched(mkdtemp(), crash=(task, expected.seconds[after] + 1e-5))
-    assert found.restarts == {"worker:0": 1, "worker:1": 1}
-    assert found.ends == expected.ends and found.calls == [calls[saved:] for calls in expected.calls]
-
-
-def test_mains_of_a_new_cluster_go_on() -> None:
-    directory = mkdtemp()
-    assert launched(directory, ("batch begin", 7)).ends == [None, None]
-    found = launched(directory)
-    assert found.ends == undisturbed().ends and found.calls == [calls[6:] for calls in undisturbed().calls]
 
 
 # -- parameter servers ----------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_a_position_goes_through_json_to_another_training() -> None:
     position = TrainingPosition(Steps({"consumed": 8}), counted(), epoch=2)
     position.batch = 3
     state = json.loads(json.dumps(plain(position.state_dict(), "training")))
-    other = TrainingPosition(Steps(), fresh())
+    other: Any = TrainingPosition(Steps(), fresh())
     other.load_state_dict(state)
     assert (other.epoch, other.batch, other.steps.position()) == (2, 3, {"consumed": 8})
     for callback in other.callbacks[:2]:
@@ -129,7 +129,7 @@ def test_epochs_begin_with_the_batches_that_are_done_once() -> None:
 
 def test_counts_of_other_callbacks_are_left_alone() -> None:
     position = TrainingPosition(Steps(), counted())
-    other = TrainingPosition(Steps(), [found.History(), found.EarlyStopping(patience=1)])
+    other: Any = TrainingPosition(Steps(), [found.History(), found.EarlyStopping(patience=1)])
     other.load_state_dict(plain(position.state_dict(), "training"))
     other.begin()
     assert other.callbacks[0].history == {} and other.callbacks[1].wait == 0
@@ -151,13 +151,14 @@ def test_a_subclass_of_a_known_callback_counts_as_it_does() -> None:
 
 
 def test_best_weights_are_given_back_when_the_callbacks_have_begun() -> None:
-    stopping = found.EarlyStopping(restore_best_weights=True)
+    stopping: Any = found.EarlyStopping(restore_best_weights=True)
     position = TrainingPosition(Steps(), [stopping])
     best = BestWeights(stopping, position)
     assert dict(best.arrays()) == {}
-    weights = [np.float32(number) for number in range(12)]
+    weights = [np.array(number, np.float32) for number in range(12)]
     best.restore({str(number): weight for number, weight in enumerate(weights)})
     stopping.on_train_begin()
     assert stopping.best_weights is None
     position.begin()
-    assert [float(weight) for weight in stopping.best_weights] == list(range(12)) and len(best.arrays()) == 12
+    given: Any = stopping.best_weights
+    assert [float(weight) for weight in given] == list(range(12)) and len(best.arrays()) == 12

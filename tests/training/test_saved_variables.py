@@ -36,7 +36,7 @@ def subclassed(k: Any, built: bool) -> Any:
     class Mixed(k.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.towers = [k.layers.Dense(3, "tanh"), {"inner": k.Sequential([k.layers.Dense(3), k.layers.LayerNormalization()])}]
+            self.towers: Any = [k.layers.Dense(3, "tanh"), {"inner": k.Sequential([k.layers.Dense(3), k.layers.LayerNormalization()])}]
             self.last = k.layers.Dense(1)
             self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
 
