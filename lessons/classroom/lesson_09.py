@@ -40,7 +40,7 @@ of a model with 70 billion weights of 4 bytes is not 280 GB, but 840.
 """
 
 WHY_PARTED = """
-The optimizer. Adam divides the mean of the gradients by the root of the mean of their squares. After a thousand steps that is a small
+The optimizer. Adam divides the mean of the gradients by the root of the mean of their squares. After some steps that is a small
 number for most weights. With fresh means of one gradient it is +1 or -1 for **each** weight, so the first step after the restore moves all
 of them by the whole learning rate, and throws the model out of the valley in which it was. Other rows and other random numbers are as
 good as those that should have come.
