@@ -151,8 +151,9 @@ class Checkpoint(Nest):
             writing.wait()
 
     def _write(self, path: Path, number: int, options: CheckpointOptions, saved: Callable[[], object]) -> str:
-        mains = Mains(Objects.of(self.objects).strategies)
-        found = collected(self.objects, mains, {"save_counter": self.save_counter})
+        objects = Objects.of(self.objects)
+        mains = Mains(objects.strategies)
+        found = collected(objects, mains, {"save_counter": self.save_counter})
         if not mains.is_chief:
             saved()
             return str(path)

@@ -13,7 +13,7 @@ import numpy as np
 
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum_of
-from simdist.checkpoint.objects import Objects, Trackable
+from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
@@ -45,18 +45,17 @@ class Saved:
         return Manifest(number, sequence, saved_s, arrays, dict(self.aliases), contents.states, contents.replicas)
 
 
-def collected(objects: Mapping[str, Trackable], mains: Mains, counters: Mapping[str, SavedState]) -> Saved:
+def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState]) -> Saved:
     """The state of some objects now, of all mains together.
 
     Args:
-        objects: by name.
+        found: the objects.
         mains: that save.
         counters: state of the checkpoint itself.
 
     Raises:
         InvalidArgumentError: mains save different objects, or the state of one is no plain data.
     """
-    found = Objects.of(objects)
     variables = [part.variable for part in found.parts.values() if isinstance(part, VariablePart)]
     for store in dict.fromkeys(variable.placement.store for variable in variables):
         store.compute([variable for variable in variables if variable.placement.store is store and variable.placement.across is None])

@@ -64,7 +64,7 @@ print(found["pair"]["a"].tolist(), found["pair"]["b%2Ec"].tolist(), found["list"
 
 
 def test_arrays_of_every_dtype_and_shape_are_restored_bit_by_bit(tmp_path: Path) -> None:
-    arrays = [array_of(dtype, shape) for dtype in DTYPES for shape in SHAPES]
+    arrays = [*(array_of(dtype, (2, 3)) for dtype in DTYPES), *(array_of("bfloat16", shape) for shape in SHAPES)]
     path = sd.Checkpoint(all=[variable(array) for array in arrays]).save(tmp_path / "ckpt")
     others = [variable(jnp.zeros(array.shape, array.dtype)) for array in arrays]
     sd.Checkpoint(all=others).restore(path).assert_consumed()
@@ -125,7 +125,7 @@ def delete(path: Path, chooser: random.Random) -> None:
 DAMAGES = {"truncate": truncate, "flip": flip, "delete": delete}
 
 
-@pytest.mark.parametrize("seed", sampled(range(300), sample=range(2)))
+@pytest.mark.parametrize("seed", sampled(range(300), sample=range(1)))
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_files_are_refused_and_change_nothing(damage: str, seed: int, tmp_path: Path) -> None:
     chooser = random.Random(f"{damage} {seed}")

@@ -54,9 +54,13 @@ def saved_by(name: str) -> str:
 
 PAIRS = [(old, new) for old in STRATEGIES for new in STRATEGIES]
 SAMPLE = [
-    *zip(["default", *STRATEGIES], [*STRATEGIES, "default"], strict=True),
-    ("five shards on two", "columns"),
+    ("default", "columns"),
     ("columns", "three shards"),
+    ("five shards on two", "mirrored"),
+    ("mirrored", "workers"),
+    ("default", "tpu"),
+    ("default", "central"),
+    ("columns", "servers in process"),
 ]
 
 
@@ -68,7 +72,7 @@ def test_a_variable_is_restored_under_every_strategy_whichever_saved_it(old: str
     assert status.restored == ["table"] and table.numpy().tobytes() == TABLE.tobytes()
 
 
-@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("rows", sampled([1, 4], [4]))
 def test_rows_that_do_not_divide_evenly_are_restored(rows: int, tmp_path: Path) -> None:
     array = np.arange(rows, dtype=np.int32)
     for old, new in ((1, 3), (3, 5), (5, 2)):
@@ -125,10 +129,17 @@ def values_of(strategy: Any, v: Any) -> list[float]:
     return [float(x) for x in strategy.local_results(strategy.run(lambda: v.value + 0.0))]
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("make", [lambda: sd.MirroredStrategy(3), lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}))])
-def test_each_of_as_many_replicas_gets_its_own_value_back(make: Callable[[], Any], aggregation: str, tmp_path: Path) -> None:
-    strategy = make()
+MADE: dict[str, Callable[[], Any]] = {
+    "mirrored": lambda: sd.MirroredStrategy(3),
+    "workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3})),
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "aggregation"), sampled([(made, one) for made in MADE for one in AGGREGATIONS], [("mirrored", "NONE"), ("workers", "SUM")])
+)
+def test_each_of_as_many_replicas_gets_its_own_value_back(made: str, aggregation: str, tmp_path: Path) -> None:
+    strategy = MADE[made]()
     v = on_read(strategy, aggregation)
     count(strategy, v)
     path = sd.Checkpoint(v=v).save(tmp_path / "ckpt")
@@ -138,7 +149,7 @@ def test_each_of_as_many_replicas_gets_its_own_value_back(make: Callable[[], Any
     assert values_of(other_strategy, other) == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", sampled([1, 2], [2]))
 def test_another_number_of_replicas_gets_the_combined_value(replicas: int, tmp_path: Path) -> None:
     strategy = sd.MirroredStrategy(3)
     counted = {aggregation: on_read(strategy, aggregation) for aggregation in AGGREGATIONS}
@@ -267,13 +278,14 @@ def test_two_strategies_of_one_cluster_are_saved_together(tmp_path: Path) -> Non
 # -- plain data -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [None, True, 3, -1.5, "text", [], {}, {"workers": [1, 2]}, [{"a": [None, {"b": 1e300}]}], {"": ""}])
-def test_plain_data_are_the_same_afterwards(state: Any, tmp_path: Path) -> None:
-    kept = Kept(state)
+def test_plain_data_are_the_same_afterwards(tmp_path: Path) -> None:
+    states = [None, True, 3, -1.5, "text", [], {}, {"workers": [1, 2]}, [{"a": [None, {"b": 1e300}]}], {"": ""}]
+    kept = [Kept(state) for state in states]
     path = sd.Checkpoint(kept=kept).save(tmp_path / "ckpt")
-    kept.state = "something else"
+    for one in kept:
+        one.state = "something else"
     sd.Checkpoint(kept=kept).restore(path).assert_consumed()
-    assert kept.state == state and type(kept.state) is type(state)
+    assert repr([one.state for one in kept]) == repr(states)
 
 
 def test_numbers_of_numpy_and_tuples_are_saved_as_those_of_python(tmp_path: Path) -> None:

@@ -105,10 +105,8 @@ def saved(optimizer: str, owner: str) -> tuple[str, list[list[float]]]:
 CASES = [(optimizer, old, new) for optimizer in OPTIMIZERS for old in OWNERS for new in OWNERS]
 SAMPLE = [
     ("Adam", "two shards", "three shards"),
-    ("averages", "mirrored", "two shards"),
-    ("loss scale", "one server", "mirrored"),
+    ("loss scale", "one device", "mirrored"),
     ("RMSprop", "two shards", "one device"),
-    ("optax adam", "three servers", "one device"),
     ("optax chain", "two shards", "in process"),
 ]
 

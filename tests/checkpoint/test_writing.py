@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist.checkpoint import files
 from simdist.errors import AbortedError, ResourceExhaustedError, UnavailableError
 from simdist.hardware import DiskModel, Network
@@ -248,7 +249,8 @@ def test_a_server_that_dies_in_the_middle_leaves_no_checkpoint(options: sd.Check
     assert scene.now < 200.0 and listed(tmp_path) == [] and scene.used_bytes() == {}
 
 
-def test_a_main_that_dies_while_it_writes_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", sampled([0.05, 0.5, 0.95], [0.5]))
+def test_a_main_that_dies_while_it_writes_leaves_the_checkpoint_before(part: float, tmp_path: Path) -> None:
     """The chief of two mains is killed at each of some moments of its third save; both start again, and go on from what there is."""
     second_s = {}
 
@@ -278,9 +280,8 @@ def test_a_main_that_dies_while_it_writes_leaves_the_checkpoint_before(tmp_path:
     cluster: Any = None
     assert run(None) == ([], ["ckpt-3", "ckpt-4"])
     third_s, fourth_s = second_s[3], second_s[4]
-    for part in (0.05, 0.5, 0.95):
-        assert run(third_s + part * (fourth_s - third_s)) == ([2], ["ckpt-3", "ckpt-4"])
-        assert listed(tmp_path) == ["ckpt-3", "ckpt-4", "ckpt.index.json"]
+    assert run(third_s + part * (fourth_s - third_s)) == ([2], ["ckpt-3", "ckpt-4"])
+    assert listed(tmp_path) == ["ckpt-3", "ckpt-4", "ckpt.index.json"]
 
 
 def test_a_checkpoint_that_cannot_take_its_name_is_an_error_of_the_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def fit(model: Any, epochs: int = 1) -> list[float]:
 
 
 CASES = [(kind, new, built) for kind in MODELS for new in STRATEGIES for built in (True, False)]
-SAMPLE = [("subclassed", "servers", False), ("functional", "mirrored", False), ("sequential", "no strategy", False)]
+SAMPLE = [("subclassed", "servers", False)]
 
 
 @pytest.mark.parametrize(("kind", "new", "built"), sampled(CASES, SAMPLE))
@@ -150,20 +150,21 @@ def test_metrics_layers_and_variables_are_saved_alone(tmp_path: Path) -> None:
             layer = keras.layers.Dropout(0.5)
             return {
                 "mean": keras.metrics.Mean(),
-                "auc": keras.metrics.AUC(num_thresholds=5),
+                "sum": keras.metrics.Sum(),
                 "v": keras.Variable([1.0, 2.0]),
                 "layer": layer,
             }
 
     first, second = objects(), objects()
     first["mean"].update_state([1.0, 2.0, 6.0])
-    first["auc"].update_state([0, 1, 1], [0.1, 0.8, 0.3])
+    first["sum"].update_state([4.0, 5.0])
     first["v"].assign([5.0, 6.0])
     sd.Checkpoint(**second).restore(sd.Checkpoint(**first).save(tmp_path / "ckpt")).assert_consumed()
     assert float(second["mean"].result()) == 3.0 and np.asarray(second["v"]).tolist() == [5.0, 6.0]
-    assert float(second["auc"].result()) == float(first["auc"].result()) > 0
+    assert float(second["sum"].result()) == 9.0
 
 
+@pytest.mark.exhaustive
 def test_the_metrics_of_a_model_go_on_within_an_epoch(tmp_path: Path) -> None:
     model = made("functional", STRATEGIES["mirrored"](), True)
     model.train_on_batch(X[:6], Y[:6])
@@ -174,13 +175,20 @@ def test_the_metrics_of_a_model_go_on_within_an_epoch(tmp_path: Path) -> None:
     assert [float(np.sum(np.asarray(v))) for metric in model.metrics for v in metric.variables] == counts and any(counts)
 
 
-@pytest.mark.parametrize("layer", [lambda: keras.layers.Bidirectional(keras.layers.LSTM(2)), lambda: keras.layers.MultiHeadAttention(2, 3)])
-def test_layers_in_layers_are_saved(layer: Callable[[], Any], tmp_path: Path) -> None:
+INNER: dict[str, Callable[[], Any]] = {
+    "LSTM": lambda: keras.layers.Bidirectional(keras.layers.LSTM(2)),
+    "attention": lambda: keras.layers.MultiHeadAttention(2, 3),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layer", INNER)
+def test_layers_in_layers_are_saved(layer: str, tmp_path: Path) -> None:
     x = np.random.default_rng(1).random((2, 3, 4)).astype(np.float32)
-    one, other = layer(), layer()
+    one, other = INNER[layer](), INNER[layer]()
 
     def call(found: Any) -> Any:
-        return np.asarray(found(x, x) if "attention" in found.name else found(x))
+        return np.asarray(found(x, x) if layer == "attention" else found(x))
 
     expected = call(one)
     status = sd.Checkpoint(layer=other).restore(sd.Checkpoint(layer=one).save(tmp_path / "ckpt"))
