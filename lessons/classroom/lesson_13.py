@@ -39,7 +39,7 @@ part of it. Nothing says so. The main that starts again finds an empty directory
 """
 
 WHY_MARKET = """
-"elastic". Whenever a machine is away, two others take over its rows, and a step takes 15 seconds in place of 10. With both other policies
+"elastic". Whenever a machine is away, two others take over its rows, and a step takes 23 seconds in place of 15. With both other policies
 **all** machines wait for the one that is away, 60 seconds each time: they lose three times as much as was taken, whether they have
 noticed it before or not.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,8 @@ def parting_picture(whole: Sequence[float], resumed: Mapping[str, Sequence[float
     left.plot(range(1, len(whole) + 1), whole, color=QUIET_COLOR, linewidth=4, alpha=0.5, label="undisturbed")
     for number, (missing, losses) in enumerate(resumed.items()):
         first = len(whole) - len(losses)
-        steps, style = np.arange(first + 1, len(whole) + 1), {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.6}
+        steps = np.arange(first + 1, len(whole) + 1)
+        style: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.6}
         apart = np.abs(np.subtract(losses, whole[first:]))
         left.plot(steps, losses, **style)
         name = f"without {missing}" if np.any(apart) else f"{missing} missing: always 0"
@@ -66,11 +67,12 @@ def progress_picture(title: str, runs: Mapping[str, Sequence[tuple[float, float]
     figure, (panel,) = new_panels(title)
     for number, (name, points) in enumerate(runs.items()):
         seconds, steps = zip(*points, strict=True)
-        style = {"color": QUIET_COLOR, "linewidth": 4, "alpha": 0.5} if number == 0 else {"color": LINE_COLORS[(number - 1) % 6]}
+        quiet: dict[str, Any] = {"color": QUIET_COLOR, "linewidth": 4, "alpha": 0.5}
+        style: dict[str, Any] = {"color": LINE_COLORS[(number - 1) % 6]} if number else quiet
         panel.plot(seconds, steps, drawstyle="steps-post", label=f"{name}: {seconds[-1]:.0f} s", **style)
     for name, second in (marks or {}).items():
         panel.axvline(second, color=ALARM_COLOR, linewidth=1, linestyle=":")
-        place = {"xycoords": ("data", "axes fraction"), "xytext": (-4, 0), "textcoords": "offset points", "ha": "right"}
+        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (-4, 0), "textcoords": "offset points", "ha": "right"}
         panel.annotate(name, (second, 0.02), fontsize=9, **place)
     panel.set(xlabel="virtual seconds", ylabel="steps done", ylim=(0, None))
     panel.margins(x=0.01)

@@ -21,9 +21,9 @@ __all__ = ["POLICIES", "Job", "Outcome", "make_cluster", "market", "outcome", "r
 BATCH = 720  # rows of a step, of all workers together
 NOTICE_S = 30.0
 AWAY_S = 60.0
-STEPS = 60
-MARKET_STEP_S = 10.0
-EVERY = 10  # steps between two checkpoints of a policy that has no notice
+STEPS = 40
+MARKET_STEP_S = 15.0
+EVERY = 6  # steps between two checkpoints of a policy that has no notice
 POLICIES = ("restart", "notice", "elastic")
 LONGEST_S = 4000.0
 
@@ -146,7 +146,7 @@ def outcome(policy: str, between_s: float | None = None, seed: int = 0, workers:
     """Run the job on a market.
 
     Args:
-        policy: "restart" saves every ten steps and knows of no notice; "notice" saves when there is one; both begin again when all
+        policy: "restart" saves every six steps and knows of no notice; "notice" saves when there is one; both begin again when all
             machines are there. "elastic" goes on with those that are left.
         between_s, seed, notice_s: as for `market`.
         workers: machines.

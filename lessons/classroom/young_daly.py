@@ -3,6 +3,8 @@
 A checkpoint costs C seconds, failures come M seconds apart on average, at random, and a restart costs R. With a checkpoint after every tau
 seconds of work, a job takes M e^(R/M) (e^((tau + C)/M) - 1) / tau times as long as its work; tau = sqrt(2 C M) is nearly the best.
 
+`job` is that of the notebook, word for word.
+
 Sources: Young, A first order approximation to the optimum checkpoint interval, 1974; Daly, A higher order estimate of the optimum
 checkpoint interval for restart dumps, 2006.
 """

@@ -197,3 +197,9 @@ def test_exercises_of_lesson_07_run_its_tally() -> None:
     module = (FOLDER / "classroom" / "tally.py").read_text(encoding="utf-8")
     lesson = next(path for path in LESSONS if path.name.startswith("07_"))
     assert function_in(module, "tally") == function_in(text_of_code(lesson), "tally")
+
+
+def test_measurements_of_lesson_09_run_its_job() -> None:
+    module = (FOLDER / "classroom" / "young_daly.py").read_text(encoding="utf-8")
+    lesson = next(path for path in LESSONS if path.name.startswith("09_"))
+    assert function_in(module, "job") == function_in(text_of_code(lesson), "job")

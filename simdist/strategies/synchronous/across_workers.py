@@ -110,7 +110,8 @@ class AcrossWorkers:
 
 
 def _gather(value: Array) -> list[Array]:
-    return [part[0] for part in _tracer().collective("all_gather", [value])]
+    # The copy is the kernel that puts a value of the host onto the device.
+    return [part[0] for part in _tracer().collective("all_gather", [jnp.array(value, copy=True)])]
 
 
 def _tracer() -> Tracer:

@@ -72,9 +72,9 @@ ROWS = {
         right=[{"market": "calm", "policy": "notice"}],
         wrong=[
             ({"market": "busy", "policy": "elastic"}, "not bit for bit"),
-            ({"market": "busy", "policy": "notice"}, "it ends at 1211 s"),
+            ({"market": "busy", "policy": "notice"}, "it ends at 1216 s"),
             ({"market": "on demand", "policy": "elastic"}, "it costs 1.55, and there is one that costs 0.62"),
-            ({"market": "calm", "policy": "restart"}, "it costs 0.76"),
+            ({"market": "calm", "policy": "restart"}, "it ends at 1012 s"),
             ({"market": "cheap", "policy": "notice"}, "is no market"),
             ({"market": "calm", "policy": "wait"}, "is no policy"),
             ({"market": "calm"}, "is no dict with a market and a policy"),
