@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
-from weakref import WeakKeyDictionary
 
 from simdist.program.arrays import Array
 
@@ -55,15 +54,16 @@ class SavedParts:
     strategy: SavedScope = None
 
 
-_waiting: WeakKeyDictionary[object, list[Callable[[], object]]] = WeakKeyDictionary()
+WAITING = "_simdist_waiting"
+"""The attribute of an object that has what waits for it: with the object it goes, and whatever knows the object."""
 
 
 def when_built(holder: object, function: Callable[[], object]) -> None:
     """Call a function once, when the variables of an object exist that do not exist yet."""
-    _waiting.setdefault(holder, []).append(function)
+    vars(holder).setdefault(WAITING, []).append(function)
 
 
 def built(holder: object) -> None:
     """The variables of an object exist from now on."""
-    for function in _waiting.pop(holder, ()):
+    for function in vars(holder).pop(WAITING, ()):
         function()

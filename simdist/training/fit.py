@@ -62,7 +62,10 @@ def fit(
     with source.epoch():  # the first batch is read once before, to build the model
         runner = runner_of(model, source)
     hooks = hooks_of(given, model, verbose, epochs=epochs, steps=steps, history=True)
-    _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
+    try:
+        _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
+    finally:
+        model.simdist_state.position = None  # it holds the input
     return model.history
 
 

@@ -77,7 +77,7 @@ class TrainingState:
     Attributes:
         strategy: in whose scope the model was made; None where that was outside of every scope.
         optimizer: the model's, with slots that the strategy made.
-        position: where the training stands that runs, or was the last.
+        position: where the training stands that runs.
         evaluation_executions: batches of an evaluation between two calls of hooks; None: as of a training.
         is_built: whether the variables of the compiled loss and metrics were made.
         train_step: the traced step of `fit`.
