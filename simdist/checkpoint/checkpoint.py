@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.directory import found_in
@@ -22,7 +22,8 @@ from simdist.checkpoint.parts import REPLICA_VALUES
 from simdist.checkpoint.restoring import Restoring
 from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import Writing
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.tracing import active_tracer
 
 __all__ = ["Checkpoint", "PathLike"]
 
@@ -87,11 +88,12 @@ class Checkpoint(Nest):
             InvalidArgumentError: the path is a file, or lies below one.
             ResourceExhaustedError: the disk of a task, or of the machine, is full.
             UnavailableError: a task that takes part has died.
-            FailedPreconditionError: numerics="off", where there are no values.
+            FailedPreconditionError: inside of a step, or numerics="off", where there are no values.
+            TypeError: a path that is no text.
         """
         self.sync()
         number = self.save_counter + 1
-        return self.save_as(Path(f"{os.fspath(file_prefix)}-{number}"), number, options)
+        return self.save_as(Path(f"{_text_of(file_prefix)}-{number}"), number, options)
 
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Save to this very path, without counting.
@@ -103,14 +105,14 @@ class Checkpoint(Nest):
             as `save`.
         """
         self.sync()
-        return self._write(Path(file_prefix), 0, options or CheckpointOptions(), lambda: None)
+        return self._write(Path(_text_of(file_prefix)), 0, options, lambda: None)
 
     def save_as(self, path: Path, number: int, options: CheckpointOptions | None = None, saved: Callable[[], object] = lambda: None) -> str:
         """Save to a path, as checkpoint of this number; it counts as one save. `saved` is called when it is there."""
         self.sync()
         self.save_counter += 1
         try:
-            return self._write(path, number, options or CheckpointOptions(), saved)
+            return self._write(path, number, options, saved)
         except BaseException:
             self.save_counter -= 1
             raise
@@ -128,10 +130,12 @@ class Checkpoint(Nest):
             NotFoundError: there is no such checkpoint.
             InvalidArgumentError: a variable has another shape or dtype, or it is no checkpoint, or one of a later version.
             DataLossError: it is damaged.
+            FailedPreconditionError: inside of a step.
         """
+        _require_outside("restored")
         self.sync()
         mains = Mains(Objects.of(self.objects).strategies)
-        path = mains.of_chief(None if save_path is None else os.fspath(save_path))
+        path = mains.of_chief(None if save_path is None else _text_of(save_path))
         if path is None:
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)
@@ -150,7 +154,11 @@ class Checkpoint(Nest):
         if writing is not None:
             writing.wait()
 
-    def _write(self, path: Path, number: int, options: CheckpointOptions, saved: Callable[[], object]) -> str:
+    def _write(self, path: Path, number: int, options: CheckpointOptions | None, saved: Callable[[], object]) -> str:
+        _require_outside("saved")
+        options = CheckpointOptions() if options is None else options
+        if not isinstance(cast("object", options), CheckpointOptions):
+            raise TypeError(f"options is a {type(options).__name__}; expected an sd.CheckpointOptions, or None")
         objects = Objects.of(self.objects)
         mains = Mains(objects.strategies)
         found = collected(objects, mains, {"save_counter": self.save_counter})
@@ -176,3 +184,25 @@ class Checkpoint(Nest):
         except BaseException:
             unfinished.drop()
             raise
+
+
+def _text_of(path: PathLike) -> str:
+    """A path as text.
+
+    Raises:
+        InvalidArgumentError: an empty one.
+        TypeError: it is no text.
+    """
+    text = cast("object", os.fspath(path))
+    if not isinstance(text, str):
+        raise TypeError(f"The path of a checkpoint is {path!r}; expected text.")
+    if not text:
+        raise InvalidArgumentError("The path of a checkpoint is empty. Give a directory and a beginning of names, such as 'backup/ckpt'.")
+    return text
+
+
+def _require_outside(what: str) -> None:
+    if active_tracer() is not None:
+        raise FailedPreconditionError(
+            f"A checkpoint was to be {what} inside of a step, which is traced once, and repeated without its Python. Do it between steps."
+        )

@@ -264,8 +264,10 @@ def fail_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "rename", lambda self, target: no_room() if self.name == "complete" else rename(self, target))
 
 
-@pytest.mark.parametrize("fail", [fail_in_orbax, fail_in_the_manifest, fail_at_the_end])
-@pytest.mark.parametrize("engine", ["none", "simulated"])
+FAILURES = [(fail, engine) for fail in (fail_in_orbax, fail_in_the_manifest, fail_at_the_end) for engine in ("none", "simulated")]
+
+
+@pytest.mark.parametrize(("fail", "engine"), sampled(FAILURES, [FAILURES[0], FAILURES[3], FAILURES[5]]))
 def test_a_full_disk_of_the_machine_leaves_the_old_checkpoint_and_nothing_else(
     fail: Callable[[pytest.MonkeyPatch], None], engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

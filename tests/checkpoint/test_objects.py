@@ -393,11 +393,3 @@ def test_a_distributed_iterator_goes_on_with_the_next_batch(tmp_path: Path) -> N
     other_strategy, second = made()
     sd.Checkpoint(rows=second).restore(path).assert_consumed()
     assert parts(other_strategy, second, 8) == expected
-
-
-def test_options_are_checked() -> None:
-    assert sd.CheckpointOptions() == sd.CheckpointOptions(enable_async=False, writers="chief")
-    with pytest.raises(InvalidArgumentError, match="Did you mean 'owners'"):
-        sd.CheckpointOptions(writers="owner")
-    with pytest.raises(TypeError, match="enable_async"):
-        sd.CheckpointOptions(enable_async=1)  # type: ignore[arg-type]

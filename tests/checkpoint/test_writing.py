@@ -11,7 +11,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist.checkpoint import files
-from simdist.errors import AbortedError, ResourceExhaustedError, UnavailableError
+from simdist.errors import AbortedError, FailedPreconditionError, ResourceExhaustedError, UnavailableError
 from simdist.hardware import DiskModel, Network
 from tests.checkpoint.kept import Kept
 from tests.checkpoint.test_files import fail_at_the_end, listed
@@ -293,3 +293,28 @@ def test_a_checkpoint_that_cannot_take_its_name_is_an_error_of_the_save(tmp_path
     with pytest.raises(ResourceExhaustedError, match="disk is full"):
         scene.checkpoint.sync()
     assert listed(tmp_path) == []
+
+
+def test_a_server_that_is_down_cannot_be_saved(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.save()
+    scene.cluster.faults.crash("ps:1", at=scene.now + 1.0)
+    scene.sleep(2.0)
+    with pytest.raises(UnavailableError, match="ps:1 has lost its variables"):
+        scene.save()
+    assert listed(tmp_path) == ["ckpt-1"] and scene.checkpoint.save_counter == 1
+
+
+def test_values_that_are_not_computed_cannot_be_saved(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, numerics="off")
+
+    @sd.function
+    def step() -> None:
+        scene.variables[0].assign_add(np.ones(1000, np.float32))
+
+    coordinator = sd.ClusterCoordinator(scene.variables[0].placement.store.strategy)
+    coordinator.schedule(step)
+    coordinator.join()
+    with pytest.raises(FailedPreconditionError, match='numerics="off"'):
+        scene.save()
+    assert listed(tmp_path) == [] and scene.checkpoint.save_counter == 0

@@ -241,7 +241,7 @@ GRID = [
     for interrupt in INTERRUPTS
     if save_freq != "epoch" or interrupt[1] not in (BATCHES - 1,)
 ]
-SAMPLE = [(Training("central", "generator", "epoch"), ("epoch begin", 2))]
+SAMPLE = [(Training("one device", "generator", "epoch"), ("epoch begin", 2))]
 FEATURES = [
     Training(strategy, data, save_freq, per_execution, callbacks, own_step)
     for strategy in ("mirrored", "workers", "a server")

@@ -222,6 +222,18 @@ def keys_of(engine: Engine) -> dict[tuple[str, int, int], tuple[int, ...]]:
     return found
 
 
+def test_random_keys_go_on_where_the_draws_of_a_task_are_set(make_engine: Callable[..., Engine]) -> None:
+    def keys(driver: Driver, steps: int) -> list[Any]:
+        return [np.asarray(driver.result(driver.call("worker:0", lambda: random_key(0)))).tolist() for _ in range(steps)]
+
+    first, second = Driver(make_engine()), Driver(make_engine())
+    first.result(first.call("worker:0", lambda: np.float32(1)))  # a step that draws nothing
+    expected = keys(first, 4)
+    assert first.engine.draws_of("worker:0") == 4 and first.engine.draws_of("worker:1") == 0
+    second.engine.set_draws("worker:0", 2)
+    assert keys(second, 2) == expected[2:] and second.engine.draws_of("worker:0") == 4
+
+
 def test_random_keys_follow_from_the_seed_and_differ_by_task_step_and_salt(make_engine: Callable[..., Engine]) -> None:
     first, again, other = keys_of(make_engine(seed=3)), keys_of(make_engine(seed=3)), keys_of(make_engine(seed=4))
     assert first == again

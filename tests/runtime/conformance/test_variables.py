@@ -128,3 +128,10 @@ def test_a_variable_that_does_not_fit_is_refused_and_holds_nothing(engine: Engin
         driver.layout.add(Cell("large", aval_of(array), "worker:0", devices=("worker:0", "worker:1")), array)
     assert [engine.memory(task).in_use_bytes for task in ("worker:0", "worker:1")] == before
     assert len(driver.layout.groups) == 1
+
+
+def test_each_copy_of_replica_local_values_is_read_and_assigned_alone(driver: Driver) -> None:
+    variable = driver.one_each(np.zeros(2, np.float32), "worker:0", "worker:1")
+    driver.store.assign_local(variable, [np.array([1, 2], np.float32), np.array([3, 4], np.float32)])
+    driver.store.compute([variable])
+    assert [value.tolist() for value in driver.store.local_values(variable)] == [[1, 2], [3, 4]]
