@@ -18,7 +18,7 @@ from keras.src.utils import io_utils
 from simdist.errors import InvalidArgumentError
 from simdist.trace.atomic_file import replacing_path
 from simdist.training.callbacks.caller import is_chief, model_of
-from simdist.training.keras_model import Logs, StrategyModel
+from simdist.training.keras_model import Logs
 
 __all__ = ["ModelCheckpoint"]
 
@@ -85,9 +85,6 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
 def _destination(model: keras.Model, path: Path) -> Iterator[Path]:
     """Where this program saves: what will become the file, or what will be deleted."""
     if is_chief(model):
-        if isinstance(model, StrategyModel):
-            yield path  # which appears whole by itself
-            return
         with replacing_path(path) as unfinished:
             yield unfinished
         return
