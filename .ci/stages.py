@@ -32,6 +32,7 @@ NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
 NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
 # in the order of the folders, so that short doctests end the run; xdist would begin with files of many tests, and end with long ones
 PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+BROWSER = "browser and not exhaustive"
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
@@ -76,11 +77,11 @@ def python_tests() -> list[Command]:
 
 
 def browser_tests() -> list[Command]:
-    return [Command([*PYTEST, "-m", "browser", "tests/browser", f"--ignore={LESSONS_IN_BROWSER}"])]
+    return [Command([*PYTEST, "-m", BROWSER, "tests/browser", f"--ignore={LESSONS_IN_BROWSER}"])]
 
 
 def lessons_in_browser() -> list[Command]:
-    return [Command([*PYTEST, "-m", "browser", LESSONS_IN_BROWSER])]
+    return [Command([*PYTEST, "-m", BROWSER, LESSONS_IN_BROWSER])]
 
 
 def notebook_tests() -> list[Command]:
@@ -122,9 +123,9 @@ STATIC = [
 FRONT = [Stage("front end", front_end_checks, no_front_end)]
 # after the front end, which writes the bundle that they load
 LESSONS = [
-    Stage("lessons in a browser", lessons_in_browser, no_browser),
+    Stage("notebooks", notebook_tests, no_lessons),  # the longest begins
     Stage("browser", browser_tests, no_browser),
-    Stage("notebooks", notebook_tests, no_lessons),
+    Stage("lessons in a browser", lessons_in_browser, no_browser),
 ]
 # the Python tests come last, so that a log ends with what matters most
 TESTS = [Stage("tests", python_tests)]

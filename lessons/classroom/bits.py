@@ -1,8 +1,9 @@
-"""A small training of the digits that ends in a digest of all bits of its weights, for runs that must not differ in one of them."""
+"""Bits of weights, compared: a digest of them, a letter for each digest, and a small training whose runs must not differ in one bit."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,36 @@ import simdist as sd
 from classroom.rounds import images, labels
 from simdist import keras
 
-__all__ = ["train_digits"]
+__all__ = ["Letters", "digest_of", "train_digits"]
 
 STEPS = 36
+
+
+class Letters(dict[str, str]):
+    """A letter for each digest, in the order in which they are asked for.
+
+    Which bits come out depends on the processor's rounding, and so would a lesson's stored output if it showed a digest. Which runs have
+    the same bits does not.
+
+    Example:
+        >>> letters = Letters()
+        >>> letters["16a6558807ac"], letters["9551dbadecc5"], letters["16a6558807ac"]
+        ('A', 'B', 'A')
+    """
+
+    def __missing__(self, digest: str) -> str:
+        self[digest] = chr(ord("A") + len(self))
+        return self[digest]
+
+
+def digest_of(arrays: Iterable[Any]) -> str:
+    """Twelve characters that change if one bit of the arrays does.
+
+    Example:
+        >>> digest_of([np.zeros(2)]) == digest_of([np.zeros(2)]), digest_of([np.zeros(2)]) == digest_of([np.array([0.0, -0.0])])
+        (True, False)
+    """
+    return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()[:12]
 
 
 def train_digits(cluster: sd.Cluster, **options: Any) -> tuple[str, float]:
@@ -48,8 +76,7 @@ def train_digits(cluster: sd.Cluster, **options: Any) -> tuple[str, float]:
     batches = iter(coordinator.create_per_worker_dataset(strategy.distribute_datasets_from_function(part_of_worker)))
     losses = [coordinator.schedule(step, (batches,)) for _ in range(STEPS)]
     coordinator.join()
-    bits = weights.numpy().tobytes() + bias.numpy().tobytes()
-    return hashlib.sha256(bits).hexdigest()[:12], float(losses[-1])
+    return digest_of([weights.numpy(), bias.numpy()]), float(losses[-1])
 
 
 def part_of_worker(context: sd.InputContext) -> sd.Dataset:

@@ -6,8 +6,6 @@ numbers of Dropout. So whatever is not restored shows in the losses.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +16,7 @@ from classroom.rounds import images, labels
 from simdist import keras
 from simdist.hardware import Device, DiskModel, Network
 
-__all__ = ["Progress", "StepLog", "Training", "digest_of", "make_model", "names_in", "slow_cluster", "wide_cluster"]
+__all__ = ["Progress", "StepLog", "Training", "make_model", "names_in", "slow_cluster", "wide_cluster"]
 
 BATCH = 64
 ROWS = 1280  # of the digits to train with; the rest is for the loss that is shown
@@ -123,16 +121,6 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.log.points.append((self.cluster.now, self.before + self.params["steps"]))
-
-
-def digest_of(arrays: Iterable[Any]) -> str:
-    """Twelve characters that change if one bit of the arrays does.
-
-    Example:
-        >>> digest_of([np.zeros(2)]) == digest_of([np.zeros(2)]), digest_of([np.zeros(2)]) == digest_of([np.array([0.0, -0.0])])
-        (True, False)
-    """
-    return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()[:12]
 
 
 def names_in(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import simdist as sd
-from classroom.checkpoints import digest_of
+from classroom.bits import digest_of
 from classroom.rounds import images, labels
 from simdist import keras
 from simdist.hardware import Device, DiskModel, Network

@@ -66,7 +66,7 @@ def test_a_model_is_loaded_into_a_strategy_and_outside_of_all(make: Any, saved_b
             inside = load(path)
         assert (outside.simdist_strategy, inside.simdist_strategy) == (None, strategy)
         for loaded in (outside, inside):
-            np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+            np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6, atol=1e-7)
         found, wanted = (loaded.fit(X, Y, shuffle=False, verbose=0).history["loss"] for loaded in (inside, outside))
         assert found == pytest.approx(wanted, rel=1e-6)
 
@@ -102,7 +102,7 @@ def test_copies_of_a_model_belong_to_the_scope_that_they_are_made_in(make: Any) 
         with strategy.scope():
             copy.compile("sgd", "mse")
         copy.set_weights(model.get_weights())
-        np.testing.assert_allclose(copy.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+        np.testing.assert_allclose(copy.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6, atol=1e-7)
         copy.fit(X, Y, verbose=0)
     assert keras.models.clone_model(make(keras)).simdist_strategy is None
 

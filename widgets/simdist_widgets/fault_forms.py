@@ -21,7 +21,7 @@ def fault_forms() -> list[dict[str, Any]]:
 
     Example:
         >>> [parameter["name"] for form in fault_forms() if form["kind"] == "crash" for parameter in form["parameters"]]
-        ['task', 'restart_after']
+        ['task', 'restart_after', 'keep_disk']
     """
     return [{"kind": kind, "says": _first_sentence(cls), "parameters": _parameters(cls)} for kind, cls in sorted(KINDS.items())]
 
