@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import jax
 from jax.extend import core as jex_core
 from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.stages import Wrapped
 
 from simdist.caches import of_each
 from simdist.cost.loops import loops, trips_of
@@ -53,19 +54,23 @@ def cost_of(kernel: Kernel) -> Cost:
     forwarded = {v for v in kernel.closed.jaxpr.outvars if v in kernel.closed.jaxpr.invars}
     made = [a for a, v in zip(kernel.out_avals, kernel.closed.jaxpr.outvars, strict=True) if v not in forwarded]
     bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
-    return Cost(_flops(kernel.name, kernel.closed), bytes_moved)
+    # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
+    once = _flops_once(kernel.jitted, kernel.closed)
+    return Cost(once + _flops_of_repetitions(kernel.name, kernel.closed.jaxpr), bytes_moved)
 
 
-def _flops(name: str, closed: ClosedJaxpr) -> float:
-    # XLA counts a loop's body once, and of a cond the dearest branch.
-    extra = (loop.trips * _flops(name, loop.body) - _flops_once(loop.body) for loop in loops(name, closed.jaxpr))
-    return _flops_once(closed) + sum(extra)
+def _flops_of_repetitions(name: str, jaxpr: Jaxpr) -> float:
+    """What the turns of loops add: XLA counts a loop's body once, and of a cond the dearest branch."""
+    total = 0.0
+    for loop in loops(name, jaxpr):
+        once = _flops_once(jax.jit(jex_core.jaxpr_as_fun(loop.body)), loop.body)
+        total += loop.trips * (once + _flops_of_repetitions(name, loop.body.jaxpr)) - once
+    return total
 
 
-def _flops_once(closed: ClosedJaxpr) -> float:
+def _flops_once(jitted: Wrapped, closed: ClosedJaxpr) -> float:
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
-    lowered = jax.jit(jex_core.jaxpr_as_fun(closed)).trace(*specs).lower(lowering_platforms=("cpu",))
-    analysis = lowered.cost_analysis() or {}
+    analysis = jitted.trace(*specs).lower(lowering_platforms=("cpu",)).cost_analysis() or {}
     return max(0.0, float(analysis.get("flops", 0.0))) + max(0.0, float(analysis.get("transcendentals", 0.0)))
 
 

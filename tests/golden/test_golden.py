@@ -12,8 +12,16 @@ from tests.golden.stored import differences, read
 STORED = read()
 
 
-# They compile longest; tests of packs, of accumulation, of compressors and of silent mains try the same mechanisms in CI.
+# They compile longest; other runs, and tests of packs, of accumulation, of compressors and of mains, try the same mechanisms in CI.
 LONG = {
+    "fit: survivors",
+    "fit: central storage",
+    "disturbed: survivors of long collectives",
+    "disturbed: mains crash within a latency",
+    "together: local steps, outer optimizer",
+    "together: conversations",
+    "together: mirrored, NCCL in two packs",
+    "mains: values of all",
     "fit: packs while computing",
     "fit: accumulated gradients",
     "together: compressed",

@@ -101,7 +101,7 @@ def test_t3_asynchrony_acts_as_momentum(workers: int) -> None:
     The runs are pieces of one long schedule: the update number k is computed from the version that its worker had read.
     """
     length, rate = 60, 0.4
-    applied = rounds_of(60_000 // workers, Exponential(), workers).trace.spans.where(category="apply")
+    applied = rounds_of(30_000 // workers, Exponential(), workers).trace.spans.where(category="apply")
     read = np.array([span.facts["read_version"] for span in applied])
     total = np.zeros(length + 1)
     pieces = range(200, len(read) - length - 200, 20)

@@ -15,7 +15,7 @@ from simdist.errors import SimdistError
 from simdist.session.branch import Family
 
 KNOWN = programs.LOOPS | {f"Keras: {name}": known for name, known in programs.PROGRAMS.items() if name != "coordinator"}
-EXAMPLES = {"coordinator": 45} | {name: 8 for name in programs.LOOPS if name != "coordinator"}  # in CI; for more, see the end
+EXAMPLES = {"coordinator": 20} | {name: 5 for name in programs.LOOPS if name != "coordinator"}  # in CI; for more, see the end
 # A fault at once, or a fork without one, may end the program before later commands.
 LEFT_OVER = "ignore:The program is (failed|finished) at"
 SECONDS = 0.004  # no program takes longer without faults

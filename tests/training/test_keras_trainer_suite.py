@@ -13,6 +13,7 @@ import pytest
 
 import simdist as sd
 from beside_keras import STRATEGIES
+from sampling import sampled
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -20,7 +21,7 @@ ONES, ZEROS = np.ones((100, 4), np.float32), np.zeros((100, 3), np.float32)
 Make = Callable[[Callable[[], Any]], Any]
 
 
-@pytest.fixture(params=STRATEGIES)
+@pytest.fixture(params=sampled(STRATEGIES, ["mirrored", "one worker"]))
 def under(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Makes a model in the scope of a strategy."""
     strategy = STRATEGIES[request.param]()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 
+from sampling import sampled
 from simdist.chaos import Scenario, run
 from simdist.chaos.drawing import calm, disturbed
 from simdist.collectives import ALGORITHMS
@@ -228,8 +230,10 @@ def some_transfers(there: Any) -> Transfers:
     return transfers
 
 
-@pytest.mark.parametrize("what", ["read", "push", "copy", "transfers"])
-@pytest.mark.parametrize("how", ["ends", "is dropped", "somebody comes"])
+FREED = list(product(("read", "push", "copy", "transfers"), ("ends", "is dropped", "somebody comes")))
+
+
+@pytest.mark.parametrize(("what", "how"), sampled(FREED, FREED[::4]))
 def test_what_has_sent_bytes_is_freed_without_the_collector(what: str, how: str) -> None:
     scene = Scene(what if what == "push" else "read")
     there, freed = scene.world, list[str]()
