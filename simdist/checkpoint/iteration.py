@@ -1,7 +1,4 @@
-"""`checkpoints_iterator`: each new checkpoint of a directory, as it comes.
-
-Taught in lesson 10.
-"""
+"""`checkpoints_iterator`: each new checkpoint of a directory, as it comes. (Lesson 10 has `SidecarEvaluator`, which evaluates them.)"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from simdist import debugging
 from simdist import hardware as models
 from simdist.arguments import require_arguments, whole_number
-from simdist.cluster import ClusterSpec, SimpleClusterResolver
+from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
 from simdist.hardware import Device, DiskModel, Network, device_for
@@ -54,8 +54,8 @@ class Cluster:
     """A cluster: tasks, a network and a clock, simulated and deterministic, with real numbers. Or the tasks alone, without time.
 
     Args:
-        spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, or a `ClusterSpec`. The notebook or script
-            itself is the chief: ``chief:0``, whether the spec names it or not.
+        spec: jobs and their tasks: ``{"worker": 3, "ps": 2}``, lists of addresses, a `ClusterSpec`, or a resolver that knows one. The
+            notebook or script itself is the chief: ``chief:0``, whether the spec names it or not.
         seed: of all random streams, a whole number; default 0.
         hardware: a `Device` for all tasks, or a mapping from job to `Device`; default a laptop's processor.
         network: bandwidth and latency; default 10-gigabit Ethernet.
@@ -100,7 +100,7 @@ class Cluster:
 
     def __init__(
         self,
-        spec: ClusterSpec | Mapping[str, Any],
+        spec: ClusterSpec | ClusterResolver | Mapping[str, Any],
         seed: int = 0,
         hardware: Device | Mapping[str, Device] | None = None,
         network: Network | None = None,
@@ -115,7 +115,8 @@ class Cluster:
         if engine == "in_process":
             _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices, disks=disks)
         self.isolated = _checked_isolation(isolated, engine)
-        self.spec = spec if isinstance(spec, ClusterSpec) else ClusterSpec(spec)
+        given = spec.cluster_spec() if isinstance(spec, ClusterResolver) else spec
+        self.spec = given if isinstance(given, ClusterSpec) else ClusterSpec(given)
         self.seed = whole_number(seed, "seed")
         self.hardware = _checked_hardware(hardware, self.spec)
         self.network = network if network is not None else models.ethernet_10g

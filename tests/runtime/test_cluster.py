@@ -39,6 +39,10 @@ def test_argument_that_means_nothing_is_refused(argument: dict[str, Any], error:
         sd.Cluster({"worker": 2, "ps": 1}, **argument)
 
 
+def test_cluster_of_a_resolver_has_its_tasks() -> None:
+    assert sd.Cluster(sd.SimpleClusterResolver(sd.ClusterSpec({"worker": 2, "ps": 1}))).tasks == ["chief:0", "worker:0", "worker:1", "ps:0"]
+
+
 def test_hardware_may_be_that_of_the_chief_who_is_always_there() -> None:
     cluster = sd.Cluster({"worker": 1}, hardware={"chief": sd.hardware.v100}, seed=-3)
     assert cluster.fresh().seed == -3
