@@ -75,7 +75,7 @@ def words() -> list[Any]:
 MODELS: dict[str, tuple[np.ndarray, Callable[[], list[Any]]]] = {
     "linear": (X, lambda: [dense(3, 1)]),
     "dropout": (X, lambda: [dense(8, 1, activation="relu"), keras.layers.Dropout(0.4, seed=3), dense(3, 2)]),
-    "statistics": (X, lambda: [dense(8, 1), keras.layers.BatchNormalization(synchronized=True), dense(3, 2)]),
+    "statistics": (X, lambda: [dense(8, 1, use_bias=False), keras.layers.BatchNormalization(synchronized=True), dense(3, 2)]),
     "embedding": (WORDS, words),
 }
 
