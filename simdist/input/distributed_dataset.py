@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from simdist.data import Dataset
 from simdist.data.leaves import Element, Tree
+from simdist.data.options import AutoShardPolicy
 from simdist.errors import InvalidArgumentError
 from simdist.input.context import InputContext, InputOptions
 from simdist.input.distributed_input import DistributedInput
@@ -64,13 +65,16 @@ class DistributedDataset:
     def _share(self) -> InputView:
         """The source, shared among the workers that there are now."""
         strategy, source = self.strategy, self._source
-        workers = strategy.num_workers
-        per_worker = strategy.num_replicas_in_sync // workers
+        per_worker = strategy.num_replicas_in_sync // strategy.num_workers
         whole: InputView
         if callable(source) and not isinstance(source, Dataset):
-            whole = FunctionInput(source, workers, per_worker, self.options)
+            whole = FunctionInput(source, strategy.workers_at_first, per_worker, self.options)
         else:
-            whole = DistributedInput(source, workers, per_worker, input_options=self.options)
+            whole = DistributedInput(source, strategy.num_workers, per_worker, input_options=self.options)
+            if whole.policy is not AutoShardPolicy.DATA and not strategy.launched:
+                whole = DistributedInput(source, strategy.workers_at_first, per_worker, input_options=self.options)
+        if whole.num_workers > strategy.num_workers:
+            whole.without_others(strategy.present_workers)
         return whole.worker_pipeline(strategy.worker_index) if strategy.launched else whole
 
     def share_again(self) -> InputView:

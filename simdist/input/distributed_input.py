@@ -105,7 +105,7 @@ class DistributedInput(InputView):
 
     def restrict(self, workers: range) -> None:
         """Show the parts of some workers only, from the first pass on."""
-        self.workers = workers
+        self.workers, self.is_whole = workers, len(workers) == self.num_workers
         self._next_bases = self._first_bases
 
     def __iter__(self) -> InputIterator:
@@ -117,15 +117,16 @@ class DistributedInput(InputView):
                 batches, self.num_workers, self.replicas_per_worker, self.workers, even=even, on_restore=self._follow_position
             )
         size, per_worker = self.dataset.static_batch_size, self.replicas_per_worker
-        pipelines = [
-            [Rebatched(DatasetIterator(self.shard(worker).node, bases), size, self.num_workers, per_worker, worker)]
-            for worker in self.workers
-        ]
+
+        def of_worker(worker: int) -> list[Rebatched]:
+            return [Rebatched(DatasetIterator(self.shard(worker).node, bases), size, self.num_workers, per_worker, worker)]
+
         return WorkerPipelines(
-            pipelines,
+            list(map(of_worker, self.workers)),
             per_worker,
-            complete=len(self.workers) == self.num_workers,
+            complete=self.is_whole,
             num_workers=self.num_workers,
+            away={worker: of_worker(worker) for worker in self.away},
             full_steps=self.dataset.node.full_batches and size is not None and not size % self.num_replicas,
             on_restore=self._follow_position,
         )

@@ -123,19 +123,22 @@ class FunctionInput(InputView):
         )
 
     def __iter__(self) -> InputIterator:
-        numbers = [range(worker * self.per_worker, (worker + 1) * self.per_worker) for worker in self.workers]
-        datasets = [[self.pipeline(number) for number in of_worker] for of_worker in numbers]
+        datasets = [dataset for worker in self.workers for dataset in self._datasets_of(worker)]
         return WorkerPipelines(
-            [[iter(dataset) for dataset in of_worker] for of_worker in datasets],
+            [list(map(iter, self._datasets_of(worker))) for worker in self.workers],
             self.replicas_per_worker,
-            complete=len(self.workers) == self.num_workers,
+            complete=self.is_whole,
             num_workers=self.num_workers,
-            full_steps=all(dataset.node.full_batches for of_worker in datasets for dataset in of_worker),
+            away={worker: list(map(iter, self._datasets_of(worker))) for worker in self.away},
+            full_steps=all(dataset.node.full_batches for dataset in datasets),
         )
+
+    def _datasets_of(self, worker: int) -> list[Dataset]:
+        return [self.pipeline(worker * self.per_worker + at) for at in range(self.per_worker)]
 
     def pace(self, worker: int) -> Pace:
         """A pipeline of a worker makes an element for each of its replicas in a step; those of replicas work at the same time."""
-        datasets = [self.pipeline(worker * self.per_worker + at) for at in range(self.per_worker)]
+        datasets = self._datasets_of(worker)
         elements = self.replicas_per_worker // self.per_worker
         seconds = max(dataset.options().seconds_per_element for dataset in datasets)
         return Pace(elements * seconds, min(dataset.prefetched for dataset in datasets) // elements)

@@ -5,6 +5,7 @@ Taught in lesson 08.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 __all__ = ["ReplicaLayout", "VirtualClock"]
@@ -30,6 +31,16 @@ class ReplicaLayout(Protocol):
     @property
     def num_workers(self) -> int:
         """Workers w; each has r / w replicas."""
+        ...
+
+    @property
+    def present_workers(self) -> Sequence[int]:
+        """Which of the workers that there were at first have replicas now; w of them."""
+        ...
+
+    @property
+    def workers_at_first(self) -> int:
+        """Workers that had replicas when the strategy was made."""
         ...
 
     @property

@@ -6,7 +6,7 @@ Taught in lesson 08.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from simdist.arguments import whole_number
@@ -29,17 +29,26 @@ class InputView(ABC):
         num_workers: workers of the cluster.
         replicas_per_worker: replicas of each.
         workers: the workers whose parts are wanted; None is all of them.
+
+    Attributes:
+        is_whole: whether its steps are those of all replicas that there are, so that their sizes are known.
     """
 
-    def __init__(self, num_workers: int, replicas_per_worker: int, workers: range | None = None) -> None:
+    def __init__(self, num_workers: int, replicas_per_worker: int, workers: Sequence[int] | None = None) -> None:
         self.num_workers = whole_number(num_workers, "num_workers", 1)
         self.replicas_per_worker = whole_number(replicas_per_worker, "replicas_per_worker", 1)
         self.workers = range(self.num_workers) if workers is None else workers
+        self.is_whole = len(self.workers) == self.num_workers
 
     @property
     def num_replicas(self) -> int:
         """Replicas of all workers."""
         return self.num_workers * self.replicas_per_worker
+
+    @property
+    def away(self) -> list[int]:
+        """The workers that do not read because they are away."""
+        return [worker for worker in range(self.num_workers) if worker not in self.workers] if self.is_whole else []
 
     @abstractmethod
     def __iter__(self) -> InputIterator:
@@ -48,6 +57,10 @@ class InputView(ABC):
     @abstractmethod
     def worker_pipeline(self, index: int) -> InputView:
         """The parts of one worker only, counted from 0, as its own process sees them."""
+
+    def without_others(self, present: Sequence[int]) -> None:
+        """Let only these workers read, because the others are away: steps are whole without them, and what they read waits for them."""
+        self.workers = present
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ Taught in lesson 08.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from simdist.data.batch import Batch
@@ -40,6 +40,7 @@ class WorkerPipelines(InputIterator):
         replicas_per_worker: replicas of each worker.
         complete: True if these are all workers, so that the sizes of the whole step are known.
         num_workers: of the cluster; default those of `pipelines`. A position is good for as many only, as each reads data of its own.
+        away: the pipelines of workers that do not read, because they are away, by worker; a position holds where they wait.
         full_steps: True if a step that lacks a part is left out, because all parts have one fixed size.
         on_restore: called with a position to which this iterator was moved.
     """
@@ -52,11 +53,13 @@ class WorkerPipelines(InputIterator):
         complete: bool,
         full_steps: bool,
         num_workers: int | None = None,
+        away: Mapping[int, Sequence[BatchIterator]] | None = None,
         on_restore: Callable[[Position], None] | None = None,
     ) -> None:
         super().__init__(on_restore)
         self.num_workers = len(pipelines) if num_workers is None else num_workers
         self.pipelines, self.complete, self.full_steps = pipelines, complete, full_steps
+        self.away = away or {}
         # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
         self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
 
@@ -83,7 +86,7 @@ class WorkerPipelines(InputIterator):
                     of_worker[which].next_batch()
 
     def read_position(self) -> Position:
-        sources = [pipeline.state_dict() for of_worker in self.pipelines for pipeline in of_worker]
+        sources = [pipeline.state_dict() for pipeline in self._of_all_workers()]
         return {"sources": sources, "num_workers": self.num_workers}
 
     def go_to(self, position: Position) -> None:
@@ -93,9 +96,15 @@ class WorkerPipelines(InputIterator):
                 f"the saved position is that of an input of {saved} workers, each of which reads data of its own, and this one has "
                 f"{self.num_workers}; expected as many. Under AutoShardPolicy.DATA a position is good for any number"
             )
-        every = [pipeline for of_worker in self.pipelines for pipeline in of_worker]
+        every = self._of_all_workers()
         for pipeline, source in zip(every, sources_in(position, len(every)), strict=True):
             pipeline.load_state_dict(source)
+
+    def _of_all_workers(self) -> list[BatchIterator]:
+        """The pipelines of those that read and of those that are away, in the order of the workers."""
+        reading = iter(self.pipelines)
+        numbers = range(len(self.pipelines) + len(self.away))
+        return [pipeline for number in numbers for pipeline in (self.away[number] if number in self.away else next(reading))]
 
 
 def peeked(pipeline: BatchIterator, i: int) -> Batch | None:

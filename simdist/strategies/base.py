@@ -236,6 +236,16 @@ class Strategy(ReplicaOperations):
         return 1
 
     @property
+    def present_workers(self) -> Sequence[int]:
+        """Which of the tasks that had replicas at first have some now."""
+        return range(self.num_workers)
+
+    @property
+    def workers_at_first(self) -> int:
+        """The tasks that had replicas when the strategy was made."""
+        return self.num_workers
+
+    @property
     def worker_index(self) -> int:
         """The index of the worker that this program drives; 0 where it drives all."""
         return 0

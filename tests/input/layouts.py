@@ -25,6 +25,14 @@ class Layout:
         return self.num_workers * self.per_worker
 
     @property
+    def present_workers(self) -> range:
+        return range(self.num_workers)
+
+    @property
+    def workers_at_first(self) -> int:
+        return self.num_workers
+
+    @property
     def ranks(self) -> range:
         first = self.worker_index * self.per_worker
         return range(first, first + self.per_worker) if self.launched else range(self.num_replicas_in_sync)

@@ -80,6 +80,7 @@ class SynchronousStrategy(Strategy):
         self.policy: StepPolicy = EveryReplica() if policy is None else policy
         self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
         self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
+        self._tasks_at_first = list(dict.fromkeys(member.task for member in self.members))
         self.policy.attach(self)
         self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.policy.backup_workers)
         self.replicas.join(self.communication)
@@ -133,6 +134,15 @@ class SynchronousStrategy(Strategy):
     def num_workers(self) -> int:
         """Tasks that have replicas."""
         return len({member.task for member in self.members})
+
+    @property
+    def present_workers(self) -> Sequence[int]:
+        present = {member.task for member in self.members}
+        return [number for number, task in enumerate(self._tasks_at_first) if task in present]
+
+    @property
+    def workers_at_first(self) -> int:
+        return len(self._tasks_at_first)
 
     @property
     def worker_index(self) -> int:

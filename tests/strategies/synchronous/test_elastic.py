@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,57 @@ def test_another_death_while_a_worker_joins_is_survived(second: str, into_the_co
     for lane, start_s, end_s in down:
         for span in cluster.trace.spans.where(lane=lane):
             assert span.category == "down" or span.end_s <= start_s or span.start_s >= end_s
+
+
+READ = np.arange(30, dtype=np.float32)
+
+
+def of_function(strategy: Any) -> Any:
+    def part(context: sd.InputContext) -> sd.Dataset:
+        return sd.Dataset.from_tensor_slices(READ).shard(context.num_input_pipelines, context.input_pipeline_id).repeat().batch(4)
+
+    return strategy.distribute_datasets_from_function(part)
+
+
+def without_shards(strategy: Any) -> Any:
+    options = sd.Options()
+    options.auto_shard_policy = sd.AutoShardPolicy.OFF
+    return strategy.distribute_dataset(sd.Dataset.from_tensor_slices(READ).repeat().batch(12).with_options(options))
+
+
+def read_by_workers(distribute: Callable[[Any], Any], restart_after: float | None = None, crash_before: int | None = None) -> list[Any]:
+    """What each worker has read in all, one after the other; and how many took each step."""
+    cluster = sd.Cluster({"worker": 3})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
+    with strategy.scope():
+        sd.Variable(0.0)
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        return strategy.run(lambda x: x, args=(next(iterator),))
+
+    iterator, read, taken = iter(distribute(strategy)), [list[float]() for _ in range(3)], list[int]()
+    for number in range(8):
+        if number == crash_before:
+            cluster.faults.crash("worker:1", at=cluster.now, restart_after=restart_after)
+        parts = strategy.local_results(step(iterator))
+        taken.append(len(parts))
+        for worker, part in zip(strategy.present_workers, parts, strict=True):
+            read[worker] += np.asarray(part).tolist()
+        sd.sleep(0.001)
+    return [*read, taken]
+
+
+@pytest.mark.parametrize("distribute", [of_function, without_shards])
+@pytest.mark.parametrize("restart_after", [None, 0.0025])
+def test_workers_that_read_for_themselves_go_on_where_they_were(distribute: Any, restart_after: float | None) -> None:
+    """The others read what is theirs, and nothing else; what the one that is away would read waits for it."""
+    *expected, _ = read_by_workers(distribute)
+    *found, taken = read_by_workers(distribute, restart_after, crash_before=2)
+    assert (found[0], found[2]) == (expected[0], expected[2])
+    assert 8 <= len(found[1]) < len(expected[1])
+    assert found[1] == expected[1][: len(found[1])]
+    assert taken[2] == 2 and taken[-1] == (2 if restart_after is None else 3)
 
 
 def test_without_survivors_it_is_an_error(build: Any, regression: sd.Dataset) -> None:
