@@ -99,7 +99,8 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
     moment = _moment(given["moment"])
     session = Session(programs[name], cluster_from_plain(given["cluster"]), commands)
     try:
-        session.advance_to(moment)
+        if session.moment() != moment or session.digest() != given["digest"]:  # else it was shared before its program began
+            session.advance_to(moment)
     except BaseException as error:
         if error is not session.error:  # a program that has failed is shared in its failed state
             raise

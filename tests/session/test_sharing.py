@@ -78,6 +78,20 @@ def test_opened_session_is_at_the_same_moment_and_goes_on_in_the_same_way() -> N
     assert (at_the_end.state, at_the_end.result) == ("finished", session.result)
 
 
+def test_session_that_has_not_begun_is_shared_as_such() -> None:
+    def program(cluster: sd.Cluster) -> float:
+        cluster.trace.instant("chief:0", "mark", "begins", cluster.now)
+        sd.sleep(1.0)
+        return cluster.now
+
+    first = sd.Session(program, sd.Cluster({"worker": 1}))
+    opened = sd.open_share(sd.share(first), {"program": program})
+    assert (opened.now, opened.digest()) == (0.0, first.digest())
+    first.advance()
+    opened.advance()
+    assert (opened.result, opened.digest()) == (1.0, first.digest())
+
+
 def test_failed_session_is_shared_as_it_failed() -> None:
     def program(cluster: sd.Cluster) -> None:
         sd.sleep(1.0, cluster)
