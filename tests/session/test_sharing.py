@@ -128,7 +128,7 @@ def test_what_has_no_text_is_refused() -> None:
     quiet = sd.Session(lambda cluster: None, sd.Cluster({"worker": 1}))
     with pytest.raises(errors.InvalidArgumentError, match="has no name"):
         sd.share(quiet)
-    assert sd.open_share(sd.share(quiet, name="quiet"), {"quiet": lambda cluster: None}).state == "finished"
+    assert sd.open_share(sd.share(quiet, name="quiet"), {"quiet": lambda cluster: None}).state == quiet.state == "paused"
     odd = sd.Session(programs.coordinator, sd.Cluster({"worker": 1}, hardware=sd.hardware.Device(jitter=Odd())))
     with pytest.raises(errors.InvalidArgumentError, match=r"not one of simdist\.hardware"):
         sd.share(odd)
