@@ -21,6 +21,7 @@ from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.bound_call import BoundCall, bound, fits, is_iterator
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
+from simdist.program.eager_programs import eager_program
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -65,9 +66,11 @@ class StepFunction:
 
     Attributes:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
+        run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
     """
 
     owner: Scope | None = None
+    run_eagerly: bool = False
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "") -> None:
         functools.update_wrapper(self, fn)
@@ -126,34 +129,40 @@ class StepFunction:
         tracer.shared, tracer.reported_constants = shared, reported_constants if reported_constants is not None else []
         kept = Results()
         structures: list[TreeStructure] = []
-
-        def step() -> list[Array]:
-            arrays = iter(tracer.mark(ArgumentMarker(), [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
-            numbers = iter(range(len(call.iterators)))
-            leaves = [
-                TracedIterator(tracer, next(numbers), own is not None)
-                if is_iterator(leaf)
-                else given(tracer, next(arrays) if is_array(leaf) else leaf, own)
-                for leaf, own in zip(call.leaves, call.local_specs, strict=True)
-            ]
-            args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
-            result = self.fn(*args, **kwargs)
-            require_shallow(result, f"the results of {self.name}")
-            results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
-            structures.append(structure)
-            return kept.sort(results)
-
-        closed = tracer.trace(step)
+        closed = tracer.trace(lambda: self._results(call, tracer, kept, structures))
         if tracer.collectives:
             require_outside_of_inner_programs(closed.jaxpr)
 
         program = replace(
-            cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),
+            cut(
+                self.name,
+                closed,
+                tracer.markers,
+                lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
+                looks_up_rows=not self.run_eagerly,
+            ),
             seconds=self.seconds,
             collectives=tuple(tracer.collectives),
             rank=rank if tracer.asked_rank else None,
         )
-        return program
+        return eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), [])) if self.run_eagerly else program
+
+    def _results(self, call: BoundCall, tracer: Tracer, kept: Results, structures: list[TreeStructure]) -> list[Array]:
+        """Run the step's Python; its arrays, flat. All else of what it returns goes to `kept`, and its structure to `structures`."""
+        arrays = iter(tracer.mark(ArgumentMarker(), [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
+        numbers = iter(range(len(call.iterators)))
+        leaves = [
+            TracedIterator(tracer, next(numbers), own is not None)
+            if is_iterator(leaf)
+            else given(tracer, next(arrays) if is_array(leaf) else leaf, own)
+            for leaf, own in zip(call.leaves, call.local_specs, strict=True)
+        ]
+        args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
+        result = self.fn(*args, **kwargs)
+        require_shallow(result, f"the results of {self.name}")
+        results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
+        structures.append(structure)
+        return kept.sort(results)
 
 
 @overload

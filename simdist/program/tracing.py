@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, overload
+from typing import Literal, cast, overload
 
 import jax
 import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike, Tree
+from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
 from simdist.program.collective import Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
@@ -28,7 +28,7 @@ from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace"]
+__all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace", "tracing_with"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
@@ -77,6 +77,7 @@ class Tracer:
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
+        self.structures: dict[tuple[int, int], TreeStructure] = {}  # of the batches of each iterator, in order
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
@@ -106,12 +107,8 @@ class Tracer:
             with jex_core.set_current_trace(self._outer):
                 return step()
 
-        _tracers.append(self)
-        try:
-            with guarded():
-                return jax.make_jaxpr(outermost)()
-        finally:
-            _tracers.pop()
+        with tracing_with(self), guarded():
+            return jax.make_jaxpr(outermost)()
 
     def mark(self, marker: Marker, operands: Sequence[jax.Array], outputs: Sequence[Aval]) -> list[jax.Array]:
         """Bind a marker in the outermost trace; return the placeholders of its outputs."""
@@ -140,6 +137,7 @@ class Tracer:
         if batch.global_rows is not None:
             self.global_rows[batch.num_rows] = batch.global_rows
         leaves = self.mark(NextMarker(iterator, batch.signature), [], avals)
+        self.structures[iterator, position] = cast(TreeStructure, batch.structure)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
     def read(self, variable: VariableHandle) -> jax.Array:
@@ -190,6 +188,11 @@ class Tracer:
         self.seeds[generator.ref()] = value
 
     # -- replicas -------------------------------------------------------------------------------------------------
+
+    @property
+    def replica_rank(self) -> int:
+        """The rank of the replica whose place is taken; to ask for it makes nothing depend on it."""
+        return self._rank
 
     @property
     def rank(self) -> int:
@@ -290,6 +293,16 @@ class Overlay:
                 variable.put_into(self.values, operand)
             elif rule == "add":
                 variable.put_into(self.values, tracer.read(variable) + operand)
+
+
+@contextmanager
+def tracing_with(tracer: Tracer) -> Iterator[None]:
+    """Let what the Python of a step does to the outside be noted by this tracer."""
+    _tracers.append(tracer)
+    try:
+        yield
+    finally:
+        _tracers.pop()
 
 
 def active_tracer() -> Tracer | None:
