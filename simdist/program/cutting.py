@@ -46,9 +46,7 @@ MARKER = "simdist_marker"
 MARKERS = (MARKER, COLLECTIVE)
 
 
-def cut(
-    name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild, looks_up_rows: bool = True
-) -> Program:
+def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild, looks_up_rows: bool = True) -> Program:
     """Make the program of a traced step.
 
     Args:

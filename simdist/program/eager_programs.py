@@ -12,30 +12,72 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import active, active_context
-from simdist.program.arrays import Array
-from simdist.program.kernels import kernel_of
-from simdist.program.operations import Argument, Check, Compute, Next, Operation, Program, RandomKey, Read, Register, Return, TracedCollective, Update
+from simdist.program.arrays import Array, HostArray
+from simdist.program.bound_call import BoundCall
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.markers import ArgumentMarker, KeyMarker, Marker, NextMarker, ReadMarker
+from simdist.program.operations import (
+    Argument,
+    Check,
+    Compute,
+    Next,
+    Operation,
+    Program,
+    RandomKey,
+    Read,
+    Reference,
+    Register,
+    Return,
+    TracedCollective,
+    Update,
+)
 from simdist.program.playback import Playback, Source, other_course
 from simdist.program.python_calls import PythonCall, bind_python
 from simdist.program.tracing import Tracer
 from simdist.program.values import Aval
 
-__all__ = ["eager_program"]
+__all__ = ["eager_program", "example_of"]
 
 Wanted = tuple[str, int, int]
 """A result of a playback: operand k of the n-th update or collective, or leaf k of what the step returns."""
 
 
-def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Sequence[Array]]) -> Program:
+def example_of(call: BoundCall, tracer: Tracer) -> Callable[[Marker], Sequence[Array]]:
+    """Values for the markers of a trace: the next batch, the present variables, and keys that stand for others.
+
+    Args:
+        call: the arguments of the step.
+        tracer: of the trace.
+    """
+
+    def values(marker: Marker) -> Sequence[Array]:
+        match marker:
+            case NextMarker():
+                return call.iterators[marker.iterator].peek(tracer.taken[marker.iterator] - 1).leaves()
+            case ArgumentMarker():
+                return call.arrays
+            case ReadMarker():
+                return [marker.variable.unseen_value()]
+            case KeyMarker():
+                return [np.array([0, marker.salt], np.uint32)]
+            case _:
+                return []
+
+    return lambda marker: [jnp.asarray(value) for value in values(marker)]
+
+
+def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Sequence[Array]], has_example: bool) -> Program:
     """A program that runs the Python of its step each time.
 
     Args:
         program: the traced one.
         traced: the tracer of its trace.
         step: runs the Python under a tracer, and returns its results, flat.
+        has_example: whether the Python had values while it was traced. Then constants may depend on them, too.
 
     Raises:
         FailedPreconditionError: a later kernel uses values of the first one again, which the Python cannot give it.
@@ -43,28 +85,63 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
     position = next((n for n, op in enumerate(program.operations) if isinstance(op, Compute)), None)
     if position is None:
         return program
-    kernel_op = program.operations[position]
-    assert isinstance(kernel_op, Compute)
-    sources = _sources(program.operations[:position])
-    wanted = _wanted(program, kernel_op.outputs)
-    inputs = (*kernel_op.inputs, *(register for register in sources if register not in kernel_op.inputs))
-    outputs = [program.avals[register] for register in kernel_op.outputs]
-    given = [(number, sources[register]) for number, register in enumerate(inputs) if register in sources]
-    unknown = [register for register in kernel_op.inputs if register not in sources and register not in program.constants]
-    if unknown:
+    first = program.operations[position]
+    assert isinstance(first, Compute)
+    sources, wanted = _sources(program.operations[:position]), _wanted(program)
+    unknown = [register for register in first.inputs if register not in sources and register not in program.constants]
+    if unknown or any(register not in wanted for register in first.outputs):
         raise _needs_others(program.name)
-    run = _Run(traced, step, given, [wanted[register] for register in kernel_op.outputs], outputs)
-    call = PythonCall(run, outputs, kernel_op.kernel.closed)
-    kernel = kernel_of(program.name, lambda *arrays: bind_python(call, arrays), [program.avals[register] for register in inputs])
+    constants = {register: program.constants[register] for register in wanted if register in program.constants}
+    later = {register for op in program.operations[position:] for register in _read_by(op)}
+    loose = [register for register in constants if has_example and register in later]
+    inputs = (*first.inputs, *(register for register in sources if register not in first.inputs))
+    outputs = (*first.outputs, *loose)
+    run = _Run(
+        traced,
+        step,
+        [(number, sources[register]) for number, register in enumerate(inputs) if register in sources],
+        [(wanted[register], program.avals[register]) for register in outputs],
+        [(wanted[register], np.asarray(value)) for register, value in constants.items() if register not in loose],
+    )
+    kernel = _python_kernel(program, first, run, inputs, outputs)
     operations = list(program.operations)
-    operations[position] = Compute(kernel, inputs, kernel_op.outputs)
-    return replace(program, operations=tuple(operations))
+    operations[position] = Compute(kernel, inputs, outputs)
+    remaining = {register: value for register, value in program.constants.items() if register not in loose}
+    return replace(program, operations=tuple(operations), constants=remaining)
+
+
+def _python_kernel(program: Program, first: Compute, run: _Run, inputs: Sequence[Register], outputs: Sequence[Register]) -> Kernel:
+    """The kernel that runs Python in the place of the first one."""
+    avals = [program.avals[register] for register in inputs]
+    traced = first.kernel.closed
+    loose = [jnp.asarray(program.constants[register]) for register in outputs[len(first.outputs) :]]
+    if loose:
+        count = len(first.inputs)
+        specs = [jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype)) for aval in avals[:count]]
+        traced = jax.make_jaxpr(lambda *arrays: [*first.kernel.function(*arrays), *loose])(*specs)
+    call = PythonCall(run, [program.avals[register] for register in outputs], traced)
+    return kernel_of(program.name, lambda *arrays: bind_python(call, arrays), avals)
+
+
+def _read_by(op: Operation) -> Sequence[Register]:
+    match op:
+        case Update():
+            return op.operands
+        case TracedCollective():
+            return op.operands
+        case Check():
+            return (op.operand,)
+        case Return():
+            return op.registers
+        case _:
+            return ()
 
 
 def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
-    """What the registers hold that are there before the first kernel."""
+    """What the registers hold that are there before the first kernel, as the step found it."""
     found: dict[Register, Source] = {}
     taken: dict[int, int] = {}
+    changed: set[Reference] = set()
     for op in operations:
         match op:
             case Next():
@@ -72,8 +149,10 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
                 found.update((register, ("batch", (op.iterator, number), leaf)) for leaf, register in enumerate(op.outputs))
             case Argument():
                 found.update((register, ("argument", None, leaf)) for leaf, register in enumerate(op.outputs))
-            case Read():
+            case Read() if op.variable.ref() not in changed:
                 found[op.output] = "variable", op.variable.ref(), 0
+            case Update():
+                changed.update(handle.ref() for variable in op.variables for handle in (variable, *variable.overlapping()))
             case RandomKey():
                 found[op.output] = "key", op.salt, 0
             case _:
@@ -81,32 +160,20 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
     return found
 
 
-def _wanted(program: Program, outputs: Sequence[Register]) -> dict[Register, Wanted]:
-    """Which result of a playback each result of the first kernel is.
-
-    Raises:
-        FailedPreconditionError: one is none.
-    """
+def _wanted(program: Program) -> dict[Register, Wanted]:
+    """Which result of a playback each register is that some operation takes to the outside."""
     found: dict[Register, Wanted] = {}
     updates = collectives = 0
     for op in program.operations:
         match op:
             case Update() | Check():
-                operands = op.operands if isinstance(op, Update) else (op.operand,)
-                for number, register in enumerate(operands):
-                    found.setdefault(register, ("update", updates, number))
-                updates += 1
+                kind, number, updates = "update", updates, updates + 1
             case TracedCollective():
-                for number, register in enumerate(op.operands):
-                    found.setdefault(register, ("collective", collectives, number))
-                collectives += 1
-            case Return():
-                for number, register in enumerate(op.registers):
-                    found.setdefault(register, ("result", number, 0))
+                kind, number, collectives = "collective", collectives, collectives + 1
             case _:
-                pass
-    if any(register not in found for register in outputs):
-        raise _needs_others(program.name)
+                kind, number = "result", 0
+        for operand, register in enumerate(_read_by(op)):
+            found.setdefault(register, (kind, number, operand))
     return found
 
 
@@ -124,8 +191,8 @@ class _Run:
     Args:
         traced, step: as of `eager_program`.
         given: the numbers of the inputs that a playback is given, with their sources.
-        wanted: the results.
-        outputs: their shapes and dtypes.
+        wanted: the results, with their shapes and dtypes.
+        constants: results that the program has as constants; a playback has to give the same.
     """
 
     def __init__(
@@ -133,14 +200,14 @@ class _Run:
         traced: Tracer,
         step: Callable[[Tracer], Sequence[Array]],
         given: Sequence[tuple[int, Source]],
-        wanted: Sequence[Wanted],
-        outputs: Sequence[Aval],
+        wanted: Sequence[tuple[Wanted, Aval]],
+        constants: Sequence[tuple[Wanted, HostArray]],
     ) -> None:
         self.traced = traced
         self.step = step
         self.given = given
         self.wanted = wanted
-        self.outputs = outputs
+        self.constants = constants
         self.context = active_context()
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -153,13 +220,21 @@ class _Run:
         finally:
             if outer is not self.context:
                 outer.replace(self.context)
-        return [self._found(playback, results, *which, aval) for which, aval in zip(self.wanted, self.outputs, strict=True)]
+        found = {"update": playback.updates, "collective": playback.combined, "result": [results]}
+        for which, constant in self.constants:
+            if not np.array_equal(np.asarray(_at(found, which)), constant, equal_nan=constant.dtype.kind == "f"):
+                raise other_course("assigns or returns a number that it computes in Python from something else than values of the step")
+        return [_as_traced(_at(found, which), aval) for which, aval in self.wanted]
 
-    def _found(self, playback: Playback, results: Sequence[Array], kind: str, number: int, operand: int, aval: Aval) -> jax.Array:
-        of_kind = {"update": [operands for _, operands in playback.updates], "collective": playback.combined, "result": [[r] for r in results]}[kind]
-        if number >= len(of_kind) or operand >= len(of_kind[number]):
-            raise other_course(f"leaves out {kind} {number}")
-        value = jnp.asarray(of_kind[number][operand])
-        if value.shape != aval.shape:
-            raise other_course(f"gives an array of shape {value.shape} where shape {aval.shape} was traced")
-        return value.astype(aval.dtype)
+
+def _at(found: dict[str, Sequence[Sequence[Array]]], which: Wanted) -> Array:
+    kind, number, operand = which
+    if number >= len(found[kind]) or operand >= len(found[kind][number]):
+        raise other_course(f"makes fewer than {number + 1} {kind}s")
+    return found[kind][number][operand]
+
+
+def _as_traced(value: Array, aval: Aval) -> jax.Array:
+    if tuple(value.shape) != aval.shape:
+        raise other_course(f"gives an array of shape {tuple(value.shape)} where {aval} was traced")
+    return jnp.asarray(value).astype(aval.dtype)

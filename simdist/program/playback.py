@@ -81,11 +81,13 @@ class Playback(Tracer):
         combined: the operands of each collective, in order.
     """
 
+    has_values = True
+
     def __init__(self, traced: Tracer, values: dict[Source, jax.Array]) -> None:
         super().__init__(None, traced.replica_rank, traced.num_replicas, traced.known_operands, traced.options)
         self.shared, self.created_variables = traced.shared, traced.created_variables
         self.global_rows, self.structures = traced.global_rows, traced.structures
-        self.updates: list[tuple[Marker, list[jax.Array]]] = []
+        self.updates: list[list[jax.Array]] = []
         self.combined: list[list[jax.Array]] = []
         self._values = values
         self._changed: dict[Reference, _Change] = {}
@@ -117,10 +119,10 @@ class Playback(Tracer):
             case ReadMarker():
                 return [self._present(marker.variable)]
             case UpdateMarker():
-                self.updates.append((marker, _concrete(operands)))
+                self.updates.append(_concrete(operands))
                 self._change(marker, operands)
             case CheckMarker():
-                self.updates.append((marker, _concrete(operands)))
+                self.updates.append(_concrete(operands))
             case _:
                 raise AssertionError(f"a step that is played back has no {marker.kind}")
         return []
@@ -132,6 +134,11 @@ class Playback(Tracer):
             super().update(rule, variables, operands)
         finally:
             self._is_updating = False
+
+    def foresee(self, variables: Sequence[VariableHandle], values: Sequence[jax.Array]) -> None:
+        """As `Tracer.foresee`."""
+        for variable, value in zip(variables, values, strict=True):
+            self._changed[variable.ref()] = _Change("assign", value)
 
     def _present(self, variable: VariableHandle) -> jax.Array:
         own = variable.ref()

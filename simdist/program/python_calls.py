@@ -37,7 +37,9 @@ class PythonCall:
         traced: the jaxpr that stands for it in prices; it takes the first of the inputs, and gives all results.
     """
 
-    def __init__(self, run: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], outputs: Sequence[Aval], traced: jex_core.ClosedJaxpr) -> None:
+    def __init__(
+        self, run: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], outputs: Sequence[Aval], traced: jex_core.ClosedJaxpr
+    ) -> None:
         self.run = run
         self.outputs = tuple(outputs)
         self.traced = traced

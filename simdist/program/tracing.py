@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast, overload
+from typing import Any, Literal, cast, overload
 
 import jax
 import jax.core
@@ -20,12 +20,13 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
-from simdist.program.collective import Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.collective import COLLECTIVE, Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
+from simdist.program.valued_trace import GivenValues, ValuedTrace, placeholder_of
 from simdist.program.values import Aval, aval_of
 
 __all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace", "tracing_with"]
@@ -64,7 +65,10 @@ class Tracer:
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         made: the variables that the step has made, whichever replica was traced first.
+        has_values: whether the step is no trace but a run, with values.
     """
+
+    has_values = False
 
     def __init__(
         self,
@@ -98,17 +102,36 @@ class Tracer:
 
     # -- the trace itself -----------------------------------------------------------------------------------------
 
-    def trace(self, step: Callable[[], Sequence[Array]]) -> jex_core.ClosedJaxpr:
-        """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it."""
+    def trace(
+        self, step: Callable[[], Sequence[Array]], example: Callable[[Marker], Sequence[Array]] | None = None
+    ) -> jex_core.ClosedJaxpr:
+        """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it.
+
+        Args:
+            step: the Python of a step.
+            example: the values that markers have, if the Python is to see values while it is traced.
+        """
 
         def outermost() -> Sequence[Array]:
-            with jex_core.take_current_trace() as self._outer:
-                pass
+            with jex_core.take_current_trace() as outer:
+                self._outer = outer if example is None else ValuedTrace(outer, self._given_by(example))
             with jex_core.set_current_trace(self._outer):
-                return step()
+                return list(map(placeholder_of, step()))
 
         with tracing_with(self), guarded():
             return jax.make_jaxpr(outermost)()
+
+    def _given_by(self, example: Callable[[Marker], Sequence[Array]]) -> GivenValues:
+        """The values of markers; ones stand for the results of collectives."""
+
+        def given(primitive: jex_core.Primitive, params: dict[str, Any]) -> Sequence[Array] | None:
+            if primitive is _marker:
+                return example(self.markers[params["number"]])
+            if primitive.name != COLLECTIVE:
+                return None
+            return [jax.numpy.ones(aval.shape, aval.dtype) for aval in params["collective"].outputs]
+
+        return given
 
     def mark(self, marker: Marker, operands: Sequence[jax.Array], outputs: Sequence[Aval]) -> list[jax.Array]:
         """Bind a marker in the outermost trace; return the placeholders of its outputs."""
@@ -175,6 +198,9 @@ class Tracer:
         if not jax.numpy.issubdtype(operand.dtype, jax.numpy.floating):
             return operand
         return jax.numpy.where(jax.numpy.isfinite(operand), operand, self.read(variable) if rule == "assign" else 0)
+
+    def foresee(self, variables: Sequence[VariableHandle], values: Sequence[jax.Array]) -> None:
+        """Let variables be read with these values, which an update gives them; a trace has no values, and reads them where they are."""
 
     def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
