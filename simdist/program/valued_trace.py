@@ -77,7 +77,10 @@ class ValuedTrace(jax.core.Trace):
         self.given = given
 
     def stage_value(self, val: Any) -> Any:
-        return val
+        if isinstance(val, _Valued):
+            return val
+        with jax.core.eval_context():
+            return self._valued(self.outer.stage_value(val), jax.numpy.asarray(val))
 
     def process_primitive(self, primitive: jex_core.Primitive, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
         with jex_core.set_current_trace(self.outer):
