@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,10 @@ __all__ = ["eager_program", "example_of"]
 
 Wanted = tuple[str, int, int]
 """A result of a playback: operand k of the n-th update or collective, or leaf k of what the step returns."""
+
+
+Found: TypeAlias = dict[str, Sequence[Sequence[Array]]]
+"""The results of a playback, by kind."""
 
 
 def example_of(call: BoundCall, tracer: Tracer) -> Callable[[Marker], Sequence[Array]]:
@@ -180,8 +185,8 @@ def _wanted(program: Program) -> dict[Register, Wanted]:
 def _needs_others(name: str) -> FailedPreconditionError:
     return FailedPreconditionError(
         f"run_eagerly=True: {name} computes with values of a replica again after it has got others, by a collective (synchronized batch "
-        "normalization, a loss with masks) or by a read after an update. Its Python code cannot wait for them. Leave run_eagerly out, or use one "
-        "replica; jax.debug.print prints values in a compiled step."
+        "normalization, a loss with masks) or by a read after an update. Its Python code cannot wait for them. Leave run_eagerly out, or "
+        "use one replica; jax.debug.print prints values in a compiled step."
     )
 
 
@@ -220,14 +225,14 @@ class _Run:
         finally:
             if outer is not self.context:
                 outer.replace(self.context)
-        found = {"update": playback.updates, "collective": playback.combined, "result": [results]}
+        found: Found = {"update": playback.updates, "collective": playback.combined, "result": [results]}
         for which, constant in self.constants:
             if not np.array_equal(np.asarray(_at(found, which)), constant, equal_nan=constant.dtype.kind == "f"):
                 raise other_course("assigns or returns a number that it computes in Python from something else than values of the step")
         return [_as_traced(_at(found, which), aval) for which, aval in self.wanted]
 
 
-def _at(found: dict[str, Sequence[Sequence[Array]]], which: Wanted) -> Array:
+def _at(found: Found, which: Wanted) -> Array:
     kind, number, operand = which
     if number >= len(found[kind]) or operand >= len(found[kind][number]):
         raise other_course(f"makes fewer than {number + 1} {kind}s")

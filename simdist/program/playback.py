@@ -1,9 +1,9 @@
 """Playback: the Python of a step runs again, with values in the place of placeholders.
 
-What a step reads, takes and draws before its first kernel is given to it; what it assigns, checks, gives to collectives and returns is kept,
-as the operands of the operations that the trace has found. So a print, a debugger, a condition or an error of the user's code has
+What a step reads, takes and draws before its first kernel is given to it; what it assigns, checks, gives to collectives and returns is
+kept, as the operands of the operations that the trace has found. So a print, a debugger, a condition or an error of the user's code has
 the values of this step. What comes after a collective, or after an optimizer's update, happens later and elsewhere: its values are
-not there (`LaterValue`), and whoever computes with one is told so by the error.
+not there (`LaterValue`), and code that computes with one gets an error that says so.
 
 Invariant: a playback changes nothing but its own record; the operations of the program carry out what is kept.
 """
@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Never, cast
 
 import jax
+import jax.core
 import jax.numpy as jnp
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, HostArray, Tree
 from simdist.program.collective import CollectiveOptions
-from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
+from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, ReadMarker, UpdateMarker
 from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.scope import guarded
 from simdist.program.tracing import Tracer, tracing_with
@@ -46,8 +47,8 @@ class LaterValue:
 
     def _refuse(self) -> Never:
         raise FailedPreconditionError(
-            f"run_eagerly=True: {self.what} is not there while the Python code of the step runs: the update takes place after it. Return it "
-            "as it is; read it in a callback after the batch, or in the next step. Without run_eagerly a step may compute with it."
+            f"run_eagerly=True: {self.what} is not there while the Python code of the step runs: the update takes place after it. "
+            "Return it as it is; read it in a callback after the batch, or in the next step. A compiled step may compute with it."
         )
 
     def __jax_array__(self) -> jax.Array:
@@ -170,9 +171,9 @@ class Playback(Tracer):
             return [arrays] * self.num_replicas if kind == "all_gather" else arrays
         if kind == "all_gather" or self.overlays or not (self._is_updating or label == "gradients"):
             raise FailedPreconditionError(
-                f"run_eagerly=True: the step needs values of the other replicas ({kind}{f' of {label}' if label else ''}) before its Python "
-                "code can go on. Synchronized batch normalization, losses with masks and collectives of your own work without run_eagerly, "
-                "or with one replica."
+                f"run_eagerly=True: the step needs values of the other replicas ({kind}{f' of {label}' if label else ''}) before its "
+                "Python code can go on. Synchronized batch normalization, losses with masks and collectives of your own work without "
+                "run_eagerly, or with one replica."
             )
         self._is_combined = True
         self.combined.append(_concrete(arrays))

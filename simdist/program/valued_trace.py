@@ -28,12 +28,18 @@ Wrapped: TypeAlias = Any
 """A function in the form in which JAX passes it to a trace."""
 
 
-class _Valued(jax.core.Tracer):
+Placeholder: TypeAlias = Any
+"""A tracer of JAX, which carries no types."""
+
+Tracer: Any = jax.core.Tracer
+
+
+class _Valued(Tracer):
     """A placeholder, and its value in the example."""
 
     __slots__ = ("placeholder", "value")
 
-    def __init__(self, trace: ValuedTrace, placeholder: jax.core.Tracer, value: Array) -> None:
+    def __init__(self, trace: ValuedTrace, placeholder: Placeholder, value: Array) -> None:
         super().__init__(trace, placeholder.aval)
         self.placeholder = placeholder
         self.value = value

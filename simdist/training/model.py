@@ -57,12 +57,12 @@ class _Distributed(StrategyModel):
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
         of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
 
-        With ``run_eagerly=True`` the Python code of layers, of the loss, of metrics and of steps of the user's own runs in every step, with
-        values, as in Keras on JAX: it may print them, stop in a debugger, decide by them, and raise errors. Numbers are those of the compiled
-        steps up to the rounding of single operations, and virtual times are the same; it is slow. Before the first step the code runs once
-        more, to find what the step does: without values, as when Keras builds a model, or, if it needs values, with those of the first
-        batch. Updates take place after the code: with several replicas or workers new weights are not there in a ``train_step``. Which
-        variables change must not depend on values. The rule of an optimizer stays compiled.
+        With ``run_eagerly=True`` the Python code of layers, of the loss, of metrics and of steps of the user's own runs in every step,
+        with values, as in Keras on JAX: it may print them, stop in a debugger, decide by them, and raise errors. Numbers are those of the
+        compiled steps up to the rounding of single operations, and virtual times are the same; it is slow. Before the first step the code
+        runs once more, to find what the step does: without values, as when Keras builds a model, or, if it needs values, with those of the
+        first batch. Updates take place after the code: with several replicas or workers new weights are not there in a ``train_step``.
+        Which variables change must not depend on values. The rule of an optimizer stays compiled.
 
         Args:
             args, options: those of Keras.

@@ -57,9 +57,6 @@ class OwningStrategy(Scope, Protocol):
 
     @property
     def num_replicas_in_sync(self) -> int: ...
-    def unseen_value(self) -> Array:
-        return self.placement.store.unseen_value(self)
-
     @property
     def moves_rows(self) -> bool: ...
     @property

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.core
 import keras as plain
 import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -24,10 +26,10 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
     "a TPU": lambda: sd.TPUStrategy(sd.TPUClusterResolver("v4-8")),
     "servers": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), sd.FixedShardsPartitioner(2)),
 }
-SEVERAL = [name for name in STRATEGIES if name != "one device"]
+SAMPLE = ["two replicas", "servers"]
 
 
-class Watching(plain.layers.Layer):
+class Watching(keras.layers.Layer):
     """Gives what it gets, and shows it to a function, where it has a value."""
 
     def __init__(self, watch: Callable[[Any], Any]) -> None:
@@ -42,41 +44,41 @@ class Watching(plain.layers.Layer):
 
 
 def layers(*more: Any) -> list[Any]:
-    seeds = plain.initializers.GlorotUniform
+    seeds = keras.initializers.GlorotUniform
     return [
-        plain.layers.Dense(4, "tanh", kernel_initializer=seeds(seed=1)),
+        keras.layers.Dense(4, "tanh", kernel_initializer=seeds(seed=1)),
         *more,
-        plain.layers.Dense(1, kernel_initializer=seeds(seed=2)),
+        keras.layers.Dense(1, kernel_initializer=seeds(seed=2)),
     ]
 
 
 def trained(strategy: Any, eager: bool, watch: Callable[[Any], Any] = len, **options: Any) -> tuple[Any, Any]:
-    """A model after two epochs, and its history."""
+    """A model after three batches, and its history."""
     with strategy.scope():
-        model = keras.Sequential([keras.Input((3,)), Watching(watch), *layers(plain.layers.Dropout(0.4, seed=3))])
+        model = keras.Sequential([keras.Input((3,)), Watching(watch), *layers(keras.layers.Dropout(0.4, seed=3))])
         model.compile("adam", "mse", metrics=["mae"], run_eagerly=eager)
-    history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0, **options)
+    history = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0, **options)
     return model, history.history
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", sampled(STRATEGIES, SAMPLE))
 def test_eager_steps_give_the_numbers_and_the_times_of_compiled_ones(name: str) -> None:
     results: list[Any] = []
     for eager in (False, True):
         strategy = STRATEGIES[name]()
-        model, history = trained(strategy, eager, validation_data=(X, Y))
-        scores = model.evaluate(X, Y, batch_size=4, verbose=0), model.train_on_batch(X, Y), model.test_on_batch(X, Y)
-        results.append(((history, scores, model.predict(X, verbose=0), model.get_weights()), strategy.cluster.trace.digest()))
+        model, history = trained(strategy, eager)
+        score = model.evaluate(X, Y, batch_size=4, verbose=0)
+        results.append(((history, score, model.predict(X, batch_size=4, verbose=0), model.get_weights()), strategy.cluster.trace.digest()))
     jax.tree_util.tree_map(lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-6), results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
 
 
 def test_one_device_gives_the_bits_of_plain_keras_run_eagerly() -> None:
     def weights(namespace: Any) -> Any:
-        model = namespace.Sequential([plain.Input((3,)), *layers(plain.layers.BatchNormalization())])
-        model.compile(plain.optimizers.Adam(0.1), "mse", metrics=["mae"], run_eagerly=True)
-        history = model.fit(X, Y, batch_size=4, epochs=3, shuffle=False, verbose=0).history
-        return history, model.get_weights(), model.evaluate(X, Y, verbose=0), model.predict(X, verbose=0)
+        model = namespace.Sequential([keras.Input((3,)), *layers(keras.layers.BatchNormalization())])
+        model.compile(keras.optimizers.Adam(0.1), "mse", metrics=["mae"], run_eagerly=True)
+        history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0, validation_data=(X, Y)).history
+        return history, model.train_on_batch(X[:4], Y[:4]), model.get_weights(), model.predict(X, verbose=0)
 
     with sd.OneDeviceStrategy().scope():
         ours = weights(keras)
@@ -87,7 +89,7 @@ def test_one_device_gives_the_bits_of_plain_keras_run_eagerly() -> None:
 def test_a_layer_sees_the_rows_of_each_step(name: str) -> None:
     seen: list[Any] = []
     model, _ = trained(STRATEGIES[name](), True, seen.append)
-    np.testing.assert_array_equal(seen, np.concatenate([X, X]).reshape(6, 4, 3))
+    np.testing.assert_array_equal(seen, X.reshape(3, 4, 3))
     seen.clear()
     model.evaluate(X, Y, batch_size=4, verbose=0)
     model.predict(X, batch_size=6, verbose=0)
@@ -98,14 +100,14 @@ def test_a_layer_sees_the_rows_of_each_step(name: str) -> None:
 def test_each_replica_sees_its_part() -> None:
     seen: list[Any] = []
     trained(sd.MirroredStrategy(2), True, seen.append)
-    np.testing.assert_array_equal(np.concatenate(seen[:6]), X)
+    np.testing.assert_array_equal(np.concatenate(seen), X)
 
 
 def test_a_step_sees_the_weights_that_the_step_before_has_left() -> None:
     seen: list[Any] = []
     with sd.MirroredStrategy(2).scope():
-        model = keras.Sequential([keras.Input((3,)), plain.layers.Dense(1), Watching(seen.append)])
-        model.compile(plain.optimizers.SGD(0.1), "mse", run_eagerly=True)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1), Watching(seen.append)])
+        model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
     for _ in range(3):
         kernel, bias = model.get_weights()
         seen.clear()
@@ -113,7 +115,7 @@ def test_a_step_sees_the_weights_that_the_step_before_has_left() -> None:
         np.testing.assert_allclose(np.concatenate(seen), X @ kernel + bias, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", sampled(STRATEGIES, SAMPLE))
 def test_an_error_of_a_layer_at_the_third_batch_is_raised_as_it_is(name: str) -> None:
     def fail_at_third(rows: Any) -> None:
         if (rows == X[8]).all(1).any():
@@ -154,7 +156,7 @@ def with_own_step(namespace: Any, look: Callable[[Any, Any], Any]) -> Any:
             return {"scaled": float(loss) * 10, "rows": len(np.asarray(x))}, (weights, others, slots, metrics)
 
     model = Own()
-    model.compile(plain.optimizers.SGD(0.2, momentum=0.5), "mse", run_eagerly=True)
+    model.compile(keras.optimizers.SGD(0.2, momentum=0.5), "mse", run_eagerly=True)
     return model
 
 
@@ -163,22 +165,24 @@ def test_an_own_step_decides_by_values_and_prints_new_weights() -> None:
         looks: list[Any] = []
         model = with_own_step(namespace, lambda loss, weights: looks.append((float(loss), np.asarray(weights[0]))))
         history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0).history
-        return history, model.get_weights(), looks[-6:]
+        return (model.get_weights(), looks[-6:]), history["scaled"]
 
     with sd.OneDeviceStrategy().scope():
-        ours = run(keras)
-    jax.tree_util.tree_map(np.testing.assert_array_equal, run(plain), ours)
-    losses = [loss for loss, _ in ours[2]]
+        ours, our_logs = run(keras)
+    theirs, their_logs = run(plain)
+    jax.tree_util.tree_map(np.testing.assert_array_equal, theirs, ours)
+    np.testing.assert_allclose(our_logs, their_logs, rtol=1e-6)
+    losses = [loss for loss, _ in ours[1]]
     assert min(losses) < 0.5 < max(losses)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", sampled(STRATEGIES, SAMPLE))
 def test_an_own_step_has_values_under_every_strategy(name: str) -> None:
     losses: list[float] = []
     with STRATEGIES[name]().scope():
         model = with_own_step(keras, lambda loss, weights: losses.append(float(loss)))
-    model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
-    assert len(losses) >= 7
+    model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+    assert len(losses) >= 4
     assert np.isfinite(losses).all()
 
 
@@ -199,7 +203,7 @@ def test_metrics_and_losses_of_the_user_see_values() -> None:
     def loss(y: Any, y_pred: Any) -> Any:
         if not isinstance(y, jax.core.Tracer):
             seen.append(f"loss {float(y[0, 0]):.3f}")
-        return plain.ops.mean((y - y_pred) ** 2, -1)
+        return keras.ops.mean((y - y_pred) ** 2, -1)
 
     def bias(y: Any, y_pred: Any) -> Any:
         if not isinstance(y_pred, jax.core.Tracer):
@@ -224,12 +228,12 @@ def test_launched_mains_print_under_their_names(capsys: pytest.CaptureFixture[st
     assert run.results["worker:0"] == run.results["worker:1"]
     printed = capsys.readouterr().out.splitlines()
     assert sorted(set(printed)) == ["[worker:0] 2 rows", "[worker:1] 2 rows"]
-    assert len(printed) == 12
+    assert len(printed) == 6
 
 
 def test_what_a_step_changes_must_not_depend_on_values() -> None:
-    class Sometimes(plain.layers.Layer):
-        def build(self, shape: Any) -> None:
+    class Sometimes(keras.layers.Layer):
+        def build(self, input_shape: Any) -> None:
             self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
 
         def call(self, x: Any) -> Any:
@@ -238,7 +242,7 @@ def test_what_a_step_changes_must_not_depend_on_values() -> None:
             return x
 
     with sd.OneDeviceStrategy().scope():
-        model = keras.Sequential([keras.Input((3,)), Sometimes(), plain.layers.Dense(1)])
+        model = keras.Sequential([keras.Input((3,)), Sometimes(), keras.layers.Dense(1)])
         model.compile("sgd", "mse", run_eagerly=True)
     with pytest.raises(sd.errors.FailedPreconditionError, match="not which variables are changed"):
         model.fit(X, Y, verbose=0)
@@ -247,8 +251,8 @@ def test_what_a_step_changes_must_not_depend_on_values() -> None:
 @pytest.mark.parametrize("kind", ["statistics", "mask"])
 def test_collectives_in_the_middle_of_the_python_are_refused(kind: str) -> None:
     with sd.MirroredStrategy(2).scope():
-        more = plain.layers.BatchNormalization(synchronized=True) if kind == "statistics" else plain.layers.Masking()
-        model = keras.Sequential([keras.Input((3, 1)), more, plain.layers.Dense(1)])
+        more = keras.layers.BatchNormalization(synchronized=True) if kind == "statistics" else keras.layers.Masking()
+        model = keras.Sequential([keras.Input((3, 1)), more, keras.layers.Dense(1)])
         model.compile("sgd", "mse", run_eagerly=True)
     with pytest.raises(sd.errors.FailedPreconditionError, match="one replica"):
         model.fit(X[..., None], X[..., None], verbose=0)
@@ -261,10 +265,10 @@ def test_a_cluster_without_numbers_is_refused() -> None:
             model.compile("sgd", "mse", run_eagerly=True)
 
 
-@pytest.mark.parametrize("numerics", ["eager", "loop", "replay", "vmap"])
+@pytest.mark.parametrize("numerics", sampled(["eager", "loop", "replay", "vmap"], ["vmap"]))
 def test_every_plan_runs_the_python_once_for_each_step(numerics: str) -> None:
     seen: list[Any] = []
     cluster = sd.Cluster({"worker": 2}, numerics=numerics)
     trained(sd.MultiWorkerMirroredStrategy(cluster), True, seen.append)
-    assert len(seen) == 12
-    np.testing.assert_array_equal(np.concatenate(seen[:6]), X)
+    assert len(seen) == 6
+    np.testing.assert_array_equal(np.concatenate(seen), X)
