@@ -101,7 +101,7 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
     loose = [register for register in constants if has_example and register in later]
     inputs = (*first.inputs, *(register for register in sources if register not in first.inputs))
     outputs = (*first.outputs, *loose)
-    run = _Run(
+    run = _PlayedStep(
         traced,
         step,
         [(number, sources[register]) for number, register in enumerate(inputs) if register in sources],
@@ -115,7 +115,7 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
     return replace(program, operations=tuple(operations), constants=remaining)
 
 
-def _python_kernel(program: Program, first: Compute, run: _Run, inputs: Sequence[Register], outputs: Sequence[Register]) -> Kernel:
+def _python_kernel(program: Program, first: Compute, run: _PlayedStep, inputs: Sequence[Register], outputs: Sequence[Register]) -> Kernel:
     """The kernel that runs Python in the place of the first one."""
     avals = [program.avals[register] for register in inputs]
     traced = first.kernel.closed
@@ -190,7 +190,7 @@ def _needs_others(name: str) -> FailedPreconditionError:
     )
 
 
-class _Run:
+class _PlayedStep:
     """One playback for each call.
 
     Args:

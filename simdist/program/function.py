@@ -150,7 +150,7 @@ class StepFunction:
                 closed,
                 tracer.markers,
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
-                looks_up_rows=not self.run_eagerly,
+                reads_rows=not self.run_eagerly,
             ),
             seconds=self.seconds,
             collectives=tuple(tracer.collectives),
