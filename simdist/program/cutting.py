@@ -46,7 +46,7 @@ MARKER = "simdist_marker"
 MARKERS = (MARKER, COLLECTIVE)
 
 
-def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild, reads_rows: bool = True) -> Program:
+def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild) -> Program:
     """Make the program of a traced step.
 
     Args:
@@ -54,10 +54,8 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         closed: its jaxpr, markers included.
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
-        reads_rows: whether a table of which a step looks up some rows may be read by rows.
     """
-    if reads_rows:
-        closed, markers = with_row_reads(name, closed, markers)
+    closed, markers = with_row_reads(name, closed, markers)
     return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
 
 

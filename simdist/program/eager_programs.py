@@ -30,6 +30,7 @@ from simdist.program.operations import (
     Program,
     RandomKey,
     Read,
+    ReadRows,
     Reference,
     Register,
     Return,
@@ -38,13 +39,15 @@ from simdist.program.operations import (
 )
 from simdist.program.playback import Playback, Source, other_course
 from simdist.program.python_calls import PythonCall, bind_python
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.tracing import Tracer
 from simdist.program.values import Aval
 
 __all__ = ["eager_program", "example_of"]
 
-Wanted = tuple[str, int, int]
-"""A result of a playback: operand k of the n-th update or collective, or leaf k of what the step returns."""
+Wanted = tuple[str, int, int, int | None]
+"""A result of a playback: operand k of the n-th update or collective, or leaf k of what the step returns; where only rows of it are wanted,
+the number of the row read that says which."""
 
 
 Found: TypeAlias = dict[str, Sequence[Sequence[Array]]]
@@ -106,6 +109,7 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
         step,
         [(number, sources[register]) for number, register in enumerate(inputs) if register in sources],
         [(wanted[register], program.avals[register]) for register in outputs],
+        [_PlayedTable(op, [inputs.index(source) for source in op.sources]) for op in program.operations if isinstance(op, ReadRows)],
         [(wanted[register], np.asarray(value)) for register, value in constants.items() if register not in loose],
     )
     kernel = _python_kernel(program, first, run, inputs, outputs)
@@ -160,6 +164,9 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
                 changed.update(handle.ref() for variable in op.variables for handle in (variable, *variable.overlapping()))
             case RandomKey():
                 found[op.output] = "key", op.salt, 0
+            case ReadRows():
+                found[op.outputs[0]] = "rows", op.number, 0
+                found[op.outputs[1]] = "positions", op.number, 0
             case _:
                 pass
     return found
@@ -177,8 +184,9 @@ def _wanted(program: Program) -> dict[Register, Wanted]:
                 kind, number, collectives = "collective", collectives, collectives + 1
             case _:
                 kind, number = "result", 0
+        row_reads = op.row_reads if isinstance(op, Update) else ()
         for operand, register in enumerate(_read_by(op)):
-            found.setdefault(register, (kind, number, operand))
+            found.setdefault(register, (kind, number, operand, row_reads[operand] if row_reads else None))
     return found
 
 
@@ -197,6 +205,7 @@ class _PlayedStep:
         traced, step: as of `eager_program`.
         given: the numbers of the inputs that a playback is given, with their sources.
         wanted: the results, with their shapes and dtypes.
+        tables: of which rows are read, in the order of their numbers.
         constants: results that the program has as constants; a playback has to give the same.
     """
 
@@ -206,17 +215,22 @@ class _PlayedStep:
         step: Callable[[Tracer], Sequence[Array]],
         given: Sequence[tuple[int, Source]],
         wanted: Sequence[tuple[Wanted, Aval]],
+        tables: Sequence[_PlayedTable],
         constants: Sequence[tuple[Wanted, HostArray]],
     ) -> None:
         self.traced = traced
         self.step = step
         self.given = given
         self.wanted = wanted
+        self.tables = tables
         self.constants = constants
         self.context = active_context()
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        playback = Playback(self.traced, {source: arrays[number] for number, source in self.given})
+        values = {source: arrays[number] for number, source in self.given}
+        numbers = {table.number: table.numbers(arrays) for table in self.tables}
+        values.update((table.source, table.value(values["rows", table.number, 0], numbers[table.number])) for table in self.tables)
+        playback = Playback(self.traced, values)
         outer = active.context
         if outer is not self.context:
             self.context.replace(outer)
@@ -229,11 +243,46 @@ class _PlayedStep:
         for which, constant in self.constants:
             if not np.array_equal(np.asarray(_at(found, which)), constant, equal_nan=constant.dtype.kind == "f"):
                 raise other_course("assigns or returns a number that it computes in Python from something else than values of the step")
-        return [_as_traced(_at(found, which), aval) for which, aval in self.wanted]
+        return [
+            _as_traced(_at(found, which) if which[3] is None else _rows_of(_at(found, which), numbers[which[3]]), aval)
+            for which, aval in self.wanted
+        ]
+
+
+class _PlayedTable:
+    """A table of which a step reads rows, as the Python of the step sees it: what was not read is no number.
+
+    Args:
+        op: reads the rows.
+        inputs: the numbers of the kernel's inputs that the ids are computed from.
+    """
+
+    def __init__(self, op: ReadRows, inputs: Sequence[int]) -> None:
+        self.number = op.number
+        self.source: Source = ("variable", op.variable.ref(), 0)
+        self._op = op
+        self._inputs = inputs
+
+    def numbers(self, arrays: Sequence[jax.Array]) -> RowNumbers:
+        """Which rows a step has read."""
+        return self._op.ids.numbers([np.asarray(arrays[number]) for number in self._inputs])
+
+    def value(self, rows: jax.Array, numbers: RowNumbers) -> jax.Array:
+        """The whole table [n, ...], of the rows [k, ...] that were read."""
+        table = np.full(self._op.variable.shape, np.nan, rows.dtype)
+        table[numbers.unique[: numbers.count]] = np.asarray(rows)[: numbers.count]
+        return jnp.asarray(table)
+
+
+def _rows_of(gradient: Array, numbers: RowNumbers) -> HostArray:
+    """Of the gradient of a table [n, ...] the rows that were read [k, ...], then zeros."""
+    rows = np.zeros((len(numbers.unique), *gradient.shape[1:]), gradient.dtype)
+    rows[: numbers.count] = np.asarray(gradient)[numbers.unique[: numbers.count]]
+    return rows
 
 
 def _at(found: Found, which: Wanted) -> Array:
-    kind, number, operand = which
+    kind, number, operand, _ = which
     if number >= len(found[kind]) or operand >= len(found[kind][number]):
         raise other_course(f"makes fewer than {number + 1} {kind}s")
     return found[kind][number][operand]

@@ -150,7 +150,6 @@ class StepFunction:
                 closed,
                 tracer.markers,
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
-                reads_rows=not self.run_eagerly,
             ),
             seconds=self.seconds,
             collectives=tuple(tracer.collectives),

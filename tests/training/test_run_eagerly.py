@@ -272,3 +272,18 @@ def test_every_plan_runs_the_python_once_for_each_step(numerics: str) -> None:
     trained(sd.MultiWorkerMirroredStrategy(cluster), True, seen.append)
     assert len(seen) == 6
     np.testing.assert_array_equal(np.concatenate(seen), X)
+
+
+def test_rows_of_a_table_travel_as_in_compiled_steps() -> None:
+    ids = np.random.default_rng(2).integers(0, 5, (12, 3))
+    results: list[Any] = []
+    for eager in (False, True):
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), sd.FixedShardsPartitioner(2))
+        with strategy.scope():
+            table = keras.layers.Embedding(400, 4, embeddings_initializer=keras.initializers.RandomNormal(seed=4))
+            model = keras.Sequential([keras.Input((3,), dtype="int32"), table, keras.layers.Flatten(), *layers()])
+            model.compile("sgd", "mse", run_eagerly=eager)
+        history = model.fit(ids, Y, batch_size=4, shuffle=False, verbose=0).history
+        results.append(((history, model.get_weights(), model.evaluate(ids, Y, verbose=0)), strategy.cluster.trace.digest()))
+    jax.tree_util.tree_map(lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-6), results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
