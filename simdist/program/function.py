@@ -17,15 +17,16 @@ import jax
 
 from simdist.arguments import END_S, name_of_function, number, require_shallow
 from simdist.caches import BoundedCache
+from simdist.errors import SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.bound_call import BoundCall, bound, fits, is_iterator
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
+from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
 from simdist.program.scope import Scope, current_scope
-from simdist.program.step_iterator import StepBatch
 from simdist.program.traced_arguments import TracedIterator, given
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import BundleType, aval_of
@@ -65,9 +66,11 @@ class StepFunction:
 
     Attributes:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
+        run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
     """
 
     owner: Scope | None = None
+    run_eagerly: bool = False
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "") -> None:
         functools.update_wrapper(self, fn)
@@ -117,43 +120,61 @@ class StepFunction:
     ) -> Program:
         """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         self.traces += 1
+        constants = reported_constants if reported_constants is not None else []
 
-        def batch_of(iterator: int, position: int) -> StepBatch:
-            return call.iterators[iterator].peek(position)
+        def traced(has_example: bool) -> Program:
+            tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
+            tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
+            return self._program_of(tracer, call, has_example)
 
-        tracer = Tracer(batch_of, rank, num_replicas, known_operands, options)
-        tracer.created_variables = self.created_variables
-        tracer.shared, tracer.reported_constants = shared, reported_constants if reported_constants is not None else []
+        if not self.run_eagerly:
+            return traced(False)
+        try:
+            return traced(False)
+        except (SimdistError, StopIteration):
+            raise
+        except Exception:
+            constants.clear()
+            return traced(True)  # values decide what the Python of the step does, or it computes with them in numpy
+
+    def _program_of(self, tracer: Tracer, call: BoundCall, has_example: bool) -> Program:
         kept = Results()
         structures: list[TreeStructure] = []
-
-        def step() -> list[Array]:
-            arrays = iter(tracer.mark(ArgumentMarker(), [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
-            numbers = iter(range(len(call.iterators)))
-            leaves = [
-                TracedIterator(tracer, next(numbers), own is not None)
-                if is_iterator(leaf)
-                else given(tracer, next(arrays) if is_array(leaf) else leaf, own)
-                for leaf, own in zip(call.leaves, call.local_specs, strict=True)
-            ]
-            args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
-            result = self.fn(*args, **kwargs)
-            require_shallow(result, f"the results of {self.name}")
-            results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
-            structures.append(structure)
-            return kept.sort(results)
-
-        closed = tracer.trace(step)
+        example = example_of(call, tracer) if has_example else None
+        closed = tracer.trace(lambda: self._results(call, tracer, kept, structures), example)
         if tracer.collectives:
             require_outside_of_inner_programs(closed.jaxpr)
-
         program = replace(
-            cut(self.name, closed, tracer.markers, lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays))),
+            cut(
+                self.name,
+                closed,
+                tracer.markers,
+                lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
+            ),
             seconds=self.seconds,
             collectives=tuple(tracer.collectives),
-            rank=rank if tracer.asked_rank else None,
+            rank=tracer.replica_rank if tracer.asked_rank else None,
         )
-        return program
+        if not self.run_eagerly:
+            return program
+        return eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), []), has_example)
+
+    def _results(self, call: BoundCall, tracer: Tracer, kept: Results, structures: list[TreeStructure]) -> list[Array]:
+        """Run the step's Python; its arrays, flat. All else of what it returns goes to `kept`, and its structure to `structures`."""
+        arrays = iter(tracer.mark(ArgumentMarker(), [], [aval_of(array) for array in call.arrays]) if call.arrays else [])
+        numbers = iter(range(len(call.iterators)))
+        leaves = [
+            TracedIterator(tracer, next(numbers), own is not None)
+            if is_iterator(leaf)
+            else given(tracer, next(arrays) if is_array(leaf) else leaf, own)
+            for leaf, own in zip(call.leaves, call.local_specs, strict=True)
+        ]
+        args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
+        result = self.fn(*args, **kwargs)
+        require_shallow(result, f"the results of {self.name}")
+        results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
+        structures.append(structure)
+        return kept.sort(results)
 
 
 @overload

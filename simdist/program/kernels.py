@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import jax
 import numpy as np
@@ -18,6 +19,7 @@ from jax.extend import core as jex_core
 from simdist.caches import shared
 from simdist.program.arrays import Array
 from simdist.program.jaxprs import aval_in, equations_in, variables_in
+from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
 
 __all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of", "only_adds"]
@@ -84,6 +86,7 @@ class Kernel:
         name: what it is, for people ("step", "apply sgd").
         in_avals, out_avals: shapes and dtypes of the flat inputs and outputs.
         used: for each input, whether the result depends on it.
+        runs_python: whether it calls Python of the user each time (`simdist.program.python_calls`), and is not compiled.
     """
 
     def __init__(self, name: str, closed: jex_core.ClosedJaxpr) -> None:
@@ -93,11 +96,17 @@ class Kernel:
         self.out_avals = tuple(aval_in(v) for v in closed.jaxpr.outvars)
         read = {v for eqn in closed.jaxpr.eqns for v in variables_in(eqn.invars)} | set(variables_in(closed.jaxpr.outvars))
         self.used = tuple(v in read for v in closed.jaxpr.invars)
+        self.runs_python = calls_python(closed.jaxpr)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(closed)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options(fusion=only_adds(closed.jaxpr)))
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
-        return tuple(self.jitted(*arrays))
+        return tuple(self.function(*arrays) if self.runs_python else self.jitted(*arrays))
+
+    @cached_property
+    def priced(self) -> Kernel:
+        """The kernel whose price it has: itself, or what was traced of the Python that it calls."""
+        return Kernel(self.name, compiled_form(self.closed)) if self.runs_python else self
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
@@ -113,5 +122,7 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     closed = jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs)
+    if calls_python(closed.jaxpr):
+        return Kernel(name, closed)  # no other step has the same, and it goes when its program goes
     key = (name, str(closed.jaxpr), tuple((str(np.asarray(const).dtype), np.asarray(const).tobytes()) for const in closed.consts))
     return _kernels.get(key, lambda: Kernel(name, closed))

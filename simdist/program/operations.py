@@ -118,6 +118,10 @@ class VariableHandle:
         """The value of an assignment or an increment that several replicas make at the same time."""
         return operand
 
+    def unseen_value(self) -> Array:
+        """The present value, for code that shall not leave a mark in the trace by asking for it."""
+        raise NotImplementedError
+
     # A variable and its shards are handles of the same stored values: a change of one is seen through the other.
 
     def overlapping(self) -> Sequence[VariableHandle]:

@@ -12,23 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, overload
+from typing import Any, Literal, cast, overload
 
 import jax
 import jax.core
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike, Tree
-from simdist.program.collective import Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
+from simdist.program.collective import COLLECTIVE, Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
+from simdist.program.valued_trace import GivenValues, ValuedTrace, placeholder_of
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace"]
+__all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace", "tracing_with"]
 
 _marker = jex_core.Primitive("simdist_marker")
 _marker.multiple_results = True
@@ -64,7 +65,10 @@ class Tracer:
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         made: the variables that the step has made, whichever replica was traced first.
+        has_values: whether the step is no trace but a run, with values.
     """
+
+    has_values = False
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Tracer:
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
+        self.structures: dict[tuple[int, int], TreeStructure] = {}  # of the batches of each iterator, in order
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
@@ -97,21 +102,36 @@ class Tracer:
 
     # -- the trace itself -----------------------------------------------------------------------------------------
 
-    def trace(self, step: Callable[[], Sequence[Array]]) -> jex_core.ClosedJaxpr:
-        """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it."""
+    def trace(
+        self, step: Callable[[], Sequence[Array]], example: Callable[[Marker], Sequence[Array]] | None = None
+    ) -> jex_core.ClosedJaxpr:
+        """Run `step`, which returns a flat list of arrays; return its jaxpr with the markers in it.
+
+        Args:
+            step: the Python of a step.
+            example: the values that markers have, if the Python is to see values while it is traced.
+        """
 
         def outermost() -> Sequence[Array]:
-            with jex_core.take_current_trace() as self._outer:
-                pass
+            with jex_core.take_current_trace() as outer:
+                self._outer = outer if example is None else ValuedTrace(outer, self._given_by(example))
             with jex_core.set_current_trace(self._outer):
-                return step()
+                return list(map(placeholder_of, step()))
 
-        _tracers.append(self)
-        try:
-            with guarded():
-                return jax.make_jaxpr(outermost)()
-        finally:
-            _tracers.pop()
+        with tracing_with(self), guarded():
+            return jax.make_jaxpr(outermost)()
+
+    def _given_by(self, example: Callable[[Marker], Sequence[Array]]) -> GivenValues:
+        """The values of markers; ones stand for the results of collectives."""
+
+        def given(primitive: jex_core.Primitive, params: dict[str, Any]) -> Sequence[Array] | None:
+            if primitive is _marker:
+                return example(self.markers[params["number"]])
+            if primitive.name != COLLECTIVE:
+                return None
+            return [jax.numpy.ones(aval.shape, aval.dtype) for aval in params["collective"].outputs]
+
+        return given
 
     def mark(self, marker: Marker, operands: Sequence[jax.Array], outputs: Sequence[Aval]) -> list[jax.Array]:
         """Bind a marker in the outermost trace; return the placeholders of its outputs."""
@@ -140,6 +160,7 @@ class Tracer:
         if batch.global_rows is not None:
             self.global_rows[batch.num_rows] = batch.global_rows
         leaves = self.mark(NextMarker(iterator, batch.signature), [], avals)
+        self.structures[iterator, position] = cast(TreeStructure, batch.structure)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
 
     def read(self, variable: VariableHandle) -> jax.Array:
@@ -178,6 +199,9 @@ class Tracer:
             return operand
         return jax.numpy.where(jax.numpy.isfinite(operand), operand, self.read(variable) if rule == "assign" else 0)
 
+    def foresee(self, variables: Sequence[VariableHandle], values: Sequence[jax.Array]) -> None:
+        """Let variables be read with these values, which an update gives them; a trace has no values, and reads them where they are."""
+
     def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
         own = generator.ref()
@@ -190,6 +214,11 @@ class Tracer:
         self.seeds[generator.ref()] = value
 
     # -- replicas -------------------------------------------------------------------------------------------------
+
+    @property
+    def replica_rank(self) -> int:
+        """The rank of the replica whose place is taken; to ask for it makes nothing depend on it."""
+        return self._rank
 
     @property
     def rank(self) -> int:
@@ -290,6 +319,16 @@ class Overlay:
                 variable.put_into(self.values, operand)
             elif rule == "add":
                 variable.put_into(self.values, tracer.read(variable) + operand)
+
+
+@contextmanager
+def tracing_with(tracer: Tracer) -> Iterator[None]:
+    """Let what the Python of a step does to the outside be noted by this tracer."""
+    _tracers.append(tracer)
+    try:
+        yield
+    finally:
+        _tracers.pop()
 
 
 def active_tracer() -> Tracer | None:

@@ -88,6 +88,12 @@ class Store:
         self.observed(variable.name)
         return self._array(cell)
 
+    def unseen_value(self, variable: Variable) -> Array:
+        """The present value of a variable, as its first replica reads it; nothing notes the read."""
+        cells = variable.placement.read_by(0)
+        arrays = [parts[cell.position] for cell, parts in zip(cells, self._read(cells), strict=True)]
+        return arrays[0] if len(arrays) == 1 else np.concatenate([np.asarray(array) for array in arrays], axis=variable.placement.axis)
+
     def _array(self, cell: Cell) -> Array:
         return self._read([cell])[0][cell.position]
 

@@ -59,7 +59,11 @@ def _stateless_by_strategies(original: Callable[..., Any]) -> Callable[..., Appl
             )
         step.keep_values(self.variables, optimizer_variables)
         step.keep_values(trained, trainable_variables)
-        _wrapped(self).apply_gradients(zip(step.weighed(grads), trained, strict=True))
+        gradients = step.weighed(grads)
+        _wrapped(self).apply_gradients(zip(gradients, trained, strict=True))
+        if step.sees_updates:
+            weights, own = original(self, optimizer_variables, gradients, trainable_variables)
+            step.foresee([*trained, *self.variables], [*weights, *own])
         return step.read(trained), step.read(self.variables)
 
     stateless_apply.__doc__ = original.__doc__

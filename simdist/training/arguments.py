@@ -106,11 +106,6 @@ def require_compile_options(arguments: dict[str, KerasArgument], has_closures: b
     Raises:
         InvalidArgumentError: something else was asked for.
     """
-    if arguments.get("run_eagerly"):
-        raise InvalidArgumentError(
-            "run_eagerly=True is not for models under a strategy, whose steps are traced: values are not there while the Python code runs. "
-            "To look for an error, call sd.debug() before the strategy is made; jax.debug.print in a step prints values."
-        )
     count = arguments.get("steps_per_execution", 1)
     if count == AUTO and not has_closures:
         raise InvalidArgumentError(

@@ -21,7 +21,7 @@ from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
-from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside
+from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside, require_numbers
 from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
@@ -57,18 +57,29 @@ class _Distributed(StrategyModel):
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
         of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
 
+        With ``run_eagerly=True`` the Python code of layers, of the loss, of metrics and of steps of the user's own runs in every step,
+        with values, as in Keras on JAX: it may print them, stop in a debugger, decide by them, and raise errors. Numbers are those of the
+        compiled steps up to the rounding of single operations, and virtual times are the same; it is slow. Before the first step the code
+        runs once more, to find what the step does: without values, as when Keras builds a model, or, if it needs values, with those of the
+        first batch. Updates take place after the code: with several replicas or workers new weights are not there in a ``train_step``.
+        Which variables change must not depend on values. The rule of an optimizer stays compiled.
+
         Args:
             args, options: those of Keras.
             evaluation_steps_per_execution: batches of an evaluation, a validation or a prediction between two calls of hooks, under a
                 strategy; default as for training. It is not saved with the model, as Keras has no such argument.
 
         Raises:
-            InvalidArgumentError: under a strategy, run_eagerly, or steps_per_execution that is no number; "auto" under another strategy
-                than parameter servers.
+            InvalidArgumentError: under a strategy, steps_per_execution that is no number; "auto" under another strategy than parameter
+                servers.
+            FailedPreconditionError: run_eagerly=True where numerics="off".
         """
         strategy = self.simdist_strategy
         if strategy is not None:
-            require_compile_options(compile_arguments(args, options), isinstance(strategy, ParameterServerStrategy))
+            arguments = compile_arguments(args, options)
+            require_compile_options(arguments, isinstance(strategy, ParameterServerStrategy))
+            if arguments.get("run_eagerly"):
+                require_numbers(self, "run_eagerly=True")
         if evaluation_steps_per_execution is not None:
             if strategy is None:
                 raise InvalidArgumentError("evaluation_steps_per_execution= is for models under a strategy; leave it out.")

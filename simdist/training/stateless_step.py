@@ -45,12 +45,14 @@ class StatelessStep:
         rows: of the replica's part of the batch.
         weight: of that part in the global batch.
         counters: the variables of metrics, by identity, that count from zero in each step.
+        updates_alone: whether no other replica or worker takes part in updates.
     """
 
-    def __init__(self, rows: int, weight: float, counters: frozenset[int] = frozenset()) -> None:
+    def __init__(self, rows: int, weight: float, counters: frozenset[int] = frozenset(), updates_alone: bool = False) -> None:
         self.rows = rows
         self.weight = weight
         self.counters = counters
+        self.updates_alone = updates_alone
         self._present: dict[int, jax.Array] = {}  # the value that stands for a variable that nobody has changed, by the variable's id
         self._counted: dict[int, jax.Array] = {}  # from which a metric counts
 
@@ -81,6 +83,18 @@ class StatelessStep:
             values = [variable.value for variable in variables]
         self._present.update((id(variable), value) for variable, value in zip(variables, values, strict=True))
         return values
+
+    @property
+    def sees_updates(self) -> bool:
+        """Whether values after an update can be worked out at once: the step runs with values, and nobody else adds to the update."""
+        tracer = active_tracer()
+        return self.updates_alone and tracer is not None and tracer.has_values
+
+    def foresee(self, variables: Sequence[KerasVariable], values: Values) -> None:
+        """Let variables be read with these values, which the update gives them."""
+        tracer = active_tracer()
+        assert tracer is not None
+        tracer.foresee([as_variable(variable) for variable in variables], values)
 
     def _metric(self, variable: KerasVariable) -> jax.Array:
         if id(variable) not in self.counters:
@@ -120,11 +134,19 @@ class StatelessStep:
 
 
 def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
-    """The variables of metrics that add up, by identity: found by tracing the step once more, without its updates."""
+    """The variables of metrics that add up, by identity: found by tracing the step once more, without its updates.
+
+    A step that cannot be traced, as its Python needs values, counts as Keras says: what is summed over replicas adds up.
+    """
     metrics = model.metrics_variables
     others = StatelessStep(0, 1.0).state_of(model)[:3]
     avals = [jax.ShapeDtypeStruct(tuple(variable.shape), variable.dtype) for variable in metrics]
-    jaxpr = jax.make_jaxpr(lambda counts: model.train_step((*others, counts), data)[1][3])(avals).jaxpr
+    try:
+        jaxpr = jax.make_jaxpr(lambda counts: model.train_step((*others, counts), data)[1][3])(avals).jaxpr
+    except Exception:
+        if not model.run_eagerly:
+            raise
+        return frozenset(id(variable) for variable in metrics if variable.aggregation == "sum")
     return frozenset(id(variable) for variable, is_sum in zip(metrics, adds_up(jaxpr, jaxpr.invars, jaxpr.outvars), strict=True) if is_sum)
 
 
@@ -149,16 +171,22 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
         A function of a batch that returns the number of rows, and the logs of ``train_step``.
     """
 
+    known: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}  # by the shapes of the batch: the eager step runs this many times
+
     def replica_step(data: Tree) -> Tree:
         leaves = jax.tree_util.tree_leaves(data)
         rows = leaves[0].shape[0]
         context, tracer = get_replica_context(), active_tracer()
         assert tracer is not None
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
-        counters = _counters(model, data) if counts_alone else frozenset[int]()
-        with _opened(StatelessStep(rows, weight, counters)) as step, of_global_batch(weight):
+        shapes = tuple([tuple(leaf.shape) for leaf in leaves])
+        if shapes not in known:
+            known[shapes] = _counters(model, data) if counts_alone else frozenset[int]()
+        counters = known[shapes]
+        alone = tracer.num_replicas == 1 and not counts_alone
+        with _opened(StatelessStep(rows, weight, counters, alone)) as step, of_global_batch(weight):
             logs, state = model.train_step(step.state_of(model), data)
             step.keep(model, state)
-        return jnp.float32(rows), logs
+        return jnp.float32(rows), jax.tree_util.tree_map(jnp.asarray, logs) if model.run_eagerly else logs
 
     return replica_step

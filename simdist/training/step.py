@@ -16,7 +16,7 @@ from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.arguments import has_own_step
+from simdist.training.arguments import has_own_step, require_numbers
 from simdist.training.global_denominators import needs_global_denominators, of_global_batch
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.stateless_step import stateless_replica_step
@@ -24,7 +24,7 @@ from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import trained_variables
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["Example", "build", "finish", "only_finite", "prepare_optimizer", "train_step_of"]
+__all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "train_step_of"]
 
 
 class Example(Protocol):
@@ -72,8 +72,20 @@ def train_step_of(model: StrategyModel) -> StepFunction:
         def train_step(iterator: Iterator[Tree]) -> Tree:
             return strategy.run(replica_step, args=(next(iterator),))
 
-        state.train_step = StepFunction(train_step)
+        state.train_step = eager_where_asked(model, StepFunction(train_step))
     return state.train_step
+
+
+def eager_where_asked(model: StrategyModel, step: StepFunction) -> StepFunction:
+    """A step of a model, whose Python runs each time where the model was compiled with run_eagerly.
+
+    Raises:
+        FailedPreconditionError: the cluster computes no numbers.
+    """
+    if model.run_eagerly:
+        require_numbers(model, "run_eagerly=True")
+        step.run_eagerly = True
+    return step
 
 
 def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:

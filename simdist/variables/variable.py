@@ -97,6 +97,10 @@ class VariableStore(Protocol):
         """The present value of one cell of a variable."""
         ...
 
+    def unseen_value(self, variable: Variable, /) -> Array:
+        """The present value of a variable, as its first replica reads it; nothing notes the read."""
+        ...
+
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
         """Assign to variables, or add to them, at once."""
         ...
@@ -311,6 +315,9 @@ class Variable(Scatter, Overlapping, Arithmetic):
 
     def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
         return replica_write(tracer, self, rule, operand)
+
+    def unseen_value(self) -> Array:
+        return self.placement.store.unseen_value(self)
 
     @property
     def moves_rows(self) -> bool:

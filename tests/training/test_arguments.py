@@ -173,7 +173,7 @@ def test_arguments_that_keras_does_not_know_are_type_errors() -> None:
             call()
 
 
-@pytest.mark.parametrize("options", [{"run_eagerly": True}, {"steps_per_execution": "auto"}, {"steps_per_execution": 0}])
+@pytest.mark.parametrize("options", [{"steps_per_execution": "auto"}, {"steps_per_execution": 0}])
 def test_ways_to_compile_that_a_strategy_does_not_have_are_refused(options: dict[str, Any]) -> None:
     with sd.OneDeviceStrategy().scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])

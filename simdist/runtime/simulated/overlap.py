@@ -55,7 +55,7 @@ def _following(run: RunKernel, later: Sequence[LinkedOperation]) -> list[LinkedC
 
 
 def _early(run: RunKernel, collectives: Sequence[LinkedCollective]) -> tuple[Early, ...]:
-    fractions = ready_fractions(run.kernel)
+    fractions = ready_fractions(run.kernel.priced)
     ends = list(accumulate(len(avals) for avals in run.writes))
     positions = [run.outputs.index(collective.operands) for collective in collectives]
     ready = [max(fractions[ends[position] - len(run.writes[position]) : ends[position]]) for position in positions]

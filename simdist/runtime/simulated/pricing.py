@@ -125,10 +125,10 @@ def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost
             costs.append(Cost(0, 0, declared_s))
             declared_s = 0.0
         else:
-            costs.append(FREE if op.moves_only else cost_of(op.kernel))
+            costs.append(FREE if op.moves_only else cost_of(op.kernel.priced))
     return costs
 
 
 def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:
     held = num_bytes([aval for avals in (*linked.slots, *linked.batches) for aval in avals])
-    return held + max((temporaries_bytes(op.kernel) for op in kernels if isinstance(op, RunKernel)), default=0)
+    return held + max((temporaries_bytes(op.kernel.priced) for op in kernels if isinstance(op, RunKernel)), default=0)

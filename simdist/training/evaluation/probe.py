@@ -7,7 +7,7 @@ in Keras.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -22,6 +22,8 @@ from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
 
 __all__ = ["Probe", "probe_prediction", "probe_test"]
+
+SEED = "seed_generator_state"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,26 @@ class Probe:
 
 def probe_test(model: StrategyModel, batch: Example) -> Probe:
     """What ``test_step`` does with a batch of this shape."""
+    return _probed(model, lambda: _probe_test(model, batch))
+
+
+def probe_prediction(model: StrategyModel, batch: Example) -> Probe:
+    """What ``predict_step`` does with a batch of this shape."""
+    return _probed(model, lambda: _probe_prediction(model, batch))
+
+
+def _probed(model: StrategyModel, probe: Callable[[], Probe]) -> Probe:
+    """What is found; of an eager step that needs values, and so cannot be traced without, the worst."""
+    try:
+        return probe()
+    except Exception:
+        if not model.run_eagerly:
+            raise
+        numbers = [number for number, variable in enumerate(model.non_trainable_variables) if variable.name != SEED]
+        return Probe(False, tuple(numbers))
+
+
+def _probe_test(model: StrategyModel, batch: Example) -> Probe:
     others = model.non_trainable_variables
     metrics = model.metrics_variables
 
@@ -57,8 +79,7 @@ def probe_test(model: StrategyModel, batch: Example) -> Probe:
     return Probe(may_be_split, changed)
 
 
-def probe_prediction(model: StrategyModel, batch: Example) -> Probe:
-    """What ``predict_step`` does with a batch of this shape."""
+def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
     others = model.non_trainable_variables
     data = _shapes(batch)
     given = data if isinstance(data, tuple) else (data,)
@@ -79,7 +100,7 @@ def _changed(traced: Tree, others: Sequence[KerasVariable], first: int) -> tuple
     return tuple(
         number
         for number, (before, now, variable) in enumerate(zip(given, after, others, strict=True))
-        if (isinstance(now, Literal) or now is not before) and variable.name != "seed_generator_state"
+        if (isinstance(now, Literal) or now is not before) and variable.name != SEED
     )
 
 

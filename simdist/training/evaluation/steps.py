@@ -11,7 +11,7 @@ from simdist.program.function import StepFunction
 from simdist.training.evaluation import forward
 from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
 from simdist.training.keras_model import ForwardStep, StrategyModel, strategy_of
-from simdist.training.step import Example
+from simdist.training.step import Example, eager_where_asked
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
@@ -52,14 +52,14 @@ def _traced(
     in_turn: Callable[[StrategyModel, tuple[int, ...]], forward.Forward],
 ) -> ForwardStep:
     if not probe.may_be_split:
-        return ForwardStep(StepFunction(in_turn(model, probe.changed)), False, probe.changed)
+        return ForwardStep(eager_where_asked(model, StepFunction(in_turn(model, probe.changed))), False, probe.changed)
     averaged = tuple(number for number, variable in enumerate(model.non_trainable_variables) if _is_averaged(variable))
     strategy, of_replica = strategy_of(model), anywhere(model, averaged)
 
     def step(iterator: Iterator[Tree], given: Tree) -> Tree:
         return strategy.run(of_replica, args=(next(iterator), given))
 
-    return ForwardStep(StepFunction(step), True, averaged)
+    return ForwardStep(eager_where_asked(model, StepFunction(step)), True, averaged)
 
 
 def _is_averaged(variable: KerasVariable) -> bool:
