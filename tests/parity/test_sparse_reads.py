@@ -1,4 +1,4 @@
-"""Conformance cases B050, B055, B056 and T5 (sparse reads): combined rows, rows in the order asked, gradients, time without the table's size.
+"""Conformance cases B050, B055, B056 and T5 (sparse reads): combined rows, the order of rows, gradients, time without the table's size.
 
 TensorFlow gives the rows of B055 grouped by shard, and has no gradient with respect to a variable in shards (B056).
 """
