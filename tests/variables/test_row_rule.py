@@ -42,6 +42,6 @@ def test_a_rule_leaves_rows_alone_if_it_does_so_at_every_step(expected: bool, ma
     with sd.OneDeviceStrategy().scope():
         table = sd.Variable([[1.0, 2.0]] * 5, name="table")
     optimizer: Any = make()
-    build = keras_slot_optimizer if is_keras_optimizer(optimizer) else optax_slot_optimizer
+    build: Any = keras_slot_optimizer if is_keras_optimizer(optimizer) else optax_slot_optimizer
     slots = build(optimizer, [(table, table.placement.cells[0])])
     assert leaves_rows_alone(slots, [Aval((5, 2), "float32")], [0]) is expected
