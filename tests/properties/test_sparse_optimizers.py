@@ -55,7 +55,6 @@ ELEMENTWISE: dict[str, Callable[[], Any]] = {
     "Nadam": lambda: own.Nadam(0.1),
     "RMSprop": lambda: own.RMSprop(0.1),
     "RMSprop, centered": lambda: own.RMSprop(0.1, centered=True, momentum=0.5),
-    "ScheduleFreeAdamW": lambda: own.ScheduleFreeAdamW(0.1),
     "optax.sgd": lambda: optax.sgd(0.3),
     "optax.sgd, momentum": lambda: optax.sgd(0.3, momentum=0.9, nesterov=True),
     "optax.sgd, warmed up": lambda: optax.chain(optax.add_decayed_weights(0.5), optax.sgd(optax.linear_schedule(0.0, 0.3, 3))),
