@@ -53,6 +53,7 @@ from simdist.variables.optimizer import Optimizer
 from simdist.variables.partitioners import FixedShardsPartitioner, MaxSizePartitioner, MinSizePartitioner
 from simdist.variables.per_worker import PerWorkerVariable
 from simdist.variables.sharded import ShardedVariable
+from simdist.variables.sparse_embedding import embedding_lookup_sparse
 from simdist.variables.variable import Variable
 
 if _typing.TYPE_CHECKING:
@@ -127,6 +128,7 @@ __all__ = [
     "compute_average_loss",
     "debug",
     "embedding_lookup",
+    "embedding_lookup_sparse",
     "errors",
     "estimator",
     "experimental_set_strategy",

@@ -10,10 +10,9 @@ from simdist.arguments import flag, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.feature_column.base import CategoricalColumn, DenseColumn
 from simdist.program.arrays import HostArray
+from simdist.variables.sparse_embedding import COMBINERS
 
 __all__ = ["EmbeddingColumn", "IndicatorColumn", "Initializer", "embedding_column", "indicator_column"]
-
-COMBINERS = ("mean", "sqrtn", "sum")
 
 Initializer: TypeAlias = Any
 """What Keras takes for an initializer: one of its own, or its name."""

@@ -2,6 +2,7 @@
 
 Which rows a step asks for decides which servers it asks and how many bytes travel. So the part of a step that makes ids of its batch runs
 when the step is scheduled, also where no other numbers are computed. Each row is asked for once; positions say which one each id means.
+Padding asks for no row: what stands at its position has no meaning.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from simdist.program.kernels import Kernel
 
 __all__ = ["HostIds", "RowNumbers"]
 
+NONE = -1
+"""Stands for all padding."""
+
 MOVES = frozenset(("reshape", "squeeze", "copy", "convert_element_type"))
 
 
@@ -28,7 +32,7 @@ class RowNumbers:
 
     Attributes:
         unique: each row once [k], ascending; filled up with n.
-        positions: for each id [k], where in `unique` its row is.
+        positions: for each id [k], where in `unique` its row is; of padding, the last of the filling.
         count: rows before the filling.
     """
 
@@ -63,12 +67,14 @@ class HostIds:
         name: of the table.
         num_rows: of the table.
         kernel: takes these arrays, gives the ids of each lookup.
+        padded: of each lookup, whether ids below 0 are padding; default: none of them.
     """
 
-    def __init__(self, name: str, num_rows: int, kernel: Kernel) -> None:
+    def __init__(self, name: str, num_rows: int, kernel: Kernel, padded: Sequence[bool] = ()) -> None:
         self.name = name
         self.num_rows = num_rows
         self.kernel = kernel
+        self.padded = tuple(padded)
         self._function = _on_host(kernel)
 
     def numbers(self, arrays: Sequence[Array]) -> RowNumbers:
@@ -81,17 +87,38 @@ class HostIds:
             InvalidArgumentError: an id is no row of the table.
         """
         flat = [np.asarray(ids).reshape(-1) for ids in self._function(arrays)]
+        if any(self.padded):
+            return self._without_padding(flat)
         ids = flat[0] if len(flat) == 1 else np.concatenate(flat)
         unique, positions = np.unique(ids, return_inverse=True)
-        if int(unique[0]) < 0 or int(unique[-1]) >= self.num_rows:
-            wrong = int(unique[0]) if int(unique[0]) < 0 else int(unique[-1])
-            raise InvalidArgumentError(
-                f"An embedding lookup of {self.name!r} asks for row {wrong}; the table has {self.num_rows} rows, 0 to {self.num_rows - 1}. "
-                "Make the table larger (input_dim), or map unknown values to a row of their own (num_oov_indices of a lookup)."
-            )
-        padded = np.full(len(ids), self.num_rows, np.int32)
+        return self._filled_up(unique, positions)
+
+    def _without_padding(self, flat: Sequence[HostArray]) -> RowNumbers:
+        ids = np.concatenate([np.maximum(own, NONE) if padded else own for own, padded in zip(flat, self.padded, strict=True)])
+        for own, padded in zip(flat, self.padded, strict=True):
+            if not padded:
+                self._check(int(own.min()))
+        unique, positions = np.unique(ids, return_inverse=True)
+        if unique[0] != NONE:
+            return self._filled_up(unique, positions)
+        positions = np.where(positions == 0, len(ids), positions) - 1
+        return self._filled_up(unique[1:], positions)
+
+    def _filled_up(self, unique: HostArray, positions: HostArray) -> RowNumbers:
+        if len(unique):
+            self._check(int(unique[0]))
+            self._check(int(unique[-1]))
+        padded = np.full(positions.size, self.num_rows, np.int32)
         padded[: len(unique)] = unique
         return RowNumbers(padded, positions.astype(np.int32).reshape(-1), len(unique))
+
+    def _check(self, row: int) -> None:
+        if 0 <= row < self.num_rows:
+            return
+        raise InvalidArgumentError(
+            f"An embedding lookup of {self.name!r} asks for row {row}; the table has {self.num_rows} rows, 0 to {self.num_rows - 1}. "
+            "Make the table larger (input_dim), or map unknown values to a row of their own (num_oov_indices of a lookup)."
+        )
 
 
 def _on_host(kernel: Kernel) -> Callable[[Sequence[Array]], Sequence[Array]]:

@@ -25,7 +25,7 @@ from jax.extend.core import JaxprEqn, Var
 from simdist.errors import DenseReadWarning
 from simdist.program.jaxprs import Atom, aval_in, primitives_in, variables_in
 from simdist.program.kernels import kernel_of
-from simdist.program.lookups import LOOKUP, SPREAD, plain_lookup, plain_spread
+from simdist.program.lookups import LOOKUP, SPREAD, plain_lookup, plain_spread, zeros_for_padding
 from simdist.program.markers import ArgumentMarker, Marker, NextMarker, ReadMarker, RowsMarker, UpdateMarker
 from simdist.program.operations import VariableHandle
 from simdist.program.row_numbers import HostIds
@@ -58,7 +58,7 @@ class _RowRead:
 
     Attributes:
         number: among those of the step.
-        ids: of each lookup, in order.
+        ids: of each lookup, in order; those that are padded are known to `host_ids`.
         sources: what they are computed from.
         values: the rows [k, ...] and the positions [k] of the ids, once they stand in the new step.
     """
@@ -73,6 +73,10 @@ class _RowRead:
     @property
     def count(self) -> int:
         return sum(map(_size, self.ids))
+
+    def is_padded(self, ids: Atom) -> bool:
+        """Whether ids below 0 are padding in this lookup."""
+        return self.host_ids.padded[self.ids.index(ids)]
 
     def at(self, ids: Atom) -> jax.Array:
         """The positions of the rows of one lookup."""
@@ -90,8 +94,8 @@ class _RowGradient:
     def rows(self) -> jax.Array:
         """The gradient of the rows that were read [k, ...]."""
         shape, total = self.read.variable.shape[1:], None
-        for given, ids, _ in self.parts:
-            flat = given.reshape(-1, *shape)
+        for given, ids, numbers in self.parts:
+            flat = (zeros_for_padding(given, numbers) if self.read.is_padded(ids) else given).reshape(-1, *shape)
             part = jnp.zeros((self.read.count, *shape), given.dtype).at[self.read.at(ids)].add(flat, mode="promise_in_bounds")
             total = part if total is None else total + part
         assert total is not None
@@ -99,7 +103,8 @@ class _RowGradient:
 
     def dense(self) -> jax.Array:
         """The same gradient with the shape of the variable."""
-        parts = [plain_spread(given, ids, self.read.variable.shape[0]) for given, _, ids in self.parts]
+        num_rows = self.read.variable.shape[0]
+        parts = [plain_spread(given, numbers, num_rows, self.read.is_padded(ids)) for given, ids, numbers in self.parts]
         return parts[0] if len(parts) == 1 else sum(parts[1:], parts[0])
 
 
@@ -159,7 +164,8 @@ class _Finding:
         part = self.jaxpr.replace(constvars=used, invars=sources, outvars=ids, eqns=eqns)
         closed = jex_core.ClosedJaxpr(part, [self.constants[var] for var in used])
         kernel = kernel_of("ids of a step", jex_core.jaxpr_as_fun(closed), [aval_in(var) for var in sources])
-        return _RowRead(variable, number, ids, sources, HostIds(variable.name, variable.shape[0], kernel))
+        padded = [all(eqn.params["padded"] for eqn in lookups if eqn.invars[1] is own) for own in ids]
+        return _RowRead(variable, number, ids, sources, HostIds(variable.name, variable.shape[0], kernel, padded))
 
     def _slice(self, ids: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Var]] | None:
         """The equations that give the ids, and what of batch and arguments they need; None where they need more than that."""
@@ -225,11 +231,12 @@ class _Rewriting:
         table, ids = eqn.invars
         read = self.reads.get(table) if isinstance(table, Var) else None
         if read is None:
-            return plain_lookup(self._dense(table), self._dense(ids))
+            return plain_lookup(self._dense(table), self._dense(ids), eqn.params["padded"])
         if not read.values:
             read.values = self._rows(read)
         rows = read.values[0].at[read.at(ids)].get(mode="promise_in_bounds")
-        return rows.reshape(*_shape(ids), *rows.shape[1:])
+        rows = rows.reshape(*_shape(ids), *rows.shape[1:])
+        return zeros_for_padding(rows, self._dense(ids)) if read.is_padded(ids) else rows
 
     def _rows(self, read: _RowRead) -> list[jax.Array]:
         variable, number = read.variable, len(self.markers)
@@ -244,7 +251,7 @@ class _Rewriting:
         for read in self.rows_of.values():
             if ids in read.ids and read.values and read.variable.shape == shape and self._number(read) == eqn.params["number"]:
                 return _RowGradient(read, [(self._dense(given), ids, self._dense(ids))])
-        return plain_spread(self._dense(given), self._dense(ids), eqn.params["num_rows"])
+        return plain_spread(self._dense(given), self._dense(ids), eqn.params["num_rows"], eqn.params["padded"])
 
     def _number(self, read: _RowRead) -> int:
         """By which number the lookups of a read know its variable."""

@@ -19,7 +19,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.arguments import flag
+from simdist.arguments import flag, whole_number
 from simdist.caches import BoundedCache
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -41,15 +41,17 @@ from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
-from simdist.strategies.server_traffic import traffic_records
+from simdist.strategies.server_traffic import hot_rows, traffic_records
 from simdist.strategies.worker_copies import WorkerCopies
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.handles import AnyVariable
+from simdist.variables.optimizer import as_variable
 from simdist.variables.partitioners import checked_cut
 from simdist.variables.read_cache import reading_once
 from simdist.variables.shard_range import ShardRange, equal_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
-from simdist.variables.traffic import TrafficRecord
+from simdist.variables.traffic import HotRow, TrafficRecord
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["ParameterServerStrategy", "making_dataset"]
@@ -224,6 +226,35 @@ class ParameterServerStrategy(Strategy):
             [('ps:0', 1, 4), ('ps:1', 1, 4)]
         """
         return traffic_records(self.engine, self.placements(), self.variables, self.store.layout)
+
+    def hot_rows(self, table: AnyVariable, count: int = 10) -> list[HotRow]:
+        """The rows of a table that steps have looked up most often, the hottest first; of equal ones the first.
+
+        Args:
+            table: a variable of this strategy. Only steps that look rows up count; those that read the whole table say nothing of its rows.
+            count: how many at most, 1 or more; rows that no step has asked for are left out.
+
+        Raises:
+            InvalidArgumentError: a variable of another strategy, or a count below 1.
+            TypeError: a count that is no integer.
+            FailedPreconditionError: nothing travels in the engine of this cluster.
+
+        Example:
+            >>> import simdist as sd
+            >>> strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+            >>> with strategy.scope():
+            ...     table = sd.Variable([[0.0]] * 100, name="table")
+            >>> coordinator = sd.ClusterCoordinator(strategy)
+            >>> step = sd.function(lambda ids: sd.embedding_lookup(table, ids))
+            >>> closures = [coordinator.schedule(step, args=(ids,)) for ids in ([7, 7, 60], [7, 8, 9], [60, 7, 8])]
+            >>> coordinator.join()
+            >>> [(hot.row, hot.task, hot.reads) for hot in strategy.hot_rows(table, count=3)]
+            [(7, 'ps:0', 3), (8, 'ps:0', 2), (60, 'ps:1', 2)]
+        """
+        own, most = as_variable(table), whole_number(count, "count", 1)
+        if own.placement.store is not self.store:
+            raise InvalidArgumentError(f"{own.name!r} is no variable of this strategy. Ask the one in whose scope it was made.")
+        return hot_rows(self.engine, own, most)
 
     def ranges_of(self, variable: VariableHandle) -> list[ShardRange]:
         """The shards into which the partitioner splits a variable; none where it stays whole: beside another one, or as a scalar."""

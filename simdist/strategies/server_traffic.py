@@ -1,4 +1,5 @@
-"""The traffic of the variables of parameter servers, shard by shard: which are read and updated most, and how stale their updates are.
+"""The traffic of the variables of parameter servers, shard by shard: which are read and updated most, and how stale their updates are; and
+the rows of tables that are hot.
 
 Taught in lesson 05.
 """
@@ -11,10 +12,12 @@ from dataclasses import fields
 from simdist.runtime.base import Engine
 from simdist.trace.staleness import stale_updates, staleness_by_lane
 from simdist.variables.state import Cell, Layout, PlacementRecord
-from simdist.variables.traffic import CellTraffic, TrafficRecord
+from simdist.variables.traffic import CellTraffic, HotRow, TrafficRecord, hottest_rows
 from simdist.variables.variable import Variable
 
-__all__ = ["traffic_records"]
+__all__ = ["hot_rows", "traffic_records"]
+
+HOT_ROWS = 3  # that a record names
 
 
 def traffic_records(
@@ -47,4 +50,34 @@ def _cells_in_order(variables: Sequence[Variable], layout: Layout) -> list[Cell]
 
 def _record(place: PlacementRecord, sums: CellTraffic, staleness: float | None) -> TrafficRecord:
     placed = {field.name: getattr(place, field.name) for field in fields(PlacementRecord)}
-    return TrafficRecord(**placed, **vars(sums), staleness=staleness)
+    hot = () if sums.row_uses is None else tuple(hottest_rows(place.task, place.row_start, *sums.row_uses, HOT_ROWS))
+    return TrafficRecord(
+        **placed,
+        reads=sums.reads,
+        updates=sums.updates,
+        bytes_read=sums.bytes_read,
+        bytes_updated=sums.bytes_updated,
+        version=sums.version,
+        staleness=staleness,
+        hot_rows=hot,
+    )
+
+
+def hot_rows(engine: Engine, table: Variable, count: int) -> list[HotRow]:
+    """The rows of a table that steps have looked up most often, the hottest first.
+
+    Args:
+        engine: that has moved them.
+        table: whose.
+        count: how many at most.
+
+    Raises:
+        FailedPreconditionError: nothing travels in this engine.
+    """
+    cells = table.placement.cells
+    found: list[HotRow] = []
+    for cell, traffic in zip(cells, engine.traffic(cells), strict=True):
+        if traffic.row_uses is not None:
+            first = cell.rows[0] if cell.rows else 0
+            found += hottest_rows(cell.task, first, *traffic.row_uses, count)
+    return sorted(found, key=lambda hot: (-hot.reads, -hot.updates, hot.row))[:count]

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike
+from simdist.program.arrays import Array, ArrayLike, HostArray
 from simdist.program.lookups import lookup, plain_lookup
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
 from simdist.variables.variable import Variable
 
-__all__ = ["embedding_lookup", "traced_lookup"]
+__all__ = ["embedding_lookup", "observed_rows", "table_and_ids", "traced_lookup"]
 
 
 def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
@@ -53,29 +53,53 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
         >>> sd.embedding_lookup(table, [6, 0, 4]).tolist()
         [[12.0, 13.0], [0.0, 1.0], [8.0, 9.0]]
     """
-    own = as_variable(table)
+    own, numbers = table_and_ids(table, ids)
     tracer = active_tracer()
-    numbers = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+    if tracer is not None:
+        return traced_lookup(tracer, own, jnp.asarray(numbers))
+    return observed_rows(own, np.asarray(numbers))
+
+
+def table_and_ids(table: AnyVariable, ids: ArrayLike) -> tuple[Variable, Array]:
+    """The variable behind a table, and ids as an array of whole numbers.
+
+    Raises:
+        InvalidArgumentError: the table has no rows, or the ids are no whole numbers, or lists of different lengths.
+    """
+    own = as_variable(table)
     if not own.shape:
         raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
+    try:
+        numbers = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"An embedding lookup of {own.name!r} was given lists of ids that are no array: {error}. Fill them up to one length, with -1 "
+            "for sd.embedding_lookup_sparse; dataset.padded_batch(b, padding_values=-1) does so."
+        ) from None
     if not jnp.issubdtype(numbers.dtype, jnp.integer):
         raise InvalidArgumentError(
             f"An embedding lookup of {own.name!r} was given ids of dtype {numbers.dtype}; expected integers. Write ids.astype('int32')."
         )
-    if tracer is not None:
-        return traced_lookup(tracer, own, jnp.asarray(numbers))
-    present = np.asarray(numbers)
-    if present.size and (present.min() < 0 or present.max() >= own.shape[0]):
-        wrong = present.min() if present.min() < 0 else present.max()
+    return own, numbers
+
+
+def observed_rows(table: Variable, ids: HostArray) -> HostArray:
+    """The rows of a table, outside of a step.
+
+    Raises:
+        InvalidArgumentError: an id is no row of the table.
+    """
+    if ids.size and (ids.min() < 0 or ids.max() >= table.shape[0]):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
         raise InvalidArgumentError(
-            f"An embedding lookup of {own.name!r} asks for row {wrong}; the table has {own.shape[0]} rows, 0 to {own.shape[0] - 1}."
+            f"An embedding lookup of {table.name!r} asks for row {wrong}; the table has {table.shape[0]} rows, 0 to {table.shape[0] - 1}."
         )
-    return np.asarray(own.placement.store.observe(own))[present]
+    return np.asarray(table.placement.store.observe(table))[ids]
 
 
-def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array) -> jax.Array:
-    """The rows of a table at this point of a step."""
+def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool = False) -> jax.Array:
+    """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
     if not table.moves_rows or tracer.num_replicas > 1:
-        return plain_lookup(value, ids)
-    return lookup(value, ids, tracer.tables.setdefault(table.ref(), len(tracer.tables)))
+        return plain_lookup(value, ids, padded)
+    return lookup(value, ids, tracer.tables.setdefault(table.ref(), len(tracer.tables)), padded)

@@ -52,6 +52,7 @@ class OptimizerRule(UpdateRule):
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
+        self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
     def __repr__(self) -> str:
         return f"OptimizerRule({type(self.optimizer).__name__})"
@@ -179,7 +180,10 @@ class OptimizerRule(UpdateRule):
         tables = [number for number, (_, cell) in enumerate(self.optimized[owner]) if id(cell) in counts]
         if not is_elementwise(slot_optimizer, [cell.aval for _, cell in of_rows]):
             return None
-        if self.lazy_rows or leaves_rows_alone(slot_optimizer, [cell.aval for _, cell in of_rows], tables):
+        key = tuple([self.optimized[owner][number][0] for number in tables])
+        if not self.lazy_rows and key not in self._leaves_alone:  # tried once, and not for each shard
+            self._leaves_alone[key] = leaves_rows_alone(slot_optimizer, [cell.aval for _, cell in of_rows], tables)
+        if self.lazy_rows or self._leaves_alone[key]:
             return slot_optimizer
         warn_of_dense_updates(type(self.optimizer).__name__, [group.cells[position] for position, _ in rows])
         return None

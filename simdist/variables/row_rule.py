@@ -28,6 +28,8 @@ from simdist.variables.state import Cell, Group
 __all__ = ["RowUpdate", "changed_state", "is_elementwise", "leaves_rows_alone", "warn_of_dense_updates"]
 
 REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
+# At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
+TRIED_STEPS = (*range(64), 1_000, 10_000, 100_000, 1_000_000)
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
 LARGE_TABLE_BYTES = 16 << 20
 
@@ -119,10 +121,12 @@ class RowUpdate:
     def _ports(self, rows_only: SlotOptimizer) -> list[Port]:
         """The tables: cells of which rows change, and slots of these with as many rows."""
         ports: list[Port] = []
-        for number, (position, _) in enumerate(self.rows):
-            tables, owner = [position], self.trained.index(position)
+        for number, (position, aval) in enumerate(self.rows):
+            tables, owner, table = [position], self.trained.index(position), self.group.cells[position].aval
             for cell, of_rows, role in zip(self.slot_optimizer.cells, rows_only.cells, self.slot_optimizer.roles, strict=True):
-                if cell.aval != of_rows.aval and (role.kind != "slot" or role.owner == owner):
+                # As many rows as the table has: then what belongs to its rows is not known by a shape that differs.
+                follows = cell.aval.shape == table.shape if aval.shape == table.shape else cell.aval != of_rows.aval
+                if follows and (role.kind != "slot" or role.owner == owner):
                     tables.append(cell.position)
             ports += [Port(table, self._ids(number), *self._range(position), table) for table in tables]
         return ports
@@ -141,7 +145,9 @@ class RowUpdate:
 
 
 def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
-    """Whether a gradient of zeros changes no bit of a table, nor of its slots: tried out on numbers of all kinds.
+    """Whether a gradient of zeros changes no bit of a table, nor of its slots: tried out on numbers of all kinds, at many counts of steps.
+
+    A rule may do so at some steps only: one that adds up the gradients of several steps, or decays weights at a rate that is 0 at first.
 
     Args:
         slot_optimizer: for cells of these shapes.
@@ -151,14 +157,29 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
     rng, shapes = np.random.default_rng(0), {avals[number].shape for number in tables}
     values = [jnp.asarray(rng.normal(size=aval.shape), aval.dtype) for aval in avals]
     state = [
-        jnp.asarray(rng.random(cell.aval.shape) + 0.5, cell.aval.dtype) if cell.aval.shape in shapes else first
+        jnp.asarray(rng.random(cell.aval.shape) + 0.5, cell.aval.dtype) if cell.aval.shape in shapes or _is_rate(cell.aval) else first
         for cell, first in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True)
     ]
+    counts = [number for number, cell in enumerate(slot_optimizer.cells) if not cell.aval.shape and _is_whole(cell.aval)]
+
+    def changes(step: jax.Array, values: list[jax.Array], state: list[jax.Array], gradients: list[jax.Array]) -> jax.Array:
+        state = [step.astype(old.dtype) if number in counts else old for number, old in enumerate(state)]
+        new, after = slot_optimizer.apply(values, state, gradients)
+        pairs = [(values[number], new[number]) for number in tables]
+        pairs += [(old, changed) for old, changed in zip(state, after, strict=True) if old.shape in shapes]
+        return jnp.stack([jnp.any(old != changed) for old, changed in pairs]).any()
+
     with jax.ensure_compile_time_eval():
-        new, after = slot_optimizer.apply(values, state, [jnp.zeros_like(value) for value in values])
-    pairs = [(values[number], new[number]) for number in tables]
-    pairs += [(old, changed) for old, changed in zip(state, after, strict=True) if old.shape in shapes]
-    return all(np.array_equal(np.asarray(old), np.asarray(changed)) for old, changed in pairs)
+        compiled, zeros = jax.jit(changes), [jnp.zeros_like(value) for value in values]
+        return not any(compiled(jnp.asarray(step), values, state, zeros) for step in TRIED_STEPS)
+
+
+def _is_whole(aval: Aval) -> bool:
+    return bool(jnp.issubdtype(aval.dtype, jnp.integer))
+
+
+def _is_rate(aval: Aval) -> bool:
+    return not aval.shape and bool(jnp.issubdtype(aval.dtype, jnp.floating))
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:

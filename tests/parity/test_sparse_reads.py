@@ -1,4 +1,4 @@
-"""Conformance cases B055, B056 and T5 (sparse reads): rows in the order asked, gradients of lookups, time without the table's size.
+"""Conformance cases B050, B055, B056 and T5 (sparse reads): combined rows, the order of rows, gradients, time without the table's size.
 
 TensorFlow gives the rows of B055 grouped by shard, and has no gradient with respect to a variable in shards (B056).
 """
@@ -13,6 +13,20 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.hardware import Device, Network
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [([[0, 3], [4, -1], [1, -1]], [[4, 5], [9, 10], [3, 4]]), ([[0, 3], [-1, -1], [1, -1]], [[4, 5], [0, 0], [3, 4]])],
+    ids=["sparse", "safe"],
+)
+def test_b050_a_sparse_lookup_gives_the_means_of_rows_and_zeros_of_none(ids: Any, expected: Any) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(3))
+    with strategy.scope():
+        table = sd.Variable(np.arange(1.0, 11.0).reshape(5, 2), name="table")
+    step = sd.function(lambda ids: sd.embedding_lookup_sparse(table, ids, combiner="mean"))
+    found = sd.ClusterCoordinator(strategy).schedule(step, args=(np.array(ids, np.int32),)).fetch()
+    assert np.asarray(found).tolist() == expected
 
 
 def test_b055_rows_are_in_the_order_asked_for() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.errors import FailedPreconditionError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.linked_rows import ID_BYTES
 from simdist.variables.traffic import TrafficRecord
 
@@ -124,5 +124,69 @@ def test_records_are_those_of_the_shard_map() -> None:
 
 def test_an_engine_without_a_network_refuses() -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, engine="in_process"))
+    with strategy.scope():
+        table = sd.Variable(np.zeros((4, 2)), name="table")
     with pytest.raises(FailedPreconditionError, match=r"nothing travels .* engine='simulated'"):
         strategy.traffic()
+    with pytest.raises(FailedPreconditionError, match=r"nothing travels .* engine='simulated'"):
+        strategy.hot_rows(table)
+
+
+def table_of(strategy: sd.ParameterServerStrategy) -> sd.Variable:
+    return next(variable for variable in strategy.variables if variable.name == "table")
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_hot_rows_are_those_that_most_steps_asked_for(shards: int) -> None:
+    ids = np.random.default_rng(3).zipf(1.3, (64, 3)) % ROWS
+    strategy = trained(shards=shards, ids=ids, steps=12)
+    batches = np.array_split(ids, 16)  # each of the two workers goes through them from the first on
+    expected = np.zeros(ROWS, int)
+    for step in range(6):
+        expected[np.unique(batches[step])] += 2
+    order = sorted(np.flatnonzero(expected).tolist(), key=lambda row: (-expected[row], row))
+    found = strategy.hot_rows(table_of(strategy), count=7)
+    assert [hot.row for hot in found] == order[:7]
+    assert [(hot.reads, hot.updates) for hot in found] == [(expected[row],) * 2 for row in order[:7]]
+    assert len(strategy.hot_rows(table_of(strategy), count=10 * ROWS)) == len(order)
+    records = [record for record in strategy.traffic() if record.variable == "table"]
+    for record in records:
+        own = [row for row in order if record.row_start <= row < record.row_stop]
+        assert [(hot.row, hot.task) for hot in record.hot_rows] == [(row, record.task) for row in own[:3]]
+    assert {hot.row: hot.task for record in records for hot in record.hot_rows}[found[0].row] == found[0].task
+
+
+def test_uses_of_rows_are_those_of_a_crashed_worker_too_and_change_no_digest() -> None:
+    def run(asks: bool) -> tuple[str, list[tuple[int, ...]]]:
+        cluster = sd.Cluster({"worker": 1, "ps": 2}, numerics="off")
+        strategy = sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2))
+        with strategy.scope():
+            table = sd.Variable(np.zeros((ROWS, WIDTH), np.float32), name="table")
+        cluster.faults.crash("worker:0", after_steps=2, restart_after=1.0)
+        step = sd.function(lambda ids: sd.embedding_lookup(table, ids))
+        coordinator = sd.ClusterCoordinator(strategy)
+        for row in range(4):
+            coordinator.schedule(step, args=(np.array([row, 39, 39], np.int32),))
+            if asks:
+                strategy.hot_rows(table)
+        coordinator.join()
+        found = [(hot.row, hot.reads, hot.updates) for hot in strategy.hot_rows(table, count=2)]
+        assert found[0] == (39, strategy.traffic()[1].reads, 0)
+        assert found[0][1] > 4  # the closure that was under way is done again
+        return cluster.trace.digest(), found
+
+    assert run(asks=False) == run(asks=True)
+
+
+def test_a_step_that_reads_the_whole_table_has_no_hot_rows() -> None:
+    strategy = trained(rows=False)
+    assert strategy.hot_rows(table_of(strategy)) == []
+    assert {record.hot_rows for record in strategy.traffic()} == {()}
+
+
+def test_hot_rows_refuse_variables_of_others_and_odd_counts() -> None:
+    strategy, other = trained(steps=1), trained(steps=1)
+    with pytest.raises(InvalidArgumentError, match="'table' is no variable of this strategy"):
+        strategy.hot_rows(table_of(other))
+    with pytest.raises(InvalidArgumentError, match="count"):
+        strategy.hot_rows(table_of(strategy), count=0)

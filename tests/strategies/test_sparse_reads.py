@@ -314,6 +314,27 @@ def test_keras_embedding_moves_rows() -> None:
     assert dense[1] == 3 * 100 * 16
 
 
+def test_slots_are_those_of_their_rows_where_a_lookup_has_as_many_ids_as_a_shard_has_rows() -> None:
+    def after(lookup: Callable[[sd.Variable, Any], Any]) -> bytes:
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, numerics="eager"), sd.FixedShardsPartitioner(2))
+        with strategy.scope():
+            table = sd.Variable(np.random.default_rng(1).normal(size=(24, WIDTH)), name="table")  # two shards of 12 rows
+            optimizer = sd.Optimizer(keras.optimizers.Adagrad(0.1))
+
+        @sd.function
+        def step(ids: Any) -> None:
+            _, gradients = sd.value_and_grad(lambda: (lookup(table, ids) ** 2).sum(), [table])()
+            optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        for ids in (np.arange(12) * 2, np.arange(12) + 7):
+            coordinator.schedule(step, args=(ids.astype(np.int32),))
+        coordinator.join()
+        return table.numpy().tobytes()
+
+    assert after(looked_up) == after(whole)
+
+
 def test_time_does_not_depend_on_the_size_of_the_table() -> None:
     def seconds(rows: int) -> float:
         cluster = sd.Cluster({"worker": 2, "ps": 2}, numerics="off")

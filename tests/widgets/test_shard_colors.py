@@ -50,6 +50,13 @@ def test_cards_have_the_traffic() -> None:
     assert dict(shard["facts"]) == {"reads": "2 (2.0 KiB)", "updates": "3 (48 B)", "version": "3", "staleness at its server": "0.50"}
 
 
+def test_cards_name_the_hottest_rows() -> None:
+    rows = (SimpleNamespace(row=1400, reads=1200, updates=7), SimpleNamespace(row=3, reads=2, updates=0))
+    hot, cold = sw.ShardMap([record("ps:0", hot_rows=rows), record("ps:1", hot_rows=())], color_by="traffic").header["shards"]
+    assert dict(hot["facts"])["hottest rows"] == "1,400 (1,200 reads, 7 updates), 3 (2 reads, 0 updates)"
+    assert "hottest rows" not in dict(cold["facts"])
+
+
 def test_the_default_holds_nothing_of_traffic() -> None:
     header = sw.ShardMap(RECORDS).header
     assert "scale" not in header

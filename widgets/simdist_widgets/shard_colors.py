@@ -58,7 +58,8 @@ def traffic_of(record: Any) -> dict[str, Any]:
         )
     staleness = record.staleness
     numbers: dict[str, Any] = {name: int(getattr(record, name)) for name in TRAFFIC_FIELDS[:-1]}
-    return numbers | {"staleness": None if staleness is None else float(staleness)}
+    hot = [(int(row.row), int(row.reads), int(row.updates)) for row in getattr(record, "hot_rows", ())]
+    return numbers | {"staleness": None if staleness is None else float(staleness), "hot_rows": hot}
 
 
 def color_shards(shards: Sequence[dict[str, Any]], color_by: str) -> dict[str, Any]:
@@ -122,4 +123,15 @@ def _facts(shard: Mapping[str, Any]) -> list[list[str]]:
         ["updates", f"{shard['updates']:,} ({format_bytes(shard['bytes_updated'])})"],
         ["version", f"{shard['version']:,}"],
         *staleness,
+        *([["hottest rows", _hottest(shard["hot_rows"])]] if shard.get("hot_rows") else []),
     ]
+
+
+def _hottest(rows: Sequence[tuple[int, int, int]]) -> str:
+    """The rows that were read most, in words.
+
+    Example:
+        >>> _hottest([(7, 12, 12), (1400, 3, 0)])
+        '7 (12 reads, 12 updates), 1,400 (3 reads, 0 updates)'
+    """
+    return ", ".join(f"{row:,} ({reads:,} reads, {updates:,} updates)" for row, reads, updates in rows)

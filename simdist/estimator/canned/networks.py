@@ -16,6 +16,8 @@ from simdist import keras
 from simdist.estimator.canned.options import DeepOptions
 from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
 from simdist.feature_column.dense import EmbeddingColumn
+from simdist.program.lookups import zeros_for_padding
+from simdist.variables.sparse_embedding import combined_rows
 
 __all__ = ["deep_logits", "linear_logits"]
 
@@ -95,10 +97,8 @@ def _weights(name: str, shape: tuple[int, ...], initializer: Any, trainable: boo
 
 def _combined(table: Any, ids: jax.Array, combiner: str) -> jax.Array:
     """Rows of a table, combined for each row of ids (b, k); of ids of -1, nothing."""
-    is_there = (ids >= 0).astype("float32")[..., None]
-    total = jnp.sum(keras.ops.take(table, jnp.maximum(ids, 0), axis=0) * is_there, axis=1)
-    count = jnp.maximum(jnp.sum(is_there, axis=1), 1.0)
-    return total if combiner == "sum" else total / (count if combiner == "mean" else jnp.sqrt(count))
+    rows = keras.ops.take(table, jnp.maximum(ids, 0), axis=0)
+    return combined_rows(zeros_for_padding(rows, ids), ids, None, combiner)
 
 
 def _scope(column: FeatureColumn) -> str:

@@ -12,6 +12,7 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
 from simdist.variables.keras_objects import KerasOptimizer, is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
+from simdist.variables.sparse_embedding import COMBINERS
 
 __all__ = [
     "Activation",
@@ -30,7 +31,6 @@ Activation: TypeAlias = Any
 """What Keras takes for an activation: a function, or its name."""
 
 OPTIMIZERS = {"Adagrad": "Adagrad", "Adam": "Adam", "Ftrl": "Ftrl", "RMSProp": "RMSprop", "SGD": "SGD"}
-COMBINERS = ("sum", "mean", "sqrtn")
 
 
 @dataclass(frozen=True)

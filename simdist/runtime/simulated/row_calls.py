@@ -14,11 +14,12 @@ import numpy as np
 from simdist.caches import BoundedCache
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
-from simdist.runtime.linked import ApplyAll, ReadWithRows
+from simdist.runtime.linked import ApplyAll, ReadWithRows, TableRows
 from simdist.runtime.linked_rows import ID_BYTES, RowOperands
 from simdist.runtime.simulated.calls import CallPlan, ServerCall
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.row_counts import RowCounts
+from simdist.runtime.simulated.row_uses import RowTally, RowUses
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 
@@ -57,6 +58,7 @@ class RowReads:
         elsewhere: groups of other tasks that are read as a whole, with their positions.
         own_shards: the shards of the task itself: the number of the table, and that of the shard in it.
         rows: how many were read of each shard, table by table.
+        uses: of each table, the rows that were asked for.
     """
 
     def __init__(self, world: World, task: Task, op: ReadWithRows) -> None:
@@ -75,6 +77,12 @@ class RowReads:
         self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
         self.rows = RowCounts()
+        self.uses = [self._uses_of(table) for table in op.tables]
+
+    def _uses_of(self, table: TableRows) -> RowUses:
+        groups = self.world.states.groups
+        cells = [groups[shard.group].cells[shard.position] for shard in table.shards]
+        return self.world.table_uses.of_table(cells, table.ids.num_rows)
 
     def _by_server(self) -> dict[str, _Asked]:
         states, asked = self.world.states, dict[str, _Asked]()
@@ -93,8 +101,9 @@ class RowReads:
 
     def plan(self, numbers: Sequence[RowNumbers]) -> CallPlan:
         """The call that asks for these rows."""
-        for own, bounds in zip(numbers, self.bounds, strict=True):
+        for own, bounds, uses in zip(numbers, self.bounds, self.uses, strict=True):
             own.find(bounds)
+            uses.reads.add(own.unique)
         counts = [
             [own.count_in(shard.first, shard.stop) for shard in table.shards] for own, table in zip(numbers, self.op.tables, strict=True)
         ]
@@ -137,6 +146,8 @@ class RowPushes:
     Attributes:
         sent: the positions of the parts that are sent to servers.
         rows: how many gradients of rows were sent of each operand of rows, part by part.
+        uses: of each gradient of rows, once for all shards of its table, the rows that it belongs to: the position of a part, the number
+            of the operand in it, and the uses of the table.
     """
 
     def __init__(self, world: World, task: Task, op: ApplyAll, kept: Callable[[int], bool]) -> None:
@@ -148,6 +159,15 @@ class RowPushes:
         self._legs = [self._legs_of(op.parts[position].task) for position in self.sent]
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
         self.rows = RowCounts()
+        self.uses = self._uses()
+
+    def _uses(self) -> list[tuple[int, int, RowTally]]:
+        groups, found = self.world.states.groups, dict[tuple[int, int], tuple[int, int, RowTally]]()
+        for position, part in enumerate(self.op.parts):
+            for place, operand in enumerate(part.rows):
+                cell = groups[part.group].cells[part.cells[len(part.given) + place]]
+                found.setdefault((operand.number, operand.slot), (position, place, self.world.table_uses.of_cell(cell).updates))
+        return list(found.values())
 
     def _legs_of(self, name: str) -> tuple[Leg, Leg]:
         server, routes = self.world.tasks[name], self.world.routes
@@ -157,6 +177,10 @@ class RowPushes:
         """The call that sends these operands."""
         sizes = tuple([self._size(position, operands[position]) for position in self.sent])
         self.rows.add(self._counts(operands))
+        for position, place, updates in self.uses:
+            given = operands[position]
+            if isinstance(given, RowOperands):
+                updates.add(given.numbers[place].unique)
         return self._planned(sizes) if len(self.sent) > FEW_SERVERS else self._plans.get(sizes, lambda: self._planned(sizes))
 
     def _counts(self, operands: Sequence[Bundle | RowOperands]) -> tuple[int, ...]:

@@ -66,6 +66,10 @@ class TableGathers:
             return self.states.present(shard.group)
         return Bundle.of([jnp.zeros(aval.shape, aval.dtype) for aval in shard.state])
 
+    def none(self) -> Bundle:
+        """What stands for the rows where none is asked for."""
+        return Bundle.of([jnp.zeros(self.table.rows.shape, self.table.rows.dtype)])
+
     def together(self, parts: Sequence[tuple[Bundle, Sequence[int]]], numbers: RowNumbers, where: tuple[str, int, float]) -> Bundle:
         """Rows that were gathered at different moments: for each part the numbers of its shards."""
         part_of_shard = np.zeros(len(self.table.shards), np.int32)
@@ -184,5 +188,8 @@ class RowReading(Reading):
             assert bundle is not None
             found.append(bundle)
         for number, (gathers, parts) in enumerate(zip(self.gathers, self.parts, strict=True)):
-            found.append(parts[0][0] if len(parts) == 1 else gathers.together(parts, self.numbers[number], where))
+            if not parts:  # of padding alone: no server was asked
+                found.append(gathers.none())
+            else:
+                found.append(parts[0][0] if len(parts) == 1 else gathers.together(parts, self.numbers[number], where))
         return found

@@ -51,7 +51,7 @@ def traffic_of(world: World, cells: Sequence[Cell]) -> list[CellTraffic]:
     for cell in cells:
         calls = reads.calls.get(cell, 0), updates.calls.get(cell, 0)
         sizes = reads.bytes.get(cell, 0), updates.bytes.get(cell, 0)
-        found.append(CellTraffic(*calls, *sizes, world.states.version(cell.group.number)))
+        found.append(CellTraffic(*calls, *sizes, world.states.version(cell.group.number), world.table_uses.of_shard(cell)))
     return found
 
 

@@ -32,6 +32,7 @@ from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.pricing import Prices
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
+from simdist.runtime.simulated.row_uses import TableUses
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRecovery
 from simdist.runtime.simulated.serving_mains import ServingMains
@@ -108,6 +109,7 @@ class World:
         self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.left: set[str] = set()  # tasks that are members no longer
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
+        self.table_uses = TableUses()
         self.engine_context = TaskContext()  # of fibers that run no code of a user
 
     @property

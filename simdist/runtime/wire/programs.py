@@ -112,7 +112,7 @@ def _plain_all(avals: BundleType) -> list[tuple[str, tuple[int, ...]]]:
 def _table(table: TableRows, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
     shards = [(shard.group, shard.position, shard.first, shard.stop, _plain_all(shard.state)) for shard in table.shards]
     ids = table.ids
-    return table.number, ids.name, ids.num_rows, digest(ids.kernel), table.sources, shards, _plain(table.rows), table.output
+    return table.number, (ids.name, ids.num_rows, digest(ids.kernel), ids.padded), table.sources, shards, _plain(table.rows), table.output
 
 
 def _row_operands(part: Apply) -> list[tuple[Any, ...]]:
@@ -183,10 +183,11 @@ class _Operations:
             case _:
                 raise ValueError(f"an operation {kind!r}")
 
-    def _table(self, number: int, name: str, num_rows: int, digest: str, sources: Any, shards: Any, rows: Any, output: Slot) -> TableRows:
+    def _table(self, number: int, ids: Any, sources: Any, shards: Any, rows: Any, output: Slot) -> TableRows:
+        name, num_rows, digest, padded = ids
         decoded = tuple([RowShard(group, position, first, stop, _avals(state)) for group, position, first, stop, state in shards])
         (aval,) = _avals([rows])
-        return TableRows(number, HostIds(name, num_rows, self.kernels[digest]), sources, decoded, aval, output)
+        return TableRows(number, HostIds(name, num_rows, self.kernels[digest], padded), sources, decoded, aval, output)
 
     def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any) -> Apply:
         given = self.slots[operands]
