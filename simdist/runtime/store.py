@@ -94,6 +94,10 @@ class Store:
         arrays = [parts[cell.position] for cell, parts in zip(cells, self._read(cells), strict=True)]
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.asarray(array) for array in arrays], axis=variable.placement.axis)
 
+    def unseen_cells(self, cells: Sequence[Cell]) -> list[Array] | None:
+        """The present values of cells; nothing notes the read. None where no numbers are computed."""
+        return None if self.engine.numerics == "off" else list(map(self._array, cells))
+
     def _array(self, cell: Cell) -> Array:
         return self._read([cell])[0][cell.position]
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
+from simdist.program.arrays import Array
+from simdist.program.values import Aval
 from simdist.variables.keras_objects import (
     Config,
     KerasOptimizer,
@@ -33,7 +35,7 @@ from simdist.variables.keras_objects import (
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
-__all__ = ["Role", "apart", "built_roles", "copy_for", "stand_in_for"]
+__all__ = ["Role", "apart", "begins_with_values", "built_roles", "copy_for", "stand_in_for"]
 
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
@@ -105,12 +107,15 @@ def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> 
     return [roles.get(id(variable), Role("unused", number=number)) for number, variable in enumerate(optimizer.variables)]
 
 
-def copy_for(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> tuple[KerasOptimizer, list[Role]]:
+def copy_for(
+    optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]], values: Sequence[Array] | None = None
+) -> tuple[KerasOptimizer, list[Role]]:
     """An optimizer of the same configuration, built for cells.
 
     Args:
         optimizer: the user's.
         cells: (variable, cell) pairs.
+        values: of the cells, where its slots begin with them (`begins_with_values`); default zeros.
 
     Returns:
         The copy, and the roles of its variables; the owner of a slot is a number among the pairs.
@@ -123,11 +128,24 @@ def copy_for(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) 
     if is_scaling(optimizer):
         copy = type(optimizer)(copy, initial_scale=optimizer.initial_scale, dynamic_growth_steps=optimizer.dynamic_growth_steps)
     stand_ins = [stand_in_for(variable, cell) for variable, cell in cells]
+    for stand_in, value in zip(stand_ins, values or (), strict=False):
+        stand_in.assign(value)
     roles = built_roles(copy, stand_ins)
     if core.weight_decay:
         left_out = [s for s, (v, _) in zip(stand_ins, cells, strict=True) if not _decays(core, v)]
         core_of(copy).exclude_from_weight_decay(var_list=left_out)
     return copy, roles
+
+
+def begins_with_values(optimizer: KerasOptimizer, variable: Variable) -> bool:
+    """Whether slots of a Keras optimizer begin with what its variables hold, as those of ScheduleFreeAdamW do: tried with two values."""
+    probe = Cell(variable.name, Aval((2, 2), variable.aval.dtype), "")
+
+    def first_slots(value: float) -> list[bytes]:
+        copy, _ = copy_for(optimizer, [(variable, probe)], [np.full((2, 2), value, np.float32)])
+        return [np.asarray(slot.value).tobytes() for slot in copy.variables]
+
+    return apart(lambda: first_slots(0.0) != first_slots(0.7))
 
 
 def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:

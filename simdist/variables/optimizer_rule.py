@@ -15,15 +15,16 @@ from collections.abc import Sequence
 import jax
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
-from simdist.variables.keras_copies import Role
+from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.row_rule import RowUpdate, changed_state, is_elementwise, leaves_rows_alone, warn_of_dense_updates
-from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
+from simdist.variables.slot_optimizer import SlotOptimizer, depends_on_values, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, copies_of, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
@@ -52,6 +53,7 @@ class OptimizerRule(UpdateRule):
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
+        self._begins_with_values: bool | None = None  # not tried yet
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
     def __repr__(self) -> str:
@@ -96,9 +98,16 @@ class OptimizerRule(UpdateRule):
         pairs = [(self.variables[number], cell) for number, cell in cells]
         if not is_keras_optimizer(self.optimizer):
             assert isinstance(self.optimizer, GradientTransformation)
-            return optax_slot_optimizer(self.optimizer, pairs)
+            return optax_slot_optimizer(self.optimizer, pairs, self._values(pairs) if depends_on_values(self.optimizer, pairs) else None)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
-        return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells))
+        if self._begins_with_values is None:
+            self._begins_with_values = begins_with_values(self.optimizer, self.variables[0])
+        values = self._values(pairs) if self._begins_with_values else None
+        return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells), values)
+
+    def _values(self, pairs: Sequence[tuple[Variable, Cell]]) -> list[Array] | None:
+        with jax.ensure_compile_time_eval():
+            return self.variables[0].placement.store.unseen_cells([cell for _, cell in pairs])
 
     def build(self) -> None:
         """Create the optimizer's state for all variables, before a step needs it."""

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from simdist.program.arrays import Array
+from simdist.program.jaxprs import variables_in
 from simdist.program.values import aval_of
 from simdist.variables.keras_copies import Role, apart, copy_for
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_scaling
@@ -23,7 +24,7 @@ from simdist.variables.loss_scaling import Apply, Flat, Given, scaled_apply
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
-__all__ = ["SlotOptimizer", "keras_slot_optimizer", "optax_slot_optimizer"]
+__all__ = ["SlotOptimizer", "depends_on_values", "keras_slot_optimizer", "optax_slot_optimizer"]
 
 
 @dataclass
@@ -43,7 +44,10 @@ class SlotOptimizer:
 
 
 def keras_slot_optimizer(
-    optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]], first_value: Callable[[Role], Array | None] = lambda role: None
+    optimizer: KerasOptimizer,
+    cells: Sequence[tuple[Variable, Cell]],
+    first_value: Callable[[Role], Array | None] = lambda role: None,
+    values: Sequence[Array] | None = None,
 ) -> SlotOptimizer:
     """The slot optimizer of a Keras optimizer, for some cells.
 
@@ -51,8 +55,9 @@ def keras_slot_optimizer(
         optimizer: the user's.
         cells: (variable, cell) pairs of one task.
         first_value: gives the value that the user's optimizer has for a role; None: that of a new one.
+        values: of the cells, where slots begin with them; default zeros.
     """
-    copy, roles = apart(lambda: copy_for(optimizer, cells))
+    copy, roles = apart(lambda: copy_for(optimizer, cells, values))
     given = [first_value(role) for role in roles]
     initial = [jnp.asarray(v.value if value is None else value, v.dtype) for v, value in zip(copy.variables, given, strict=True)]
     state_cells = [
@@ -87,10 +92,32 @@ def _owner(path: Sequence[Any], shape: tuple[int, ...], cells: Sequence[tuple[Va
     return cells[number][1] if number < len(cells) and cells[number][1].aval.shape == shape else None
 
 
-def optax_slot_optimizer(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
-    """The slot optimizer of an Optax transformation, for some cells; a count of the updates is added to its state."""
-    zeros = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells]
-    found, structure = jax.tree_util.tree_flatten_with_path(transformation.init(zeros))
+def depends_on_values(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> bool:
+    """Whether the first state of an Optax transformation depends on what its variables hold, as that of schedule_free does."""
+    specs = [jax.ShapeDtypeStruct(cell.aval.shape, jnp.dtype(cell.aval.dtype)) for _, cell in cells]
+    try:
+        jaxpr = jax.make_jaxpr(lambda given: jax.tree_util.tree_leaves(transformation.init(given)))(specs).jaxpr
+    except Exception:  # it looks at its values while it makes its state
+        return True
+    reached = set(jaxpr.invars)
+    for eqn in jaxpr.eqns:
+        if reached.intersection(variables_in(eqn.invars)):
+            reached.update(eqn.outvars)
+    return bool(reached.intersection(variables_in(jaxpr.outvars)))
+
+
+def optax_slot_optimizer(
+    transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]], values: Sequence[Array] | None = None
+) -> SlotOptimizer:
+    """The slot optimizer of an Optax transformation, for some cells; a count of the updates is added to its state.
+
+    Args:
+        transformation: the user's.
+        cells: (variable, cell) pairs of one task.
+        values: of the cells, where its first state depends on them (`depends_on_values`); default zeros.
+    """
+    first = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells] if values is None else list(map(jnp.asarray, values))
+    found, structure = jax.tree_util.tree_flatten_with_path(transformation.init(first))
     leaves = [jnp.asarray(leaf) for _, leaf in found]
     owners = [_owner(path, leaf.shape, cells) for (path, _), leaf in zip(found, leaves, strict=True)]
     state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1], of) for i, (leaf, of) in enumerate(zip(leaves, owners, strict=True))]

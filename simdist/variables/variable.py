@@ -101,6 +101,10 @@ class VariableStore(Protocol):
         """The present value of a variable, as its first replica reads it; nothing notes the read."""
         ...
 
+    def unseen_cells(self, cells: Sequence[Cell], /) -> list[Array] | None:
+        """The present values of cells; nothing notes the read. None where no numbers are computed."""
+        ...
+
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
         """Assign to variables, or add to them, at once."""
         ...

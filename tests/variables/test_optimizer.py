@@ -54,6 +54,46 @@ def test_a_schedule_of_keras_is_followed_from_step_to_step(make: Callable[[], An
     np.testing.assert_allclose(v.numpy(), -(1.0 + 0.5 + 0.25) * np.ones(4))
 
 
+def of_keras(value: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    variable, optimizer = keras.Variable(value), keras.optimizers.ScheduleFreeAdamW(0.1)
+    optimizer.build([variable])
+    for _ in range(4):
+        optimizer.apply([gradient], [variable])
+    return np.asarray(variable.value)
+
+
+def of_optax(value: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    transformation, values = optax.contrib.schedule_free_sgd(0.1), [value]
+    state = transformation.init(values)
+    for _ in range(4):
+        updates, state = transformation.update([gradient], state, values)
+        values = optax.apply_updates(values, updates)
+    return np.asarray(values[0])
+
+
+RULES: dict[str, Any] = {
+    "Keras": (lambda: keras.optimizers.ScheduleFreeAdamW(0.1), of_keras),
+    "Optax": (lambda: optax.contrib.schedule_free_sgd(0.1), of_optax),
+}
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda: sd.MirroredStrategy(2), servers], ids=["device", "replicas", "shards"])
+@pytest.mark.parametrize("rule", RULES)
+def test_slots_that_begin_with_the_values_of_variables_do(make: Callable[[], Any], rule: str) -> None:
+    value, gradient = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[0.1, -0.2], [0.3, 0.05]], np.float32)
+    made, expected = RULES[rule]
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.zeros((2, 2), np.float32)), sd.Optimizer(made())
+    v.assign(value)
+    part = gradient / strategy.num_replicas_in_sync
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(part, v)])))
+    coordinator = sd.ClusterCoordinator(strategy) if isinstance(strategy, sd.ParameterServerStrategy) else None
+    for _ in range(4):
+        step() if coordinator is None else coordinator.schedule(step).fetch()
+    np.testing.assert_allclose(v.numpy(), expected(value, gradient), rtol=1e-6)
+
+
 def test_a_step_that_asks_for_the_count_of_an_optax_transformation_gets_that_of_the_moment() -> None:
     strategy = sd.OneDeviceStrategy()
     with strategy.scope():
