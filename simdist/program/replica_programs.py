@@ -18,7 +18,7 @@ from contextlib import suppress
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall, CallKey, fits, fits_at_once
-from simdist.program.collective import GradientOptions
+from simdist.program.collective import SPARSE_SUM, GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.operations import Program
 from simdist.program.values import Aval
@@ -77,6 +77,10 @@ class ReplicaPrograms:
                 if known == shared:
                     raise
                 shared = known
+                continue
+            if self.options is not None and not self.options.tables_apart and _differ_in_tables(programs):
+                # One replica has so many ids that it would send the table, another so few that it would send rows.
+                self.options = self.options.with_tables_apart()
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -142,6 +146,12 @@ class ReplicaPrograms:
                         f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
                         "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
                     )
+
+
+def _differ_in_tables(programs: Sequence[Program]) -> bool:
+    """Whether the replicas have different collectives, and some of them are sums of rows."""
+    kinds = {tuple([collective.kind for collective in program.collectives]) for program in programs}
+    return len(kinds) > 1 and any(SPARSE_SUM in of_one for of_one in kinds)
 
 
 def _equal(one: object, other: object) -> bool:

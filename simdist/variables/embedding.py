@@ -20,7 +20,7 @@ from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
 from simdist.variables.variable import Variable
 
-__all__ = ["embedding_lookup", "traced_lookup"]
+__all__ = ["embedding_lookup", "follows_lookups", "traced_lookup"]
 
 
 def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
@@ -76,6 +76,16 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
 def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array) -> jax.Array:
     """The rows of a table at this point of a step."""
     value = table.traced_value(tracer)
-    if not table.moves_rows or tracer.num_replicas > 1:
+    if not follows_lookups(tracer, table):
         return plain_lookup(value, ids)
-    return lookup(value, ids, tracer.tables.setdefault(table.ref(), len(tracer.tables)))
+    own = table.ref()
+    tracer.ids_looked_up[own] = tracer.ids_looked_up.get(own, 0) + ids.size
+    return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)))
+
+
+def follows_lookups(tracer: Tracer, table: Variable) -> bool:
+    """Whether a step notes which rows of a table it looks up: because it reads those alone, or because their gradients travel alone."""
+    if tracer.num_replicas == 1:
+        return table.moves_rows
+    options = tracer.options
+    return tracer.in_replica and options is not None and options.gathers_rows and bool(table.shape)
