@@ -5,8 +5,8 @@ Its sum over r replicas needs no all-reduce of n rows: an *all-gather* brings ev
 them into a table of zeros. The path of such a gradient:
 
 1. `embedding_lookup` and `keras.layers.Embedding` bind a lookup that the tracer counts (`simdist.variables.embedding`).
-2. `Optimizer.apply_gradients` gives the gradient of such a table a collective of its own, "sparse_all_reduce". Tables of which rows would be
-   more bytes stay in the packs of the dense gradients (`simdist.variables.gradient_sum`).
+2. `Optimizer.apply_gradients` gives the gradient of such a table a collective of its own, "sparse_all_reduce". Tables of which rows would
+   be more bytes stay in the packs of the dense gradients (`simdist.variables.gradient_sum`).
 3. `with_rows_in_sums` finds out whether the gradient is what lookups alone have made (spreads, and sums of them). Then its ids [k] and rows
    [k, ...] are the operands of the collective, in place of the dense gradient. What else uses the gradient gets it dense, as before.
 4. When all replicas have come, `settled` decides what travels: rows, if all have rows and the all-gather sends fewer bytes than any
@@ -22,8 +22,6 @@ their ids, beginning with zero: the same bits in each run and in every plan of n
 dense gradient.
 
 Source: Sergeev and Del Balso, Horovod: fast and easy distributed deep learning in TensorFlow, 2018 (sparse tensors by all-gather).
-
-Taught in lesson 06.
 """
 
 from __future__ import annotations
@@ -136,7 +134,8 @@ class _Rewriting:
 
     def _sum_of_rows(self, collective: Collective, parts: Sequence[Part]) -> list[jax.Array]:
         (table,) = collective.outputs
-        ids = [self._value(of).reshape(-1).astype(jnp.int32) for _, of in parts] or [jnp.zeros(0, jnp.int32)]
+        # Copied, so that the kernel of the rows makes the ids, too: what it makes can travel while it still runs.
+        ids = [jnp.array(self._value(of), jnp.int32, copy=True).reshape(-1) for _, of in parts] or [jnp.zeros(0, jnp.int32)]
         rows = [self._value(rows).reshape(-1, *table.shape[1:]) for rows, _ in parts] or [jnp.zeros((0, *table.shape[1:]), table.dtype)]
         operands = [jnp.concatenate(ids), jnp.concatenate(rows)]
         return bind_collective(replace(collective, operands=tuple(map(aval_of, operands))), operands)

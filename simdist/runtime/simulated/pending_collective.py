@@ -201,10 +201,8 @@ class PendingCollective:
         world = self.group.world
         self.begun_s = world.clock.now
         # The data of one rank, as the schedule's chunks count it.
-        plans, size_bytes = (
-            self.group.plans,
-            self.collective.size_bytes * (len(self.ranks) if self.collective.travels_as == "all_gather" else 1),
-        )
+        plans, num_parts = self.group.plans, len(self.ranks) if self.collective.travels_as == "all_gather" else 1
+        size_bytes = self.collective.size_bytes * num_parts
         routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
         for device, num_bytes in zip(plan.devices, routed.bytes_sent, strict=True):
             if num_bytes:
