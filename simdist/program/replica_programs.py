@@ -25,6 +25,9 @@ from simdist.program.values import Aval
 
 __all__ = ["ReplicaPrograms"]
 
+KnownOperands = list[list[tuple[Aval, ...]]]
+"""What each replica gives to each collective: avals by collective and rank."""
+
 
 class ReplicaPrograms:
     """The programs of one step function under one strategy.
@@ -66,21 +69,22 @@ class ReplicaPrograms:
 
     def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
         """Trace until the operands of all replicas are known in all collectives."""
-        known_operands: list[list[tuple[Aval, ...]]] = []
+        known_operands: KnownOperands = []
         shared: list[bool] = []
+        options = self.options
         for _ in range(MOST_ROUNDS):
             try:
-                programs = self._trace(calls, known_operands, shared)
+                programs = self._trace(calls, known_operands, shared, options)
             except Exception:
                 # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
-                known = self._shared(calls, known_operands, shared)
+                known = self._shared(calls, known_operands, shared, options)
                 if known == shared:
                     raise
                 shared = known
                 continue
-            if self.options is not None and not self.options.tables_apart and _differ_in_tables(programs):
-                # One replica has so many ids that it would send the table, another so few that it would send rows.
-                self.options = self.options.with_tables_apart()
+            if options is not None and not options.tables_apart and _differ_in_tables(programs):
+                # One replica looks up so many rows that it would send the table, another so few that it would send rows.
+                options = options.with_tables_apart()
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -94,7 +98,9 @@ class ReplicaPrograms:
             f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
         )
 
-    def _shared(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[bool]:
+    def _shared(
+        self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
+    ) -> list[bool]:
         """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
         if self.num_replicas == 1 or len(calls) < self.num_replicas:
             return shared
@@ -102,12 +108,12 @@ class ReplicaPrograms:
         for position, call in enumerate(calls):
             reported_constants.append([])
             with suppress(Exception):
-                self.fn.trace(
-                    call, self.first_rank + position, self.num_replicas, known_operands, self.options, shared, reported_constants[-1]
-                )
+                self.fn.trace(call, self.first_rank + position, self.num_replicas, known_operands, options, shared, reported_constants[-1])
         return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
 
-    def _trace(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:
+    def _trace(
+        self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
+    ) -> list[Program]:
         programs: list[Program] = []
         for position, call in enumerate(calls):
             same = [
@@ -116,13 +122,13 @@ class ReplicaPrograms:
                 if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
             ]
             rank = self.first_rank + position
-            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, self.options, shared))
+            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared))
         return programs
 
-    def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
+    def _found(self, programs: list[Program]) -> KnownOperands:
         """The operands of each replica in each collective; those of replicas that are traced elsewhere are taken to be the same."""
         common = min(len(program.collectives) for program in programs)
-        found: list[list[tuple[Aval, ...]]] = []
+        found: KnownOperands = []
         for number in range(common):
             given = [program.collectives[number].operands for program in programs]
             others = self.num_replicas - len(given)
