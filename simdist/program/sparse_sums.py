@@ -17,9 +17,9 @@ Bytes: an id has eight, as in the messages of parameter servers, and k is the nu
 equal ids are not added before they travel: how many ids differ is not known when the step is traced. Replicas with fewer ids than others
 send as many as those, as an all-gather of equal parts does.
 
-Invariants: a row of the sum is the sum of its rows in the order of the replicas, and within a replica in the order of the lookups and of
-their ids, beginning with zero: the same bits in each run and in every plan of numerics. Replicas may have different numbers of ids, or a
-dense gradient.
+Invariants: a row of the sum is the sum of its rows in the order of the replicas, and within a replica in the order of the ids, beginning
+with zero: the same bits in each run and in every plan of numerics. Of several lookups of a table in one step, the last comes first, as in
+the backward pass. Replicas may have different numbers of ids, or a dense gradient.
 
 Source: Sergeev and Del Balso, Horovod: fast and easy distributed deep learning in TensorFlow, 2018 (sparse tensors by all-gather).
 """

@@ -125,6 +125,24 @@ def test_rows_are_added_in_the_order_of_replicas_and_ids(replicas: int) -> None:
     assert found.tobytes() == (START - row_sums()).tobytes()
 
 
+def test_of_several_lookups_the_last_comes_first() -> None:
+    strategy = workers(2)
+    with strategy.scope():
+        table, optimizer = sd.Variable(START, name="table"), sd.Optimizer(keras.optimizers.SGD(1.0))
+
+    def replica(ids: Any, rows: Any) -> None:
+        def loss() -> Any:
+            return sum((sd.embedding_lookup(table, ids[:, number]) * rows[:, number]).sum() for number in range(3))
+
+        _, gradients = sd.value_and_grad(loss, [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    parts = [sd.PerReplica(np.split(array, 2)) for array in (IDS, COEFFICIENTS)]
+    strategy.run(replica, args=tuple(parts))
+    ids, rows = (np.concatenate([part[:, number] for part in np.split(array, 2) for number in (2, 1, 0)]) for array in (IDS, COEFFICIENTS))
+    assert table.numpy().tobytes() == (START - row_sums(ids, rows)).tobytes()
+
+
 @pytest.mark.parametrize("numerics", ["eager", "loop", "replay"])
 def test_every_plan_of_numerics_gives_the_same_bits(numerics: str) -> None:
     adam = sd.Optimizer(keras.optimizers.Adam(0.1))
@@ -144,7 +162,7 @@ def test_every_engine_gives_the_same_bits(engine: dict[str, Any]) -> None:
 
 def test_two_towers_learn_as_plain_jax_does() -> None:
     rng = np.random.default_rng(7)
-    users, items = (rng.normal(size=(NUM_ROWS, WIDTH)).astype(np.float32) for _ in range(2))
+    users, items = (rng.normal(size=(rows, WIDTH)).astype(np.float32) for rows in (NUM_ROWS, NUM_ROWS + 50))
     pairs, stars = rng.integers(0, NUM_ROWS, (40, 2)).astype(np.int32), rng.normal(size=40).astype(np.float32)
     strategy = workers(4)
     with strategy.scope():
@@ -214,6 +232,27 @@ def test_replicas_may_have_different_numbers_of_ids(counts: tuple[int, ...], exp
     strategy.run(replica_of(table, optimizer), args=(sd.PerReplica(ids), sd.PerReplica(rows)))
     np.testing.assert_allclose(table.numpy(), START - row_sums(np.concatenate(ids), np.concatenate(rows)), rtol=0, atol=1e-5)
     assert collectives_of(strategy.cluster) == {expected}
+
+
+@pytest.mark.parametrize("engine", [{}, {"engine": "in_process"}], ids=["simulated", "in process"])
+def test_a_replica_may_have_a_dense_gradient(engine: dict[str, Any]) -> None:
+    def change(gradient: Any) -> Any:
+        context = sd.get_replica_context()
+        return gradient * 2.0 if context.replica_id_in_sync_group == 1 else gradient
+
+    found = train(workers(2, engine=engine), change=change)
+    first, second = (row_sums(ids, rows) for ids, rows in zip(np.split(IDS, 2), np.split(COEFFICIENTS, 2), strict=True))
+    np.testing.assert_allclose(found.table, START - (first + 2 * second), rtol=0, atol=1e-5)
+
+
+def test_each_update_of_a_step_counts_its_own_ids() -> None:
+    # Of each update rows are fewer bytes than the table; of both together they would not be.
+    strategy = workers(2)
+    with strategy.scope():
+        table, optimizer = sd.Variable(START, name="table"), sd.Optimizer(keras.optimizers.SGD(1.0))
+    replica, ids, rows = replica_of(table, optimizer), np.arange(120, dtype=np.int32), np.ones((120, WIDTH), np.float32)
+    strategy.run(lambda: [replica(ids, rows) for _ in range(2)])
+    assert collectives_of(strategy.cluster) == {("all_gather gradients", 120 * ROW_BYTES)}
 
 
 @pytest.mark.parametrize(
