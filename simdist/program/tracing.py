@@ -60,7 +60,7 @@ class Tracer:
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
-        ids_looked_up: how many rows of a variable were looked up since its gradients were last added.
+        lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
@@ -81,7 +81,7 @@ class Tracer:
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
-        self.ids_looked_up: dict[Reference, int] = {}
+        self.lookup_counts: dict[Reference, int] = {}
         self._rank = rank
         self.num_replicas = num_replicas
         self.known_operands = known_operands

@@ -1,7 +1,8 @@
 """`embedding_lookup`: rows of a variable, by ids.
 
-In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. A lookup by Keras
-(`keras.layers.Embedding`, ``keras.ops.take`` of a variable along its first axis) is the same.
+In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. Under synchronous strategies
+each replica has the table, and the gradient travels as rows (`simdist.program.sparse_sums`). A lookup by Keras (`keras.layers.Embedding`,
+``keras.ops.take`` of a variable along its first axis) is the same.
 
 Taught in lesson 06.
 """
@@ -26,9 +27,13 @@ __all__ = ["embedding_lookup", "follows_lookups", "traced_lookup"]
 def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
     """The rows of a table with these ids, in the order of the ids.
 
-    In a step the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the gradient,
-    where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of the call
-    alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+    With parameter servers the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the
+    gradient, where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of
+    the call alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+
+    Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
+    less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
+    added in the order of the replicas, then of the ids. `CentralStorageStrategy` adds whole tables.
 
     Args:
         table: a variable [n, ...], also one in shards.
@@ -79,7 +84,7 @@ def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array) -> jax.Array:
     if not follows_lookups(tracer, table):
         return plain_lookup(value, ids)
     own = table.ref()
-    tracer.ids_looked_up[own] = tracer.ids_looked_up.get(own, 0) + ids.size
+    tracer.lookup_counts[own] = tracer.lookup_counts.get(own, 0) + ids.size
     return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)))
 
 
