@@ -96,7 +96,9 @@ def test_seconds_are_those_of_a_ring_all_gather_whatever_the_size_of_the_table()
 
 
 def test_dense_gradients_travel_as_the_options_say_and_rows_come_last() -> None:
-    strategy = workers(2, communication_options=sd.CommunicationOptions(implementation="RING", bytes_per_pack=8))
+    strategy = workers(
+        2, communication_options=sd.CommunicationOptions(implementation=sd.CommunicationImplementation.RING, bytes_per_pack=8)
+    )
     with strategy.scope():
         variables = [sd.Variable(START, name="table"), sd.Variable(np.ones(WIDTH)), sd.Variable(np.ones((WIDTH, 1)))]
         optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
@@ -236,6 +238,7 @@ def test_replicas_may_have_different_numbers_of_ids(counts: tuple[int, ...], exp
 def test_a_replica_may_have_a_dense_gradient(engine: dict[str, Any]) -> None:
     def change(gradient: Any) -> Any:
         context = sd.get_replica_context()
+        assert context is not None
         return gradient * 2.0 if context.replica_id_in_sync_group == 1 else gradient
 
     found = train(workers(2, engine=engine), change=change)
@@ -351,11 +354,11 @@ def test_mains_need_not_know_how_many_ids_the_others_have(counts: tuple[int, int
         strategy = sd.MultiWorkerMirroredStrategy()
         with strategy.scope():
             table, optimizer = sd.Variable(START, name="table"), sd.Optimizer(keras.optimizers.SGD(1.0))
-        count = counts[strategy.cluster_resolver.task_id]
+        count = counts[strategy.cluster_resolver.task_id or 0]
         strategy.run(replica_of(table, optimizer), args=(np.arange(count, dtype=np.int32), np.ones((count, WIDTH), np.float32)))
         return table.numpy().tobytes()
 
     results, cluster = launched(main)
-    total = sum((np.arange(NUM_ROWS) < count).astype(np.float32) for count in counts)
+    total = np.sum([np.arange(NUM_ROWS) < count for count in counts], 0).astype(np.float32)
     assert set(results.values()) == {(START - total[:, None]).tobytes()}
     assert expected in collectives_of(cluster)
