@@ -55,17 +55,14 @@ class GradientOptions(Protocol):
     Attributes:
         local: whether gradients are not added at all, because each replica takes steps of its own.
         gathers_rows: whether the gradient of a table may travel as rows.
-        tables_apart: whether each table of which rows are looked up has a collective of its own, however many rows there are.
     """
 
     @property
     def local(self) -> bool: ...
     @property
     def gathers_rows(self) -> bool: ...
-    @property
-    def tables_apart(self) -> bool: ...
-    def with_tables_apart(self) -> GradientOptions:
-        """The same, with `tables_apart`."""
+    def fallback(self) -> GradientOptions | None:
+        """Other options, for replicas whose gradients of tables have led to different collectives; None: there are none."""
         ...
 
 
@@ -81,6 +78,7 @@ class Collective:
         options: what the strategy wants: packing, algorithm; None for its default.
         label: what it is for, in traces: "gradients", "variables", ...
         averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
+        table: of a sparse all-reduce, the number of its table among the variables of the update, the same at all replicas.
     """
 
     kind: str
@@ -90,6 +88,7 @@ class Collective:
     options: CollectiveOptions | None = None
     label: str = ""
     averaged: bool = False
+    table: int | None = None
 
     @cached_property
     def size_bytes(self) -> int:
@@ -112,7 +111,7 @@ class Collective:
         """Whether two replicas can take part in one collective: the same kind, and the same shapes where they are added."""
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
         if same and self.kind == SPARSE_SUM:
-            return self.outputs == other.outputs
+            return (self.outputs, self.table) == (other.outputs, other.table)
         if not same or len(self.operands) != len(other.operands):
             return False
         if self.kind == "all_gather":

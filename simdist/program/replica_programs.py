@@ -18,7 +18,7 @@ from contextlib import suppress
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall, CallKey, fits, fits_at_once
-from simdist.program.collective import SPARSE_SUM, GradientOptions
+from simdist.program.collective import GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.operations import Program
 from simdist.program.values import Aval
@@ -82,9 +82,10 @@ class ReplicaPrograms:
                     raise
                 shared = known
                 continue
-            if options is not None and not options.tables_apart and _differ_in_tables(programs):
-                # One replica looks up so many rows that it would send the table, another so few that it would send rows.
-                options = options.with_tables_apart()
+            fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
+            if fallback is not None:
+                # One replica looks up so many rows that it would send the table, another so few, or none, that it would send rows.
+                options = fallback
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -155,9 +156,9 @@ class ReplicaPrograms:
 
 
 def _differ_in_tables(programs: Sequence[Program]) -> bool:
-    """Whether the replicas have different collectives, and some of them are sums of rows."""
-    kinds = {tuple([collective.kind for collective in program.collectives]) for program in programs}
-    return len(kinds) > 1 and any(SPARSE_SUM in of_one for of_one in kinds)
+    """Whether the replicas have different collectives, and some of them are of tables alone."""
+    kinds = {tuple([(collective.kind, collective.table) for collective in program.collectives]) for program in programs}
+    return len(kinds) > 1 and any(table is not None for of_one in kinds for _, table in of_one)
 
 
 def _equal(one: object, other: object) -> bool:

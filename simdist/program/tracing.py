@@ -20,7 +20,7 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree
-from simdist.program.collective import Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.collective import SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
@@ -39,7 +39,7 @@ def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[j
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in outputs]
 
 
-AlikeEverywhere = Literal["all_reduce", "sparse_all_reduce", "broadcast"]
+AlikeEverywhere = Literal["all_reduce", "broadcast"]
 Gathered = Literal["all_gather"]
 _tracers: list[Tracer] = []
 
@@ -258,6 +258,18 @@ class Tracer:
             return results
         each = iter(results)
         return [[next(each) for _ in avals] for avals in theirs]
+
+    def sparse_sum(self, gradient: jax.Array, table: int) -> jax.Array:
+        """The sum over the replicas of the gradient of a table, which may travel as rows (see `simdist.program.sparse_sums`).
+
+        Args:
+            gradient: of this replica.
+            table: its number among the variables of the update.
+        """
+        aval = aval_of(gradient)
+        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table)
+        self.collectives.append(collective)
+        return bind_collective(collective, self._in_step([gradient]))[0]
 
     def _in_step(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Constants become values of the step, so that the collective is written down and not carried out."""

@@ -184,4 +184,9 @@ def _remedy(one: Collective, other: Collective) -> str:
             "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
             "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."
         )
+    if SPARSE_SUM in (one.kind, other.kind):
+        return (
+            "They look up rows of different tables. Look up rows of the same ones in all mains, also where there are none to look up; or "
+            "read the tables as a whole, table.value[ids], in all of them."
+        )
     return "All replicas must build the same model and run the same step; compare their mains."

@@ -36,7 +36,7 @@ class GradientPolicy:
         num_packs: above 1: all gradients end to end, cut into so many equal parts.
         compression: what makes them smaller on their way; None for nothing.
         local: True: they are not added at all, because each replica takes steps of its own.
-        between_devices: False: one device adds them for all, so that rows of a table cannot be gathered; default True.
+        by_rows: whether those of tables of which rows are looked up may travel as rows; default True.
         tables_apart: each table of which rows are looked up has a collective of its own, also where it is small. A main needs that: it does
             not know how many rows the others look up, and all must take part in the same collectives. Default False.
     """
@@ -45,17 +45,19 @@ class GradientPolicy:
     num_packs: int = 1
     compression: Compressor | None = None
     local: bool = False
-    between_devices: bool = True
+    by_rows: bool = True
     tables_apart: bool = False
 
     @property
     def gathers_rows(self) -> bool:
         """Whether the gradient of a table may travel as rows; compressors take dense gradients."""
-        return self.between_devices and not self.local and self.compression is None
+        return self.by_rows and not self.local and self.compression is None
 
-    def with_tables_apart(self) -> GradientPolicy:
-        """The same, with `tables_apart`."""
-        return replace(self, tables_apart=True)
+    def fallback(self) -> GradientPolicy | None:
+        """The policy with which replicas agree that look up different numbers of rows, or rows of different tables; None: with this one."""
+        if not self.gathers_rows:
+            return None
+        return replace(self, by_rows=False) if self.tables_apart else replace(self, tables_apart=True)
 
 
 def policy_of(tracer: Tracer) -> GradientPolicy:
@@ -81,7 +83,7 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array], variabl
     for number, total in zip(together, _summed_together(tracer, policy, [gradients[number] for number in together]), strict=True):
         sums[number] = total
     for number in reversed(apart):
-        (sums[number],) = tracer.collective("sparse_all_reduce", [gradients[number]], label="gradients")
+        sums[number] = tracer.sparse_sum(gradients[number], number)
     return sums
 
 

@@ -170,7 +170,7 @@ class SynchronousStrategy(Strategy):
             options.num_packs,
             options.compression,
             self.policy.local_updates,
-            between_devices=self.reducer_device is None,
+            by_rows=self.reducer_device is None,
             tables_apart=self.launched,
         )
 

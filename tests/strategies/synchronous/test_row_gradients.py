@@ -246,6 +246,35 @@ def test_a_replica_may_have_a_dense_gradient(engine: dict[str, Any]) -> None:
     np.testing.assert_allclose(found.table, START - (first + 2 * second), rtol=0, atol=1e-5)
 
 
+def lookups_of_two_tables(strategy: Any) -> tuple[list[bytes], sd.Cluster]:
+    """The first replica looks up rows of one table, the second of another."""
+    with strategy.scope():
+        tables, optimizer = [sd.Variable(START) for _ in range(2)], sd.Optimizer(keras.optimizers.SGD(1.0))
+
+    def replica() -> None:
+        context = sd.get_replica_context()
+        assert context is not None
+        table = tables[context.replica_id_in_sync_group]
+        _, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, np.array([4], np.int32)).sum(), tables)()
+        optimizer.apply_gradients(zip(gradients, tables, strict=True))
+
+    strategy.run(replica)
+    return [table.numpy().tobytes() for table in tables], strategy.cluster
+
+
+def test_gradients_are_dense_where_replicas_look_up_different_tables() -> None:
+    found, cluster = lookups_of_two_tables(workers(2))
+    expected = START.copy()
+    expected[4] -= 1
+    assert found == [expected.tobytes()] * 2
+    assert collectives_of(cluster) == {("all_reduce gradients", 2 * NUM_ROWS * WIDTH * 4)}
+
+
+def test_mains_that_look_up_different_tables_read_what_to_do() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"table\.value\[ids\], in all of them"):
+        launched(lambda: lookups_of_two_tables(sd.MultiWorkerMirroredStrategy()))
+
+
 def test_each_update_of_a_step_counts_its_own_ids() -> None:
     # Of each update rows are fewer bytes than the table; of both together they would not be.
     strategy = workers(2)
