@@ -6,10 +6,11 @@ over replicas is a sum over replicas.
 
 What is sent together is one operation: `operands` of one replica, and `outputs` as each replica gets them.
 
-    all_reduce      k arrays -> their k sums over the replicas
-    all_gather      k arrays -> n x k arrays, those of replica 0 first
-    broadcast       k arrays -> those of replica 0
-    reduce_scatter  n x k arrays -> k sums: of what all replicas have for this one
+    all_reduce         k arrays -> their k sums over the replicas
+    all_gather         k arrays -> n x k arrays, those of replica 0 first
+    broadcast          k arrays -> those of replica 0
+    reduce_scatter     n x k arrays -> k sums: of what all replicas have for this one
+    sparse_all_reduce  ids and rows of a table, or all of it -> the sum of the tables (`simdist.program.sparse_sums`)
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.values import Aval, num_bytes
 
-__all__ = ["COLLECTIVE", "Collective", "CollectiveOptions", "GradientOptions", "bind_collective", "require_outside_of_inner_programs"]
+__all__ = [
+    "COLLECTIVE",
+    "Collective",
+    "CollectiveOptions",
+    "GradientOptions",
+    "SPARSE_SUM",
+    "bind_collective",
+    "require_outside_of_inner_programs",
+]
 
 
 class CollectiveOptions(Protocol):
@@ -45,10 +54,16 @@ class GradientOptions(Protocol):
 
     Attributes:
         local: whether gradients are not added at all, because each replica takes steps of its own.
+        gathers_rows: whether the gradient of a table may travel as rows.
     """
 
     @property
     def local(self) -> bool: ...
+    @property
+    def gathers_rows(self) -> bool: ...
+    def fallback(self) -> GradientOptions | None:
+        """Other options, for replicas whose gradients of tables have led to different collectives; None: there are none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -56,13 +71,14 @@ class Collective:
     """A collective of a traced step: its kind, its operands and its options.
 
     Args:
-        kind: one of the four above.
+        kind: one of the five above.
         operands: what this replica gives.
         outputs: what it gets.
         num_replicas: members.
         options: what the strategy wants: packing, algorithm; None for its default.
         label: what it is for, in traces: "gradients", "variables", ...
         averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
+        table: of a sparse all-reduce, the number of its table among the variables of the update, the same at all replicas.
     """
 
     kind: str
@@ -72,15 +88,30 @@ class Collective:
     options: CollectiveOptions | None = None
     label: str = ""
     averaged: bool = False
+    table: int | None = None
 
     @cached_property
     def size_bytes(self) -> int:
         """The bytes that each replica contributes."""
-        return num_bytes(self.operands)
+        return self.operands[0].shape[0] * ID_BYTES + self.operands[1].size_bytes if self.gives_rows else num_bytes(self.operands)
+
+    @property
+    def gives_rows(self) -> bool:
+        """Whether it is a sparse all-reduce to which the replica gives ids and rows."""
+        return self.kind == SPARSE_SUM and len(self.operands) == 2
+
+    @property
+    def travels_as(self) -> str:
+        """The kind of its transfers."""
+        if self.kind != SPARSE_SUM:
+            return self.kind
+        return "all_gather" if self.gives_rows else "all_reduce"
 
     def agrees_with(self, other: Collective) -> bool:
         """Whether two replicas can take part in one collective: the same kind, and the same shapes where they are added."""
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
+        if same and self.kind == SPARSE_SUM:
+            return (self.outputs, self.table) == (other.outputs, other.table)
         if not same or len(self.operands) != len(other.operands):
             return False
         if self.kind == "all_gather":
@@ -93,6 +124,9 @@ class Collective:
 
 
 COLLECTIVE = "simdist_collective"
+SPARSE_SUM = "sparse_all_reduce"
+ID_BYTES = 8
+"""Of a row number in a message, as parameter servers send it."""
 _collective = jex_core.Primitive(COLLECTIVE)
 _collective.multiple_results = True
 
@@ -133,7 +167,8 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, collectiv
     if all(type(tangent) is ad.Zero for tangent in tangents):
         return results, [ad.Zero(result.aval.to_tangent_aval()) for result in results]
     given = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    return results, _collective.bind(*given, collective=replace(collective, label="derivative"))
+    kind = "all_reduce" if collective.kind == SPARSE_SUM else collective.kind
+    return results, _collective.bind(*given, collective=replace(collective, kind=kind, label="derivative"))
 
 
 def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Collective) -> Results:

@@ -38,6 +38,7 @@ from simdist.program.operations import (
     Update,
 )
 from simdist.program.row_reads import with_row_reads
+from simdist.program.sparse_sums import with_rows_in_sums
 from simdist.program.values import Aval
 
 __all__ = ["cut"]
@@ -55,7 +56,7 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
     """
-    closed, markers = with_row_reads(name, closed, markers)
+    closed, markers = with_row_reads(name, with_rows_in_sums(closed), markers)
     return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import jax
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 from simdist.program.values import Aval
 
-__all__ = ["Atom", "aval_in", "equations_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
+__all__ = ["Atom", "aval_in", "called", "equations_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
 
 Atom = Var | Literal
 """What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
@@ -67,6 +68,15 @@ def aval_in(atom: Atom) -> Aval:
     """The shape and dtype of its array."""
     assert isinstance(atom.aval, ShapedArray)
     return Aval(tuple(atom.aval.shape), str(atom.aval.dtype))
+
+
+def called(jaxpr: Jaxpr, eqn: JaxprEqn, given: Sequence[Var], values: Sequence[jax.Array]) -> list[jax.Array]:
+    """The results of one equation of a jaxpr for these values of what it takes.
+
+    It is called as a jaxpr of its own, which keeps where the equation comes from: what goes wrong names the user's line.
+    """
+    alone = jaxpr.replace(constvars=[], invars=list(given), outvars=eqn.outvars, eqns=[eqn])
+    return list(jaxpr_as_fun(ClosedJaxpr(alone, []))(*values))
 
 
 def num_elements(atom: Atom) -> int:

@@ -25,6 +25,9 @@ from simdist.program.values import Aval
 
 __all__ = ["ReplicaPrograms"]
 
+KnownOperands = list[list[tuple[Aval, ...]]]
+"""What each replica gives to each collective: avals by collective and rank."""
+
 
 class ReplicaPrograms:
     """The programs of one step function under one strategy.
@@ -66,17 +69,23 @@ class ReplicaPrograms:
 
     def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
         """Trace until the operands of all replicas are known in all collectives."""
-        known_operands: list[list[tuple[Aval, ...]]] = []
+        known_operands: KnownOperands = []
         shared: list[bool] = []
+        options = self.options
         for _ in range(MOST_ROUNDS):
             try:
-                programs = self._trace(calls, known_operands, shared)
+                programs = self._trace(calls, known_operands, shared, options)
             except Exception:
                 # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
-                known = self._shared(calls, known_operands, shared)
+                known = self._shared(calls, known_operands, shared, options)
                 if known == shared:
                     raise
                 shared = known
+                continue
+            fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
+            if fallback is not None:
+                # One replica looks up so many rows that it would send the table, another so few, or none, that it would send rows.
+                options = fallback
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -90,7 +99,9 @@ class ReplicaPrograms:
             f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
         )
 
-    def _shared(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[bool]:
+    def _shared(
+        self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
+    ) -> list[bool]:
         """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
         if self.num_replicas == 1 or len(calls) < self.num_replicas:
             return shared
@@ -98,12 +109,12 @@ class ReplicaPrograms:
         for position, call in enumerate(calls):
             reported_constants.append([])
             with suppress(Exception):
-                self.fn.trace(
-                    call, self.first_rank + position, self.num_replicas, known_operands, self.options, shared, reported_constants[-1]
-                )
+                self.fn.trace(call, self.first_rank + position, self.num_replicas, known_operands, options, shared, reported_constants[-1])
         return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
 
-    def _trace(self, calls: Sequence[BoundCall], known_operands: list[list[tuple[Aval, ...]]], shared: list[bool]) -> list[Program]:
+    def _trace(
+        self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
+    ) -> list[Program]:
         programs: list[Program] = []
         for position, call in enumerate(calls):
             same = [
@@ -112,13 +123,13 @@ class ReplicaPrograms:
                 if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
             ]
             rank = self.first_rank + position
-            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, self.options, shared))
+            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared))
         return programs
 
-    def _found(self, programs: list[Program]) -> list[list[tuple[Aval, ...]]]:
+    def _found(self, programs: list[Program]) -> KnownOperands:
         """The operands of each replica in each collective; those of replicas that are traced elsewhere are taken to be the same."""
         common = min(len(program.collectives) for program in programs)
-        found: list[list[tuple[Aval, ...]]] = []
+        found: KnownOperands = []
         for number in range(common):
             given = [program.collectives[number].operands for program in programs]
             others = self.num_replicas - len(given)
@@ -142,6 +153,12 @@ class ReplicaPrograms:
                         f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
                         "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
                     )
+
+
+def _differ_in_tables(programs: Sequence[Program]) -> bool:
+    """Whether the replicas have different collectives, and some of them are of tables alone."""
+    kinds = {tuple([(collective.kind, collective.table) for collective in program.collectives]) for program in programs}
+    return len(kinds) > 1 and any(table is not None for of_one in kinds for _, table in of_one)
 
 
 def _equal(one: object, other: object) -> bool:

@@ -23,7 +23,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import JaxprEqn, Var
 
 from simdist.errors import DenseReadWarning
-from simdist.program.jaxprs import Atom, aval_in, primitives_in, variables_in
+from simdist.program.jaxprs import Atom, aval_in, called, primitives_in, variables_in
 from simdist.program.kernels import kernel_of
 from simdist.program.lookups import LOOKUP, SPREAD, plain_lookup, plain_spread, zeros_for_padding
 from simdist.program.markers import ArgumentMarker, Marker, NextMarker, ReadMarker, RowsMarker, UpdateMarker
@@ -222,9 +222,7 @@ class _Rewriting:
             self._update(eqn, marker)
         else:
             given = list(dict.fromkeys(variables_in(eqn.invars)))
-            # As a jaxpr of its own, which keeps where the equation comes from: what goes wrong names the user's line.
-            alone = self.jaxpr.replace(constvars=[], invars=given, outvars=eqn.outvars, eqns=[eqn])
-            results = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(alone, []))(*map(self._dense, given))
+            results = called(self.jaxpr, eqn, given, list(map(self._dense, given)))
             self.values.update(zip(eqn.outvars, results, strict=True))
 
     def _lookup(self, eqn: JaxprEqn) -> jax.Array:

@@ -20,7 +20,7 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
-from simdist.program.collective import COLLECTIVE, Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
@@ -61,6 +61,7 @@ class Tracer:
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
+        lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
@@ -85,6 +86,7 @@ class Tracer:
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
+        self.lookup_counts: dict[Reference, int] = {}
         self._rank = rank
         self.num_replicas = num_replicas
         self.known_operands = known_operands
@@ -268,7 +270,7 @@ class Tracer:
         """Add a collective to the step (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
         Returns:
-            For "all_reduce" and "broadcast" as many arrays as were given; for "all_gather" r lists of them, one for each replica.
+            As many arrays as were given; for "all_gather" r lists of them, one for each replica.
         """
         arrays = [jax.numpy.asarray(value) for value in values]
         gathers = kind == "all_gather"
@@ -285,6 +287,18 @@ class Tracer:
             return results
         each = iter(results)
         return [[next(each) for _ in avals] for avals in theirs]
+
+    def sparse_sum(self, gradient: jax.Array, table: int) -> jax.Array:
+        """The sum over the replicas of the gradient of a table, which may travel as rows (see `simdist.program.sparse_sums`).
+
+        Args:
+            gradient: of this replica.
+            table: its number among the variables of the update.
+        """
+        aval = aval_of(gradient)
+        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table)
+        self.collectives.append(collective)
+        return bind_collective(collective, self._in_step([gradient]))[0]
 
     def _in_step(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Constants become values of the step, so that the collective is written down and not carried out."""

@@ -1,6 +1,7 @@
 """The numbers of a collective: the kernel that computes the result of each replica.
 
-Sums are added in the order of the collective's schedule, all arrays of one dtype in one piece, as they travel.
+Sums are added in the order of the collective's schedule, all arrays of one dtype in one piece, as they travel. Rows of tables that were
+gathered are added in the order of the replicas, and of their ids (`simdist.program.sparse_sums`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from simdist.collectives.base import Schedule
 from simdist.collectives.numbers import combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DType
-from simdist.program.collective import Collective
+from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
+from simdist.program.lookups import plain_spread
 from simdist.program.values import BundleType
 
 __all__ = ["Combination", "Combinations", "disagreement"]
@@ -59,7 +61,7 @@ class Combinations:
             given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
         """
-        key = (collective.kind, id(schedule), given, scale)
+        key = (collective.kind, id(schedule), given, scale, collective.outputs if collective.kind == SPARSE_SUM else ())
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _combination(collective, schedule, given, scale)
@@ -97,6 +99,8 @@ def _kernel(
 
 
 def _combination(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+    if collective.kind == SPARSE_SUM:
+        return _sum_of_tables(collective, schedule, given, scale)
     ranks, count = len(given), len(given[0])
     if collective.kind == "broadcast":
         return Combination(schedule, None, given, given[:1], True)
@@ -114,6 +118,26 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
     share = len(kernel.out_avals) // ranks
     writes = tuple([kernel.out_avals[rank * share : (rank + 1) * share] for rank in range(ranks)])
     return Combination(schedule, kernel, given, writes, False)
+
+
+def _sum_of_tables(collective: Collective, schedule: Schedule | None, given: tuple[BundleType, ...], scale: float) -> Combination:
+    """The combination of a sparse all-reduce: each rank gives ids [k] and rows [k, ...], or the whole gradient [n, ...]."""
+    num_rows = collective.outputs[0].shape[0]
+
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        assert schedule is not None
+        each = iter(arrays)
+        parts = [[next(each) for _ in avals] for avals in given]
+        if schedule.kind == "all_gather":
+            total = plain_spread(jnp.concatenate([rows for _, rows in parts]), jnp.concatenate([ids for ids, _ in parts]), num_rows)
+        else:
+            dense = [part if len(part) == 1 else [plain_spread(part[1], part[0], num_rows)] for part in parts]
+            (total,) = added(schedule, dense)
+        return [total if scale == 1 else total * jnp.asarray(scale, total.dtype)]
+
+    form = f"{[len(avals) for avals in given]} of {num_rows} rows"
+    kernel = _kernel(form, collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
+    return Combination(schedule, kernel, given, (kernel.out_avals,), True)
 
 
 def added(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
@@ -159,5 +183,10 @@ def _remedy(one: Collective, other: Collective) -> str:
         return (
             "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
             "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."
+        )
+    if SPARSE_SUM in (one.kind, other.kind):
+        return (
+            "They look up rows of different tables. Look up rows of the same ones in all mains, also where there are none to look up; or "
+            "read the tables as a whole, table.value[ids], in all of them."
         )
     return "All replicas must build the same model and run the same step; compare their mains."

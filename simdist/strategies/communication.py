@@ -142,7 +142,7 @@ class GroupCommunication:
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         """The plan of a collective; the same for equal collectives."""
         equivalent_devices = self.equivalent_devices(devices)
-        key = (collective.kind, collective.size_bytes, equivalent_devices, collective.options)
+        key = (collective.travels_as, collective.size_bytes, equivalent_devices, collective.options)
         if key not in self._plans:
             self._plans[key] = self._plan(collective, equivalent_devices)
         plan = self._plans[key]
@@ -157,15 +157,15 @@ class GroupCommunication:
     def _plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         wanted = collective.options
         options = self.options.merge(wanted if isinstance(wanted, CommunicationOptions) else None)
-        if collective.kind == "all_reduce" and self.reducer_device is not None and self.reducer_device not in devices:
+        if collective.travels_as == "all_reduce" and self.reducer_device is not None and self.reducer_device not in devices:
             return reducer_plan(devices, self.reducer_device)
         algorithm = self._algorithm(collective, devices, options)
         schedule = algorithm.schedule(len(devices))
         return CollectivePlan(algorithm.name, schedule, schedule, devices)
 
     def _algorithm(self, collective: Collective, devices: tuple[str, ...], options: CommunicationOptions) -> Algorithm:
-        if collective.kind != "all_reduce":
-            return USUAL[collective.kind]
+        if collective.travels_as != "all_reduce":
+            return USUAL[collective.travels_as]
         if options.algorithm is not None:
             return ALL_REDUCE[options.algorithm]
         if options.implementation is CommunicationImplementation.RING:

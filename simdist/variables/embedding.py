@@ -1,7 +1,8 @@
 """`embedding_lookup`: rows of a variable, by ids.
 
-In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. A lookup by Keras
-(`keras.layers.Embedding`, ``keras.ops.take`` of a variable along its first axis) is the same.
+In a step of a `ParameterServerStrategy` it reads the rows that the batch asks for, each once, and no other. Under synchronous strategies
+each replica has the table, and the gradient travels as rows (`simdist.program.sparse_sums`). A lookup by Keras (`keras.layers.Embedding`,
+``keras.ops.take`` of a variable along its first axis) is the same.
 
 Taught in lesson 06.
 """
@@ -20,15 +21,19 @@ from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
 from simdist.variables.variable import Variable
 
-__all__ = ["embedding_lookup", "observed_rows", "table_and_ids", "traced_lookup"]
+__all__ = ["embedding_lookup", "follows_lookups", "observed_rows", "table_and_ids", "traced_lookup"]
 
 
 def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
     """The rows of a table with these ids, in the order of the ids.
 
-    In a step the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the gradient,
-    where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of the call
-    alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+    With parameter servers the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the
+    gradient, where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of
+    the call alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+
+    Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
+    less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
+    added in the order of the replicas, then of the ids. `CentralStorageStrategy` adds whole tables.
 
     Args:
         table: a variable [n, ...], also one in shards.
@@ -100,6 +105,16 @@ def observed_rows(table: Variable, ids: HostArray) -> HostArray:
 def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool = False) -> jax.Array:
     """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
-    if not table.moves_rows or tracer.num_replicas > 1:
+    if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1):
         return plain_lookup(value, ids, padded)
-    return lookup(value, ids, tracer.tables.setdefault(table.ref(), len(tracer.tables)), padded)
+    own = table.ref()
+    tracer.lookup_counts[own] = tracer.lookup_counts.get(own, 0) + ids.size
+    return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)), padded)
+
+
+def follows_lookups(tracer: Tracer, table: Variable) -> bool:
+    """Whether a step notes which rows of a table it looks up: because it reads those alone, or because their gradients travel alone."""
+    if tracer.num_replicas == 1:
+        return table.moves_rows
+    options = tracer.options
+    return tracer.in_replica and options is not None and options.gathers_rows and bool(table.shape)

@@ -1,7 +1,8 @@
 """The sum of the replicas' gradients: packed into few large messages, and compressed.
 
 Gradients are packed in reverse order, because those of the last layers are known first: their pack can travel while the
-others are still being computed.
+others are still being computed. Gradients of tables of which rows were looked up come last and alone, if their rows are fewer bytes than
+the table (`simdist.program.sparse_sums`).
 
 Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020, section 3.2 (buckets).
 
@@ -11,13 +12,15 @@ Taught in lesson 03b.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 
 from simdist.collectives.compression import Compressor
 from simdist.collectives.packing import pack_gradients, split_in_packs
+from simdist.program.operations import VariableHandle
+from simdist.program.sparse_sums import rows_travel
 from simdist.program.tracing import Tracer
 from simdist.program.values import aval_of
 
@@ -33,12 +36,28 @@ class GradientPolicy:
         num_packs: above 1: all gradients end to end, cut into so many equal parts.
         compression: what makes them smaller on their way; None for nothing.
         local: True: they are not added at all, because each replica takes steps of its own.
+        by_rows: whether those of tables of which rows are looked up may travel as rows; default True.
+        tables_apart: each table of which rows are looked up has a collective of its own, also where it is small. A main needs that: it does
+            not know how many rows the others look up, and all must take part in the same collectives. Default False.
     """
 
     bytes_per_pack: int = 0
     num_packs: int = 1
     compression: Compressor | None = None
     local: bool = False
+    by_rows: bool = True
+    tables_apart: bool = False
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether the gradient of a table may travel as rows; compressors take dense gradients."""
+        return self.by_rows and not self.local and self.compression is None
+
+    def fallback(self) -> GradientPolicy | None:
+        """The policy with which replicas agree that look up different numbers of rows, or rows of different tables; None: with this one."""
+        if not self.gathers_rows:
+            return None
+        return replace(self, by_rows=False) if self.tables_apart else replace(self, tables_apart=True)
 
 
 def policy_of(tracer: Tracer) -> GradientPolicy:
@@ -46,17 +65,38 @@ def policy_of(tracer: Tracer) -> GradientPolicy:
     return tracer.options if isinstance(tracer.options, GradientPolicy) else GradientPolicy()
 
 
-def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array]) -> list[jax.Array]:
+def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[VariableHandle]) -> list[jax.Array]:
     """The sums of gradients over all replicas of the step that is being traced.
 
     Args:
         tracer: of the step; its options are the `GradientPolicy`.
-        gradients: of this replica, one (p...) for each variable, in the order of the variables.
+        gradients: of this replica, one (p...) for each variable.
+        variables: those of the gradients, in their order.
 
     Returns:
         The sums over the r replicas, of the same shapes (p...).
     """
     policy = policy_of(tracer)
+    apart = [number for number, variable in enumerate(variables) if _is_apart(tracer, policy, variable)]
+    together = [number for number in range(len(variables)) if number not in apart]
+    sums = list(gradients)
+    for number, total in zip(together, _summed_together(tracer, policy, [gradients[number] for number in together]), strict=True):
+        sums[number] = total
+    for number in reversed(apart):
+        sums[number] = tracer.sparse_sum(gradients[number], number)
+    return sums
+
+
+def _is_apart(tracer: Tracer, policy: GradientPolicy, variable: VariableHandle) -> bool:
+    """Whether the gradient of a variable has a collective of its own, because rows of it were looked up since it was last changed."""
+    num_ids = tracer.lookup_counts.pop(variable.ref(), None)
+    return num_ids is not None and (policy.tables_apart or rows_travel(num_ids, tracer.num_replicas, variable.aval))
+
+
+def _summed_together(tracer: Tracer, policy: GradientPolicy, gradients: Sequence[jax.Array]) -> list[jax.Array]:
+    """The sums of gradients that are packed."""
+    if not gradients:
+        return []
     if policy.local:
         # Losses are shares of the global batch; a replica that goes on alone takes its own share for the whole.
         return [gradient * tracer.num_replicas for gradient in gradients]

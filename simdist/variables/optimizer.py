@@ -135,7 +135,7 @@ class Optimizer:
         policy = policy_of(tracer)
         compression = policy.compression
         if compression is None or policy.local:
-            return summed_over_replicas(tracer, gradients)
+            return summed_over_replicas(tracer, gradients, variables)
         if compression not in self._compressed:
             self._compressed[compression] = CompressedSum(compression)
         return self._compressed[compression].sums(tracer, gradients, variables)

@@ -1,4 +1,5 @@
-"""Conformance cases B050, B055, B056 and T5 (sparse reads): combined rows, the order of rows, gradients, time without the table's size.
+"""Conformance cases B050, B055, B056, B091, B100, C32 and T5 (sparse reads): combined rows, rows in the order asked, gradients of lookups,
+which travel as rows, and time without the table's size.
 
 TensorFlow gives the rows of B055 grouped by shard, and has no gradient with respect to a variable in shards (B056).
 """
@@ -80,3 +81,51 @@ def test_t5_a_sparse_read_and_push_take_the_time_of_their_rows(rows: int) -> Non
     seconds = asked * (width * 4 + 8) / bandwidth
     assert spans["read"].end_s - spans["read"].start_s == pytest.approx(seconds, rel=1e-9)
     assert spans["update"].end_s - spans["update"].start_s == pytest.approx(seconds, rel=1e-9)
+
+
+def sum_of_rows(size: int, ids: list[int], rows: list[float]) -> tuple[np.ndarray, sd.Cluster]:
+    """What two replicas, each with one id and one row, add up for a table of this size, beside a dense gradient."""
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        variables = [sd.Variable(np.zeros((size, 1), np.float32)), sd.Variable(np.zeros((3, 1), np.float32))]
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+
+    def replica(ids: Any, rows: Any) -> None:
+        table, w = variables
+        _, gradients = sd.value_and_grad(lambda: (sd.embedding_lookup(table, ids) * rows).sum() + w.value.sum(), variables)()
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    numbers = sd.PerReplica([np.array([one], np.int32) for one in ids])
+    strategy.run(replica, args=(numbers, sd.PerReplica([np.array([[one]], np.float32) for one in rows])))
+    return -variables[0].numpy()[:, 0], strategy.cluster
+
+
+def collectives(cluster: sd.Cluster) -> set[tuple[str, int]]:
+    return {(span.name, span.facts["bytes"]) for span in cluster.trace.spans if span.category == "collective"}
+
+
+@pytest.mark.parametrize(("ids", "expected"), [([0, 1], {0: 1, 1: 2}), ([1, 1], {1: 3})])
+def test_b091_rows_are_put_together_and_those_of_equal_ids_are_added(ids: list[int], expected: dict[int, float]) -> None:
+    found, _ = sum_of_rows(100, ids, [1, 2])
+    assert {number: value for number, value in enumerate(found.tolist()) if value} == expected
+
+
+def test_b100_rows_are_never_packed_with_other_gradients() -> None:
+    _, cluster = sum_of_rows(100, [0, 1], [1, 2])
+    assert collectives(cluster) == {("all_reduce gradients", 12), ("all_gather gradients", 12)}
+    _, cluster = sum_of_rows(3, [0, 1], [1, 2])
+    assert collectives(cluster) == {("all_reduce gradients", 24)}
+
+
+def test_c32_gradients_of_a_large_table_take_the_bytes_and_the_time_of_their_rows() -> None:
+    gathers = [
+        {
+            (span.end_s - span.start_s, span.facts["bytes"])
+            for span in sum_of_rows(size, [5, 5], [1, 2])[1].trace.spans
+            if span.name == "all_gather gradients"
+        }
+        for size in (100, 50_000)
+    ]
+    (small,), (large,) = gathers
+    assert small[1] == large[1] == 8 + 4
+    assert large[0] == pytest.approx(small[0], rel=1e-6)

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from simdist.errors import DeadlineExceededError
 from simdist.program.bound_call import BoundCall
-from simdist.program.collective import Collective
+from simdist.program.collective import SPARSE_SUM, Collective
+from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.combining import Combinations, disagreement
@@ -109,6 +110,8 @@ class Replicas(ABC):
                 "replicas must run the same step; compare what they do."
             )
         given = [bundle for _, bundle in came.values()]
+        if collective.kind == SPARSE_SUM:
+            collective = settled([other for other, _ in came.values()])
         plan = self.communication.plan(collective, tuple(came))
         how = self.combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), 1)
         if how.kernel is None:

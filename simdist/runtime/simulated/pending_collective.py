@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.errors import DeadlineExceededError, TimedOutError
-from simdist.program.collective import Collective
+from simdist.program.collective import SPARSE_SUM, Collective
+from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import CollectivePlan, Communication, Member
@@ -86,6 +87,7 @@ class PendingCollective:
     Attributes:
         begun_s: when its bytes began to travel.
         cause: the number of the last record of the replica that came last.
+        sparse: of a sparse all-reduce, what each replica came for.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
         behind: that of the collective for which its bytes had to wait; None where they had not.
     """
@@ -96,6 +98,7 @@ class PendingCollective:
         self.collective = collective
         self.name = f"{collective.kind} {collective.label}".strip()
         self.given: dict[int, Bundle] = {}
+        self.sparse: dict[int, Collective] = {}
         self.arrivals: dict[int, Arrival] = {}
         self.processes: list[tuple[Task, Incarnation]] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
@@ -133,6 +136,8 @@ class PendingCollective:
             self.fail(disagreement(self._name(self.first), self.collective, self._name(rank), collective, self.number))
             return arrival
         self.given[rank] = given
+        if collective.kind == SPARSE_SUM:
+            self.sparse[rank] = collective
         self.cause = cause
         if self.group.world.silence.is_expected:
             self.processes.append(self._process_of(rank))
@@ -172,6 +177,9 @@ class PendingCollective:
         late = [rank for rank in group.active if rank not in self.given]
         if late:
             group.drop(late)
+        if collective.kind == SPARSE_SUM:
+            collective = self.collective = settled([self.sparse[rank] for rank in self.ranks])
+            self.name = f"{collective.travels_as} {collective.label}".strip()
         devices = tuple([group.members[rank].device for rank in self.ranks])
         communication = group.communication
         self.plan = communication.plan(collective, devices)
@@ -193,7 +201,8 @@ class PendingCollective:
         world = self.group.world
         self.begun_s = world.clock.now
         # The data of one rank, as the schedule's chunks count it.
-        plans, size_bytes = self.group.plans, self.collective.size_bytes * (len(self.ranks) if self.collective.kind == "all_gather" else 1)
+        plans, num_parts = self.group.plans, len(self.ranks) if self.collective.travels_as == "all_gather" else 1
+        size_bytes = self.collective.size_bytes * num_parts
         routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
         for device, num_bytes in zip(plan.devices, routed.bytes_sent, strict=True):
             if num_bytes:

@@ -175,7 +175,14 @@ class SynchronousStrategy(Strategy):
     def gradient_policy(self) -> GradientPolicy:
         """What becomes of the replicas' gradients."""
         options = self.options
-        return GradientPolicy(options.bytes_per_pack, options.num_packs, options.compression, self.policy.local_updates)
+        return GradientPolicy(
+            options.bytes_per_pack,
+            options.num_packs,
+            options.compression,
+            self.policy.local_updates,
+            by_rows=self.reducer_device is None,
+            tables_apart=self.launched,
+        )
 
     # -- variables ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,144 @@
+"""Sums of gradients of tables over the replicas: a sparse all-reduce, in which rows travel in place of tables.
+
+A replica that looks up k rows of a table [n, ...] has a gradient with at most k rows that are not zero. TensorFlow calls it IndexedSlices.
+Its sum over r replicas needs no all-reduce of n rows: an *all-gather* brings everybody the ids and the rows of all, and each replica adds
+them into a table of zeros. The path of such a gradient:
+
+1. `embedding_lookup` and `keras.layers.Embedding` bind a lookup that the tracer counts (`simdist.variables.embedding`).
+2. `Optimizer.apply_gradients` gives the gradient of such a table a collective of its own, "sparse_all_reduce". Tables of which rows would
+   be more bytes stay in the packs of the dense gradients (`simdist.variables.gradient_sum`).
+3. `with_rows_in_sums` finds out whether the gradient is what lookups alone have made (spreads, and sums of them). Then its ids [k] and rows
+   [k, ...] are the operands of the collective, in place of the dense gradient. What else uses the gradient gets it dense, as before.
+4. When all replicas have come, `settled` decides what travels: rows, if all have rows and the all-gather sends fewer bytes than any
+   all-reduce of the table would; else the dense gradients, by the strategy's all-reduce. `rows_travel` makes the choice, in 2 and here.
+5. `simdist.runtime.combining` computes the sum, once for all replicas: a dense table, by which each optimizer updates its variables.
+
+Bytes: an id has eight, as in the messages of parameter servers, and k is the number of ids of the replica's part of the batch. Rows with
+equal ids are not added before they travel: how many ids differ is not known when the step is traced. Replicas with fewer ids than others
+send as many as those, as an all-gather of equal parts does.
+
+Invariants: a row of the sum is the sum of its rows in the order of the replicas, and within a replica in the order of the ids, beginning
+with zero: the same bits in each run and in every plan of numerics. Of several lookups of a table in one step, the last comes first, as in
+the backward pass. Replicas may have different numbers of ids, or a dense gradient.
+
+Source: Sergeev and Del Balso, Horovod: fast and easy distributed deep learning in TensorFlow, 2018 (sparse tensors by all-gather).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+from jax.extend.core import JaxprEqn, Literal, Var
+
+from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, bind_collective
+from simdist.program.jaxprs import Atom, aval_in, called, variables_in
+from simdist.program.lookups import SPREAD
+from simdist.program.values import Aval, aval_of
+
+__all__ = ["rows_travel", "settled", "with_rows_in_sums"]
+
+
+def rows_travel(num_ids: int, num_replicas: int, table: Aval) -> bool:
+    """Whether rows are fewer bytes than the table.
+
+    An all-gather sends (r - 1) / r of what all replicas have together. No all-reduce sends less than 2 (r - 1) / r of the table.
+
+    Args:
+        num_ids: of each replica.
+        num_replicas: r.
+        table: shape and dtype of the dense gradient.
+
+    Example:
+        >>> rows_travel(4, 2, Aval((100, 8), "float32")), rows_travel(80, 2, Aval((100, 8), "float32"))
+        (True, False)
+    """
+    of_rows = _of_rows(num_ids, table)
+    return num_replicas * of_rows.size_bytes < 2 * table.size_bytes
+
+
+def settled(given: Sequence[Collective]) -> Collective:
+    """The sparse all-reduce that replicas carry out together: with rows for operands, as many as the longest has, or with a dense one.
+
+    Args:
+        given: the collective of each replica.
+    """
+    first, (table,) = given[0], given[0].outputs
+    if all(collective.gives_rows for collective in given):
+        num_ids = max(collective.operands[0].shape[0] for collective in given)
+        if rows_travel(num_ids, len(given), table):
+            return replace(first, operands=_of_rows(num_ids, table).operands)
+    return replace(first, operands=first.outputs)
+
+
+def _of_rows(num_ids: int, table: Aval) -> Collective:
+    operands = (Aval((num_ids,), "int32"), Aval((num_ids, *table.shape[1:]), table.dtype))
+    return Collective(SPARSE_SUM, operands, (table,), 1)
+
+
+# -- which gradients are rows ----------------------------------------------------------------------------------------------
+
+
+def with_rows_in_sums(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
+    """A traced step whose sparse all-reduces are given ids and rows, where lookups alone have made the gradient."""
+    if not any(_is_sparse_sum(eqn) for eqn in closed.jaxpr.eqns):
+        return closed
+    rewriting = _Rewriting(closed)
+    return jax.make_jaxpr(rewriting.run)()
+
+
+def _is_sparse_sum(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == COLLECTIVE and eqn.params["collective"].kind == SPARSE_SUM
+
+
+Part = tuple[Atom, Atom]
+"""The rows that one lookup gives back, and its ids."""
+
+
+class _Rewriting:
+    """Traces a step once more, equation by equation."""
+
+    def __init__(self, closed: jex_core.ClosedJaxpr) -> None:
+        self.jaxpr = closed.jaxpr
+        self.values: dict[Var, jax.Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+        self.producer = {var: eqn for eqn in closed.jaxpr.eqns for var in eqn.outvars}
+
+    def run(self) -> list[jax.Array]:
+        """The new step."""
+        for eqn in self.jaxpr.eqns:
+            parts = self._parts(eqn.invars[0]) if _is_sparse_sum(eqn) else None
+            if parts is None:
+                given = list(dict.fromkeys(variables_in(eqn.invars)))
+                results = called(self.jaxpr, eqn, given, [self.values[var] for var in given])
+            else:
+                results = self._sum_of_rows(eqn.params["collective"], parts)
+            self.values.update(zip(eqn.outvars, results, strict=True))
+        return [self._value(atom) for atom in self.jaxpr.outvars]
+
+    def _parts(self, gradient: Atom) -> list[Part] | None:
+        """The lookups that have made a gradient, in the order in which it adds them; none if it is zero, None if it is something else."""
+        eqn = None if isinstance(gradient, Literal) else self.producer.get(gradient)
+        if eqn is None:
+            return None
+        if eqn.primitive.name == SPREAD:
+            return [(eqn.invars[0], eqn.invars[1])]
+        if eqn.primitive.name == "broadcast_in_dim" and isinstance(eqn.invars[0], Literal) and eqn.invars[0].val == 0:
+            return []  # of a replica without rows in its batch
+        if eqn.primitive.name != "add_any":
+            return None
+        first, second = map(self._parts, eqn.invars)
+        return None if first is None or second is None else first + second
+
+    def _sum_of_rows(self, collective: Collective, parts: Sequence[Part]) -> list[jax.Array]:
+        (table,) = collective.outputs
+        # Copied, so that the kernel of the rows makes the ids, too: what it makes can travel while it still runs.
+        ids = [jnp.array(self._value(of), jnp.int32, copy=True).reshape(-1) for _, of in parts] or [jnp.zeros(0, jnp.int32)]
+        rows = [self._value(rows).reshape(-1, *table.shape[1:]) for rows, _ in parts] or [jnp.zeros((0, *table.shape[1:]), table.dtype)]
+        operands = [jnp.concatenate(ids), jnp.concatenate(rows)]
+        return bind_collective(replace(collective, operands=tuple(map(aval_of, operands))), operands)
+
+    def _value(self, atom: Atom) -> jax.Array:
+        return jnp.asarray(atom.val, aval_in(atom).dtype) if isinstance(atom, Literal) else self.values[atom]
