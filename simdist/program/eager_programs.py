@@ -7,7 +7,7 @@ that depends on what the step reads, takes and draws, is replaced by a `PythonCa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -111,6 +111,7 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
         [(wanted[register], program.avals[register]) for register in outputs],
         [_PlayedTable(op, [inputs.index(source) for source in op.sources]) for op in program.operations if isinstance(op, ReadRows)],
         [(wanted[register], np.asarray(value)) for register, value in constants.items() if register not in loose],
+        _ids_in_sums(program),
     )
     kernel = _python_kernel(program, first, run, inputs, outputs)
     operations = list(program.operations)
@@ -190,6 +191,12 @@ def _wanted(program: Program) -> dict[Register, Wanted]:
     return found
 
 
+def _ids_in_sums(program: Program) -> dict[int, int]:
+    """How many ids a replica gives to the collectives that take ids and rows, by the number of the collective."""
+    collectives = [op.collective for op in program.operations if isinstance(op, TracedCollective)]
+    return {number: collective.operands[0].shape[0] for number, collective in enumerate(collectives) if collective.gives_rows}
+
+
 def _needs_others(name: str) -> FailedPreconditionError:
     return FailedPreconditionError(
         f"run_eagerly=True: {name} computes with values of a replica again after it has got others, by a collective (synchronized batch "
@@ -207,6 +214,7 @@ class _PlayedStep:
         wanted: the results, with their shapes and dtypes.
         tables: of which rows are read, in the order of their numbers.
         constants: results that the program has as constants; a playback has to give the same.
+        ids_in_sums: of collectives that take ids and rows how many, by their numbers.
     """
 
     def __init__(
@@ -217,6 +225,7 @@ class _PlayedStep:
         wanted: Sequence[tuple[Wanted, Aval]],
         tables: Sequence[_PlayedTable],
         constants: Sequence[tuple[Wanted, HostArray]],
+        ids_in_sums: Mapping[int, int],
     ) -> None:
         self.traced = traced
         self.step = step
@@ -224,6 +233,7 @@ class _PlayedStep:
         self.wanted = wanted
         self.tables = tables
         self.constants = constants
+        self.ids_in_sums = ids_in_sums
         self.context = active_context()
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -239,7 +249,11 @@ class _PlayedStep:
         finally:
             if outer is not self.context:
                 outer.replace(self.context)
-        found: Found = {"update": playback.updates, "collective": playback.combined, "result": [results]}
+        combined = [
+            _ids_and_rows(operands[0], self.ids_in_sums[number]) if number in self.ids_in_sums else operands
+            for number, operands in enumerate(playback.combined)
+        ]
+        found: Found = {"update": playback.updates, "collective": combined, "result": [results]}
         for which, constant in self.constants:
             if not np.array_equal(np.asarray(_at(found, which)), constant, equal_nan=constant.dtype.kind == "f"):
                 raise other_course("assigns or returns a number that it computes in Python from something else than values of the step")
@@ -279,6 +293,15 @@ def _rows_of(gradient: Array, numbers: RowNumbers) -> HostArray:
     rows = np.zeros((len(numbers.unique), *gradient.shape[1:]), gradient.dtype)
     rows[: numbers.count] = np.asarray(gradient)[numbers.unique[: numbers.count]]
     return rows
+
+
+def _ids_and_rows(gradient: Array, num_ids: int) -> list[Array]:
+    """The ids [k] and the rows [k, ...] of a dense gradient [n, ...] that k lookups have made: those that are not zero, then zeros."""
+    dense = np.asarray(gradient)
+    nonzero = np.flatnonzero((dense != 0).reshape(len(dense), -1).any(axis=1))
+    ids, rows = np.zeros(num_ids, np.int32), np.zeros((num_ids, *dense.shape[1:]), dense.dtype)
+    ids[: len(nonzero)], rows[: len(nonzero)] = nonzero, dense[nonzero]
+    return [ids, rows]
 
 
 def _at(found: Found, which: Wanted) -> Array:

@@ -179,6 +179,12 @@ class Playback(Tracer):
         self.combined.append(_concrete(arrays))
         return [jnp.ones_like(array) for array in arrays]
 
+    def sparse_sum(self, gradient: jax.Array, table: int) -> jax.Array:
+        """As `Tracer.sparse_sum`; the operand that is kept is the dense gradient."""
+        self._is_combined = True
+        self.combined.append(_concrete([gradient]))
+        return jnp.ones_like(gradient)
+
 
 class _Change:
     """What a step has done to a variable: an assignment or an increment on top of an earlier change, or what nobody can tell yet."""

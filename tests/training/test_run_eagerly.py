@@ -287,3 +287,22 @@ def test_rows_of_a_table_travel_as_in_compiled_steps() -> None:
         results.append(((history, model.get_weights(), model.evaluate(ids, Y, verbose=0)), strategy.cluster.trace.digest()))
     jax.tree_util.tree_map(lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-6), results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
+
+
+def test_gradients_of_a_table_travel_as_rows_as_in_compiled_steps() -> None:
+    words = np.random.default_rng(1).integers(0, 300, (12, 3)).astype("int32")
+
+    def losses(eager: bool) -> tuple[list[float], float, int]:
+        strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}))
+        with strategy.scope():
+            table = keras.layers.Embedding(300, 4, embeddings_initializer=keras.initializers.RandomUniform(seed=1))
+            model = keras.Sequential([keras.Input((3,), dtype="int32"), table, keras.layers.Flatten(), *layers()])
+            model.compile("adam", "mse", run_eagerly=eager)
+        history = model.fit(words, Y, batch_size=4, epochs=2, shuffle=False, verbose=0).history["loss"]
+        cluster = strategy.cluster
+        return history, cluster.now, sum(cluster.trace.totals[task, "bytes_sent"] for task in ("worker:0", "worker:1"))
+
+    found, expected = losses(True), losses(False)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert found[1:] == expected[1:]
+    assert expected[2] < 12 * 300 * 4 * 4  # no table has travelled
