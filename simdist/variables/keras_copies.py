@@ -172,10 +172,17 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
 def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
     import keras
 
-    with warnings.catch_warnings():
-        # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        config = optimizer.get_config()
+    schedule = learning_rate_of(optimizer)
+    if isinstance(schedule, keras.Variable):
+        # A look at the rate would compute what it depends on; with numerics="off" it is no number at all. (Keras would track what is set.)
+        optimizer.__dict__["_learning_rate"] = keras.Variable(0.001)
+    try:
+        with warnings.catch_warnings():
+            # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            config = optimizer.get_config()
+    finally:
+        optimizer.__dict__["_learning_rate"] = schedule
     # What belongs to whole gradients is done before they are cut (`simdist.variables.optimizer`).
     for name in BEFORE_THE_UPDATE:
         if name in config and not (name in CLIPPING and config.get("gradient_accumulation_steps")):
@@ -185,7 +192,6 @@ def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cel
         config["learning_rate"] = 0.001
     _require_whole_to_clip(config, cells)
     copy = type(optimizer).from_config(config)
-    schedule = learning_rate_of(optimizer)
     if not isinstance(schedule, keras.Variable):
         set_schedule(copy, schedule)
     return copy

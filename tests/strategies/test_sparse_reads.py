@@ -354,3 +354,22 @@ def test_time_does_not_depend_on_the_size_of_the_table() -> None:
         return cluster.engine.now
 
     assert seconds(1_000) == pytest.approx(seconds(100_000), rel=1e-9)
+
+
+def test_a_table_is_updated_by_rows_without_numbers_also_when_the_last_batch_is_smaller() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}, numerics="off"), sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        table = sd.Variable(np.ones((50, 2), np.float32))
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
+
+    @sd.function
+    def step(ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: jnp.sum(sd.embedding_lookup(table, ids)), [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    for ids in ([1, 2, 3], [4, 5, 6], [7]):
+        coordinator.schedule(step, args=(np.array(ids, np.int32),))
+        coordinator.join()
+    sent = strategy.cluster.trace.totals["worker:0", "bytes_sent"]
+    assert 0 < sent < 3 * 50 * 2 * 4  # no table
