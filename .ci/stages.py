@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import environment
@@ -33,6 +34,11 @@ NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
 # in the order of the folders, so that short doctests end the run; xdist would begin with files of many tests, and end with long ones
 PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 BROWSER = "browser and not exhaustive"
+# Their tests have processes of their own: one that runs all tests grows to four gigabytes, mostly of compiled code.
+GROUPS = {
+    "tests of training": ("tests/training", "tests/estimator", "tests/docs"),
+    "tests of strategies": ("tests/strategies", "tests/parity", "tests/properties", "tests/notebooks"),
+}
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
@@ -71,9 +77,11 @@ def tool(name: str, *arguments: str) -> Stage:
     return Stage(name, lambda: [Command([str(Path(sys.executable).with_name(arguments[0])), *arguments[1:]])])
 
 
-def python_tests() -> list[Command]:
+def python_tests(folders: Iterable[str] = ()) -> list[Command]:
+    """The tests of some folders; of none: all tests that no other stage has."""
+    chosen = list(folders) or [f"--ignore={folder}" for others in GROUPS.values() for folder in others]
     # nbval is for notebooks, and its imports cost each process two seconds
-    return [Command([*PYTEST, "-p", "no:nbval", *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5"])]
+    return [Command([*PYTEST, "-p", "no:nbval", *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5", *chosen])]
 
 
 def browser_tests() -> list[Command]:
@@ -128,7 +136,7 @@ LESSONS = [
     Stage("lessons in a browser", lessons_in_browser, no_browser),
 ]
 # the Python tests come last, so that a log ends with what matters most
-TESTS = [Stage("tests", python_tests)]
+TESTS = [*(Stage(name, partial(python_tests, folders)) for name, folders in GROUPS.items()), Stage("tests", python_tests)]
 CORES = 2
 
 
@@ -254,7 +262,7 @@ def verdict(outcomes: list[Outcome]) -> str:
 def main(arguments: list[str]) -> int:
     """Runs the stages of a target, or those of them that are named; returns the exit status."""
     target, *names = arguments or ["test"]
-    waves = [STATIC] if target == "check" else [STATIC + FRONT, LESSONS, TESTS]
+    waves = [STATIC] if target == "check" else [STATIC + FRONT, LESSONS, *([stage] for stage in TESTS)]
     stages = [stage for wave in waves for stage in wave]
     unknown = set(names) - {stage.name for stage in stages}
     if target not in ("check", "test") or unknown:

@@ -61,8 +61,15 @@ def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(s
     monkeypatch.setattr(stages, "run_wave", lambda wave: waves.append([stage.name for stage in wave]) or [])
     monkeypatch.chdir(CI.parent)
     stages.main(["test"])
-    assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser", "tests")] == [0, 1, 2]
-    assert waves[-1] == ["tests"]
+    assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser")] == [0, 1]
+    assert waves[2:] == [["tests of training"], ["tests of strategies"], ["tests"]]
+
+
+def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) -> None:
+    groups = [folder for folders in stages.GROUPS.values() for folder in folders]
+    assert all((CI.parent / folder).is_dir() for folder in groups) and len(set(groups)) == len(groups)
+    (rest,) = stages.python_tests()
+    assert [word.removeprefix("--ignore=") for word in rest.line if word.startswith("--ignore=")] == groups
 
 
 def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
