@@ -71,7 +71,7 @@ class DistributedDataset:
             whole = FunctionInput(source, strategy.workers_at_first, per_worker, self.options)
         else:
             whole = DistributedInput(source, strategy.num_workers, per_worker, input_options=self.options)
-            if whole.policy is not AutoShardPolicy.DATA and not strategy.launched:
+            if whole.policy is not AutoShardPolicy.DATA and strategy.workers_at_first > strategy.num_workers:
                 whole = DistributedInput(source, strategy.workers_at_first, per_worker, input_options=self.options)
         if whole.num_workers > strategy.num_workers:
             whole.without_others(strategy.present_workers)
