@@ -93,6 +93,7 @@ class Layout:
         reads = np.zeros((self.num_reads, self.chunk), np.uint32)
         writes = np.repeat(self.nothing[[heap for heap, _ in self.slots]], self.chunk).reshape(-1, self.chunk)
         feeds = [np.zeros((self.chunk, *aval.shape), jnp.dtype(aval.dtype)) for aval, _ in self.feeds]
+        puts = self.of_tables.nothing_put()
         codes[: len(entries)] = [entry[1] for entry in entries]
         for code in np.unique(codes[: len(entries)]).tolist():
             rows = np.flatnonzero(codes == code)
@@ -102,9 +103,11 @@ class Layout:
                 reads[: len(site.reads), rows] = _indices([entry[2] for entry in chosen])
             if site.writes:
                 writes[np.array(self.slot_numbers[code])[:, None], rows] = _indices([entry[3] for entry in chosen])
-            for position, column in enumerate(self.feed_numbers[code]):
-                feeds[column][rows] = np.array([entry[4][position] for entry in chosen])
-        return codes, reads, writes, tuple(feeds), self.of_tables.encode(entries)
+            given = [np.array([entry[4][position] for entry in chosen]) for position in range(len(self.feed_numbers[code]))]
+            for column, arrays in zip(self.feed_numbers[code], given, strict=True):
+                feeds[column][rows] = arrays
+            self.of_tables.encode(puts, code, rows, given)
+        return codes, reads, writes, tuple(feeds), puts
 
     # -- to be compiled -------------------------------------------------------------------------------------------
 

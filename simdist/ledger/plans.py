@@ -156,12 +156,21 @@ class ComputePlans:
         kernels = self._kernels(entries)
         if kernels & self.refuted:
             self._loop(entries, noted)
-        elif kernels <= self.proved:
+            return
+        count = self._proved_before(entries) if kernels - self.proved else len(entries)
+        if count == len(entries):
             self._scan(entries, noted, wait)
+        elif count >= TRIAL:
+            self._scan(entries[:count], noted, True)
         else:
-            self._try(entries[:TRIAL], noted)
-            if len(entries) > TRIAL and not noted:
-                self._replay(entries[TRIAL:], noted, wait)
+            count = TRIAL
+            self._try(entries[:count], noted)
+        if count < len(entries) and not noted:
+            self._replay(entries[count:], noted, wait)
+
+    def _proved_before(self, entries: Sequence[Entry]) -> int:
+        """How many entries come before the first whose kernel has not been tried."""
+        return next(number for number, (_, code, *_) in enumerate(entries) if self.branches[code].site.kernel not in self.proved)
 
     def _scan(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
         passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
@@ -234,4 +243,9 @@ class ComputePlans:
 
 
 def _equal(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(first, second, strict=True))
+    """Whether arrays have the same bits."""
+    return all(np.array_equal(_bits_of(a), _bits_of(b)) for a, b in zip(first, second, strict=True))
+
+
+def _bits_of(array: Array) -> HostArray:
+    return np.atleast_1d(np.asarray(array)).view(np.uint8)

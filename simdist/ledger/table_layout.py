@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.entry import Branch
 from simdist.ledger.registers import RegisterFile
 from simdist.ledger.table_chains import TableChains, form_in_scan, ports_of
 from simdist.program.arrays import HostArray
@@ -88,16 +88,27 @@ class TableLayout:
             puts.append(_Put(port, port.ids - start, slot, buffer))
         return puts
 
-    def encode(self, entries: Sequence[Entry]) -> TableInstructions:
-        """What the entries of a chunk put where: [4, slots, chunk]."""
+    def nothing_put(self) -> HostArray:
+        """What the entries of a chunk put where, if none of them changes rows: [4, slots, chunk]."""
         found = np.zeros((4, len(self.slots), self.chunk), np.int32)
         found[0] = -1
-        for number, (_, code, _, _, fed, _) in enumerate(entries):
-            for put in self.puts[code]:
-                ids = np.asarray(fed[put.fed])
-                low, high = ids.searchsorted((put.port.first, put.port.stop))
-                found[:, put.slot, number] = put.buffer, put.port.first, low, high
         return found
+
+    def encode(self, found: HostArray, code: int, numbers: HostArray, feeds: Sequence[HostArray]) -> None:
+        """Note what some entries of one branch put where.
+
+        Args:
+            found: [4, slots, chunk], which is changed.
+            code: of the branch.
+            numbers: of the entries in the chunk [n].
+            feeds: the arrays that the host passes for them, each [n, ...].
+        """
+        for put in self.puts[code]:
+            ids, port = feeds[put.fed], put.port  # ascending in each row
+            found[0, put.slot, numbers] = put.buffer
+            found[1, put.slot, numbers] = port.first
+            found[2, put.slot, numbers] = np.count_nonzero(ids < port.first, axis=1)
+            found[3, put.slot, numbers] = np.count_nonzero(ids < port.stop, axis=1)
 
     # -- to be compiled -------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ Ids may be *padded*: those below 0 are no rows. They give zeros, and nothing is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -40,9 +41,16 @@ def lookup(table: jax.Array, ids: jax.Array, number: int, padded: bool = False) 
 
 def plain_lookup(table: jax.Array, ids: jax.Array, padded: bool = False) -> jax.Array:
     """What `lookup` computes, as JAX does it."""
-    if not padded:
+    if padded:
+        return zeros_for_padding(plain_lookup(table, jnp.maximum(ids, 0)), ids)
+    if prod(ids.shape) < table.shape[0] or not jnp.issubdtype(table.dtype, jnp.inexact):
         return jnp.take(table, ids, axis=0)
-    return zeros_for_padding(jnp.take(table, jnp.maximum(ids, 0), axis=0), ids)
+    # Few rows that are looked up often: a row of NaN for wrong ids costs less than a look at each number of the result.
+    num_rows = table.shape[0]
+    ids = jnp.where(ids < 0, ids + num_rows, ids)
+    ids = jnp.where((ids < 0) | (ids >= num_rows), num_rows, ids)
+    whole = jnp.concatenate([table, jnp.full((1, *table.shape[1:]), jnp.nan, table.dtype)])
+    return whole.at[ids].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def zeros_for_padding(rows: jax.Array, ids: jax.Array) -> jax.Array:

@@ -36,28 +36,27 @@ class RowNumbers:
         count: rows before the filling.
     """
 
-    __slots__ = ("_below", "count", "positions", "unique")
+    __slots__ = ("_counts", "count", "positions", "unique")
 
     def __init__(self, unique: HostArray, positions: HostArray, count: int) -> None:
         self.unique = unique
         self.positions = positions
         self.count = count
-        self._below: dict[int, int] = {}
-
-    def below(self, row: int) -> int:
-        """How many of the rows come before this one."""
-        found = self._below.get(row)
-        if found is None:
-            found = self._below[row] = int(self.unique[: self.count].searchsorted(row))
-        return found
-
-    def find(self, bounds: HostArray) -> None:
-        """Find out at once what `below` gives for these rows."""
-        self._below.update(zip(bounds.tolist(), self.unique[: self.count].searchsorted(bounds).tolist(), strict=True))
+        self._counts: dict[tuple[int, int], int] = {}
 
     def count_in(self, first: int, stop: int) -> int:
         """How many of the rows are those of one shard, from `first` to `stop`."""
-        return self.below(stop) - self.below(first)
+        count = self._counts.get((first, stop))
+        if count is None:
+            count = self.counts_in(((first, stop),))[0]
+        return count
+
+    def counts_in(self, shards: Sequence[tuple[int, int]]) -> list[int]:
+        """The same of several shards at once, each from its first row to the one after its last."""
+        below = self.unique[: self.count].searchsorted(np.array(shards)).tolist()
+        counts = [high - low for low, high in below]
+        self._counts.update(zip(shards, counts, strict=True))
+        return counts
 
 
 class HostIds:

@@ -73,10 +73,15 @@ class Course:
         # Two flows of one size end in the order of their start.
         left = sorted(range(len(loads)), key=lambda number: loads[number].size_bytes, reverse=True)
         ends_at = {number: loads[number].size_bytes for number in left}
+        # The part that a flow gets of a link never falls: most stages need no look at each link.
+        least = min([link.bandwidth_bytes_per_s / count for link, count in flows.items()])
         while left:
             rate = bottleneck.bandwidth_bytes_per_s / flows[bottleneck]
-            if any(count and link.bandwidth_bytes_per_s / count < rate for link, count in flows.items()):
-                return False
+            if rate > least:
+                parts = [link.bandwidth_bytes_per_s / count for link, count in flows.items() if count]
+                least = min(parts)
+                if least < rate:
+                    return False
             end = ends_at[left[-1]]
             ending: list[int] = []
             while left and ends_at[left[-1]] == end:
@@ -98,12 +103,14 @@ class Course:
 
     def _carried(self) -> list[tuple[Link, float]]:
         """Sums of whole numbers are exact; others are added up one by one, as they are when flows end."""
-        sizes = [(link, self.loads[number].size_bytes) for ending in self.ending for number in ending for link in self.loads[number].links]
-        if any(size_bytes % 1 for _, size_bytes in sizes):
-            return sizes
+        ends = [self.loads[number] for ending in self.ending for number in ending]
+        if any(load.size_bytes % 1 for load in ends):
+            return [(link, load.size_bytes) for load in ends for link in load.links]
         sums: dict[Link, float] = {}
-        for link, size_bytes in sizes:
-            sums[link] = sums.get(link, 0.0) + size_bytes
+        for load in ends:
+            size_bytes = load.size_bytes
+            for link in load.links:
+                sums[link] = sums.get(link, 0.0) + size_bytes
         return list(sums.items())
 
 
@@ -113,7 +120,7 @@ def _common_bottleneck(loads: Sequence[Load], flows: dict[Link, int]) -> Link | 
     for load in loads:
         best = load.links[0]
         least = best.bandwidth_bytes_per_s / flows[best]
-        for link in load.links:
+        for link in load.links[1:]:
             if link.bandwidth_bytes_per_s < least * flows[link]:
                 best, least = link, link.bandwidth_bytes_per_s / flows[link]
         if least <= 0.0 or (common is not None and best is not common):

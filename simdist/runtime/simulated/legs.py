@@ -15,7 +15,7 @@ Content: TypeAlias = Any
 """What a message is about: its sender and its receiver know."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Leg:
     """One direction of a message.
 
@@ -44,12 +44,10 @@ class Leg:
 
     def like(self, size_bytes: float, content: Content) -> Leg:
         """A leg of the same route, with so many bytes and this content."""
-        return Leg(
-            self.source, self.target, size_bytes, self.links, self.latency_s, self.counted, content, is_word=self.is_word, kind=self.kind
-        )
+        return Leg(self.source, self.target, size_bytes, self.links, self.latency_s, self.counted, content, self.is_word, self.kind)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "travels", bool(self.links) and self.size_bytes > 0)
+        self.travels = self.size_bytes > 0 and bool(self.links)
 
 
 class Legs:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from simdist.caches import BoundedCache
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
@@ -67,7 +65,7 @@ class RowReads:
         self.op = op
         self.first: list[int] = []
         self.count = len(op.dense.groups) + len(op.parts)
-        self.bounds = [np.array([shard.first for shard in table.shards] + [table.shards[-1].stop]) for table in op.tables]
+        self._ranges = [[(shard.first, shard.stop) for shard in table.shards] for table in op.tables]
         self._asked = self._by_server()
         mine = self._asked.pop(task.name, _Asked())
         self.elsewhere = [read for asked in self._asked.values() for read in asked.groups]
@@ -101,12 +99,9 @@ class RowReads:
 
     def plan(self, numbers: Sequence[RowNumbers]) -> CallPlan:
         """The call that asks for these rows."""
-        for own, bounds, uses in zip(numbers, self.bounds, self.uses, strict=True):
-            own.find(bounds)
+        for own, uses in zip(numbers, self.uses, strict=True):
             uses.reads.add(own.unique)
-        counts = [
-            [own.count_in(shard.first, shard.stop) for shard in table.shards] for own, table in zip(numbers, self.op.tables, strict=True)
-        ]
+        counts = [own.counts_in(ranges) for own, ranges in zip(numbers, self._ranges, strict=True)]
         flat = tuple([count for own in counts for count in own])
         self.rows.add(flat)
         return self._planned(counts) if len(self._asked) > FEW_SERVERS else self._plans.get(flat, lambda: self._planned(counts))
@@ -114,10 +109,13 @@ class RowReads:
     def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
         parts: list[ServerCall] = []
         for name, asked in self._asked.items():
-            rows = [(group, position, counts[table][shard], size) for table, shard, group, position, size in asked.shards]
-            groups = [*asked.groups, *((group, position) for group, position, count, _ in rows if count)]
+            groups, size_bytes = asked.groups[:], asked.size_bytes
+            for table, shard, group, position, size in asked.shards:
+                count = counts[table][shard]
+                if count:
+                    groups.append((group, position))
+                    size_bytes += count * size
             if groups:
-                size_bytes = asked.size_bytes + sum(count * size for _, _, count, size in rows)
                 parts.append(self._part(name, tuple(groups), size_bytes))
         plan = CallPlan(parts, self.count, self.count)
         plan.kind = self._kind

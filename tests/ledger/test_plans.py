@@ -1,0 +1,70 @@
+"""Trials of kernels: each is tried once, near the entry where it is first met, and what is proved already is not tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from simdist.ledger import plans
+from simdist.ledger.entry import Entry
+from simdist.ledger.ledger import Ledger
+from simdist.ledger.plans import ComputePlans
+from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.values import Aval, Bundle
+
+ONE = (Aval((3,), "float32"),)
+START = np.arange(3, dtype=np.float32)
+
+
+def add(number: float) -> Kernel:
+    return kernel_of(f"add {number}", lambda array: [array + number], ONE)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries were computed in each trial."""
+    monkeypatch.setattr(plans, "TRIAL", 4)
+    lengths: list[int] = []
+    usual = ComputePlans._try
+
+    def noted(self: ComputePlans, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
+        lengths.append(len(entries))
+        usual(self, entries, noted)
+
+    monkeypatch.setattr(ComputePlans, "_try", noted)
+    return lengths
+
+
+def computed(counts: Sequence[tuple[Kernel, int]]) -> float:
+    """A chain of calls, so many of each kernel, one kernel after the other; the first number at its end."""
+    ledger, bundle = Ledger("replay"), Bundle.of([START])
+    for kernel, count in counts:
+        site = ledger.site(kernel, [ONE], [ONE])
+        for _ in range(count):
+            (bundle,) = ledger.call(site, [bundle])
+    assert not ledger.plans.refuted
+    return float(ledger.arrays(bundle)[0][0])
+
+
+def test_a_kernel_that_comes_late_is_tried_where_it_comes(tried: list[int]) -> None:
+    assert computed([(add(1.0), 50), (add(2.0), 50)]) == 150
+    assert tried == [4, 4]
+
+
+def test_kernels_that_come_together_are_tried_together(tried: list[int]) -> None:
+    assert computed([(add(1.0), 2), (add(2.0), 60)]) == 122
+    assert tried == [4]
+
+
+def test_a_kernel_that_comes_soon_after_proved_ones_is_tried_with_them(tried: list[int]) -> None:
+    assert computed([(add(1.0), 7), (add(2.0), 20)]) == 47
+    assert tried == [4, 4]
+
+
+def test_numbers_with_other_bits_are_not_equal() -> None:
+    zero, nan = np.zeros(3, np.float32), np.full((), np.nan, np.float32)
+    assert plans._equal([zero, nan], [zero.copy(), nan.copy()])
+    assert not plans._equal([zero], [-zero])
+    assert not plans._equal([nan], [-nan])
