@@ -150,6 +150,17 @@ def test_a_replica_that_is_silent_crashes_and_starts_again_joins_once() -> None:
     assert driven.memory() == Driven(on_failure="continue").run(2).memory()
 
 
+def test_a_replica_that_starts_again_where_the_driver_does_not_hear_it_stays_away_and_its_next_death_stops_nobody() -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.partition(["worker:1"], ["chief:0"], at=0.01, one_way=True)
+        cluster.faults.lose_host("worker:1", at=0.12, restart_after=0.5)
+        cluster.faults.lose_host("worker:1", at=7.0, restart_after=0.5)
+
+    driven = Driven(plan, on_failure="continue").run(30)
+    close(driven.w, 30)
+    assert [name for _, name in driven.marks("resize")] == ["leave: 2 replicas"]
+
+
 def test_a_partition_between_members_is_waited_out_and_the_same_batch_is_taken_again() -> None:
     plan = lambda cluster: cluster.faults.partition("worker:1", ["worker:0", "worker:2"], at=0.12, until=7.0)  # noqa: E731
     driven = Driven(plan, on_failure="continue").run(10)

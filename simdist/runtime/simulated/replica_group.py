@@ -64,7 +64,17 @@ class SimulatedReplicaGroup:
             self.step = None
 
     def believes_in(self, member: Member) -> bool:
-        return (member.alive or self._is_lost_unnoticed(member)) and member.process not in self._suspected
+        if member.process in self._suspected or not (member.alive or self._is_lost_unnoticed(member)):
+            return False
+        process = member.process
+        if member.task not in self._listens_to or not isinstance(process, Incarnation):
+            return True
+        return (member.task, process.incarnation) in self._joined or self._has_heard_of(process, member.task)
+
+    def _has_heard_of(self, process: Incarnation, task: str) -> bool:
+        """Whether a task that was started again has registered: its message may be lost, and then nobody would miss it either."""
+        belief = self.world.detection.membership.beliefs.get(task)
+        return belief is not None and belief.up and belief.incarnation == process.incarnation
 
     def _is_lost_unnoticed(self, member: Member) -> bool:
         """Whether a member's machine is gone, and was not silent for long enough yet."""
