@@ -11,8 +11,8 @@ server, the result) gets them as one bundle, made by the kernel that produced th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import jax
@@ -47,11 +47,13 @@ from simdist.runtime.linked import (
     ReadWithRows,
     RowOperand,
     RowShard,
+    RowSum,
     RunKernel,
     Slot,
     TableRows,
     TakeBatch,
 )
+from simdist.runtime.row_sums import MostIds, kept_rows
 from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, piece_of
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
@@ -63,15 +65,16 @@ __all__ = ["link"]
 Register = int
 
 
-def link(program: Program, layout: Layout, replica: int = 0) -> LinkedProgram:
+def link(program: Program, layout: Layout, replica: int = 0, num_ids: MostIds = ()) -> LinkedProgram:
     """Link a program against a layout that was prepared for it.
 
     Args:
         program: what was traced.
         layout: the groups of the strategy.
         replica: who runs it, by its place among the replicas that are driven here.
+        num_ids: of the step's collectives, over all replicas that are driven here (`most_ids`); default: all sums are tables.
     """
-    return _Linker(program, layout, replica).link()
+    return _Linker(program, layout, replica, kept_rows(program, replica, num_ids)).link()
 
 
 Piece: TypeAlias = "tuple[Register, ShardRange | None]"
@@ -87,10 +90,12 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout, replica: int) -> None:
+    def __init__(self, program: Program, layout: Layout, replica: int, sums: Mapping[Register, Aval]) -> None:
         self.program = program
         self.replica = replica
+        self.sums = sums  # that are ids and rows
         self.layout = layout
+        self.slot_of_sum: dict[Register, Slot] = {}
         self.num_kernels = 0
         self.packed: dict[tuple[Piece, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
@@ -236,6 +241,11 @@ class _Linker:
     def _collective(self, op: TracedCollective) -> None:
         """The result of a collective is one bundle, and stays one."""
         operands = self._pack([(register, None) for register in op.operands])
+        rows = self.sums.get(op.outputs[0])
+        if rows is not None:
+            slot = self.slot_of_sum[op.outputs[0]] = self._slot((Aval(rows.shape[:1], "int32"), rows))
+            self.operations.append(LinkedCollective(replace(op.collective, sum_rows=rows.shape[0]), operands, slot))
+            return
         slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
         self.operations.append(LinkedCollective(op.collective, operands, slot))
         self.packed[tuple((register, None) for register in op.outputs)] = slot
@@ -282,8 +292,12 @@ class _Linker:
         return [
             (op.operands[number], variable_of(op.variables[number]).placement.range_of(cell))
             for number, cell in cells
-            if not is_by_rows(op, number)
+            if not self._is_apart(op, number)
         ]
+
+    def _is_apart(self, op: Update, number: int) -> bool:
+        """Whether an operand is no part of the bundle of dense ones."""
+        return is_by_rows(op, number) or op.operands[number] in self.sums
 
     def _aval(self, piece: Piece) -> Aval:
         aval, part = self.program.avals[piece[0]], piece[1]
@@ -362,20 +376,32 @@ class _Linker:
         for cells in cells_by_owner(op, self.replica).values():
             group = cells[0][1].group
             slot = self._pack(self._operand_pieces(op, cells))
-            positions = [cell.position for number, cell in cells if not is_by_rows(op, number)]
+            positions = [cell.position for number, cell in cells if not self._is_apart(op, number)]
             operand_avals = self.slot_avals[slot]
-            rows = self._row_operands(op, cells)
+            rows, sums = self._row_operands(op, cells), [(number, cell) for number, cell in cells if op.operands[number] in self.sums]
             if isinstance(op.rule, str):
                 kernel = assigning(op.rule, tuple([cell.aval for cell in group.cells]), tuple(positions), tuple(operand_avals))
             elif rows:
                 changed = [(cell.position, operand.rows) for (_, cell), operand in rows]
                 kernel = rule_of(op.rule).row_kernel(group, positions, operand_avals, changed)
             else:
-                kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
+                tables = [op.variables[number].aval for number, _ in sums]
+                kernel = rule_of(op.rule).kernel(group, [*positions, *(cell.position for _, cell in sums)], [*operand_avals, *tables])
             size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
             what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
-            parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows))))
+            part = Apply(*what, (*positions, *(cell.position for _, cell in (*(own for own, _ in rows), *sums))))
+            parts.append(self._with_sums(part, op, sums, positions) if sums else part)
         self.operations.append(ApplyAll(tuple(parts)))
+
+    def _with_sums(self, part: Apply, op: Update, sums: list[tuple[int, Cell]], positions: list[int]) -> Apply:
+        """A change by sums of gradients of tables, which are tables or ids and rows."""
+        registers = [op.operands[number] for number, _ in sums]
+        slots, rows = [self.slot_of_sum[register] for register in registers], [self.sums[register] for register in registers]
+        changed = [(cell.position, own) for (_, cell), own in zip(sums, rows, strict=True)]
+        kernel = rule_of(op.rule).row_sum_kernel(sums[0][1].group, positions, part.given, changed)
+        of_rows = replace(part, number=self._number(), kernel=kernel, sums=tuple([RowSum(slot, self.slot_avals[slot]) for slot in slots]))
+        tables = tuple([RowSum(slot, (op.variables[number].aval,)) for slot, (number, _) in zip(slots, sums, strict=True)])
+        return replace(part, sums=tables, of_rows=of_rows)
 
     def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:
         """The gradients of rows that some cells are changed with."""

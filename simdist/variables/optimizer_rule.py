@@ -173,13 +173,26 @@ class OptimizerRule(UpdateRule):
         return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
+        return self._row_update(group, positions, operand_avals, rows).kernel(self._rows_only(group, rows))
+
+    def row_sum_kernel(
+        self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]
+    ) -> Kernel:
+        return self._row_update(group, positions, operand_avals, rows, pairs=True).kernel(self._rows_only(group, rows))
+
+    def changes_rows_alone(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> bool:
+        return self._rows_only(group, rows) is not None
+
+    def _row_update(
+        self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]], pairs: bool = False
+    ) -> RowUpdate:
         owner = owner_of(group.cells[0])
         own = [cell for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
-        update = RowUpdate(self.optimizer, group, own, self.slot_optimizers[owner], positions, operand_avals, rows)
-        return update.kernel(self._rows_only(owner, rows, group))
+        return RowUpdate(self.optimizer, group, own, self.slot_optimizers[owner], positions, operand_avals, rows, pairs)
 
-    def _rows_only(self, owner: Owner, rows: Sequence[tuple[int, Aval]], group: Group) -> SlotOptimizer | None:
+    def _rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         """The slot optimizer of rows, in the place of tables, where the rule leaves all other rows alone; None where it changes them."""
+        owner = owner_of(group.cells[0])
         counts = {id(group.cells[position]): aval for position, aval in rows}
         of_rows = [
             (self.variables[number], Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for number, cell in self.optimized[owner]

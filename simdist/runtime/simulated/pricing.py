@@ -111,7 +111,10 @@ def _kernels(linked: LinkedProgram) -> Iterator[RunKernel | Apply]:
         if isinstance(op, RunKernel):
             yield op
         elif isinstance(op, ApplyAll):
-            yield from op.parts
+            for part in op.parts:
+                yield part
+                if part.of_rows is not None:
+                    yield part.of_rows
 
 
 def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost]:
