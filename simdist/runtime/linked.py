@@ -219,6 +219,11 @@ class Apply:
         given = (self.given,) if self.given or not (self.rows or self.sums) else ()
         return (self.state, *given, *((operand.rows,) for operand in self.rows), *(total.given for total in self.sums))
 
+    @property
+    def forms(self) -> tuple[Apply, ...]:
+        """The change itself, and the same one of rows, if there is one."""
+        return (self,) if self.of_rows is None else (self, self.of_rows)
+
     @cached_property
     def mixtures(self) -> dict[tuple[BundleType, ...], Apply]:
         """The same change for sums of these types, once a step had them."""

@@ -390,18 +390,18 @@ class _Linker:
             size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
             what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
             part = Apply(*what, (*positions, *(cell.position for _, cell in (*(own for own, _ in rows), *sums))))
-            parts.append(self._with_sums(part, op, sums, positions) if sums else part)
+            parts.append(self._with_sums(part, op, positions, sums) if sums else part)
         self.operations.append(ApplyAll(tuple(parts)))
 
-    def _with_sums(self, part: Apply, op: Update, sums: list[tuple[int, Cell]], positions: list[int]) -> Apply:
+    def _with_sums(self, part: Apply, op: Update, positions: Sequence[int], sums: Sequence[tuple[int, Cell]]) -> Apply:
         """A change by sums of gradients of tables, which are tables or ids and rows."""
-        registers = [op.operands[number] for number, _ in sums]
-        slots, rows = [self.slot_of_sum[register] for register in registers], [self.sums[register] for register in registers]
-        changed = [(cell.position, own) for (_, cell), own in zip(sums, rows, strict=True)]
-        kernel = rule_of(op.rule).row_sum_kernel(sums[0][1].group, positions, part.given, changed)
-        of_rows = replace(part, number=self._number(), kernel=kernel, sums=tuple([RowSum(slot, self.slot_avals[slot]) for slot in slots]))
+        assert not isinstance(op.rule, str)
+        slots = [self.slot_of_sum[op.operands[number]] for number, _ in sums]
         tables = tuple([RowSum(slot, (op.variables[number].aval,)) for slot, (number, _) in zip(slots, sums, strict=True)])
-        return replace(part, sums=tables, of_rows=of_rows)
+        rows = tuple([RowSum(slot, self.slot_avals[slot]) for slot in slots])
+        changed = [(cell.position, self.sums[op.operands[number]]) for number, cell in sums]
+        kernel = rule_of(op.rule).row_sum_kernel(sums[0][1].group, positions, part.given, changed)
+        return replace(part, sums=tables, of_rows=replace(part, number=self._number(), kernel=kernel, sums=rows))
 
     def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:
         """The gradients of rows that some cells are changed with."""

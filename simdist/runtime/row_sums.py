@@ -101,8 +101,8 @@ def change_of(part: Apply, slots: Sequence[Bundle]) -> tuple[Apply, RowOperands]
     given = tuple([slots[total.slot] for total in part.sums])
     operands = RowOperands(slots[part.operands], given, (), part.size_bytes)
     types = tuple([bundle.avals for bundle in given])
-    for form in (part.of_rows, part):
-        if form is not None and types == tuple([total.given for total in form.sums]):
+    for form in part.forms:
+        if types == tuple([total.given for total in form.sums]):
             return form, operands
     if types not in part.mixtures:
         part.mixtures[types] = _mixed(part, types)

@@ -112,9 +112,7 @@ def _kernels(linked: LinkedProgram) -> Iterator[RunKernel | Apply]:
             yield op
         elif isinstance(op, ApplyAll):
             for part in op.parts:
-                yield part
-                if part.of_rows is not None:
-                    yield part.of_rows
+                yield from part.forms
 
 
 def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost]:
