@@ -1,8 +1,8 @@
 """Tables in the program of the replay machine: one buffer for each, outside of the branches that read rows of it.
 
-A branch gathers the rows that its kernel takes, or reads a table as it is, and returns the rows that it changes in *row slots*, with their
-numbers. After the branch they are put into the buffer of their chain, by a loop that writes in place; for all other buffers that loop has no
-turns. The numbers of rows are passed by the host, or an earlier entry has made them.
+A branch gathers the rows that its kernel takes, or reads the whole table where it is, and returns the rows that it changes in *row slots*,
+with their numbers. After the branch they are put into the buffer of their chain, by a loop that writes in place; for all other buffers that
+loop has no turns. The numbers of the rows are passed by the host, or an earlier entry has made them.
 """
 
 from __future__ import annotations
@@ -156,9 +156,7 @@ class TableLayout:
             to, first, low, high = (code[row, slot] for row in range(4))
             if slot in made:
                 is_made, stop = low == MADE_BY_ENTRIES, high
-                low, high = (
-                    jnp.where(is_made, jnp.sum(ids < row, dtype=np.int32), known) for row, known in ((first, low), (stop, high))
-                )
+                low, high = (jnp.where(is_made, jnp.sum(ids < row, dtype=np.int32), known) for row, known in ((first, low), (stop, high)))
             high = jnp.where(to == buffer, high, low)
             changed[buffer] = _put(changed[buffer], rows, ids, first, low, high)
         return changed

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import jax
 
+from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
@@ -31,6 +32,9 @@ from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerRule"]
+
+# Numbers of rows for which a rule keeps how it changes them: a step has one, or a few where its batches differ.
+KEPT_FORMS = 32
 
 
 class OptimizerRule(UpdateRule):
@@ -54,6 +58,7 @@ class OptimizerRule(UpdateRule):
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
         self._begins_with_values: bool | None = None  # not tried yet
+        self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
     def __repr__(self) -> str:
@@ -192,6 +197,12 @@ class OptimizerRule(UpdateRule):
 
     def _rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         """The slot optimizer of rows, in the place of tables, where the rule leaves all other rows alone; None where it changes them."""
+        # Every replica of a step asks.
+        return self._of_rows.get(
+            tuple([(group.cells[position], aval) for position, aval in rows]), lambda: self._found_rows_only(group, rows)
+        )
+
+    def _found_rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         owner = owner_of(group.cells[0])
         counts = {id(group.cells[position]): aval for position, aval in rows}
         of_rows = [
