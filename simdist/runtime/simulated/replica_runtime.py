@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from simdist.errors import SimdistError, UnavailableError
+from simdist.ledger.entry import Site
 from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.arrays import Array, Arrays
 from simdist.program.step_iterator import StepBatch, StepIterator, TimedIterator
@@ -287,7 +288,7 @@ class SimulatedReplica(SimulatedTask):
         part = op.parts[number]
         try:
             if not self.versions.known(part.group, before + 1):
-                old, site = self.versions.after(part.group, before), self.priced.sites[part.number]
+                old, site = self.versions.after(part.group, before), self._site(part)
                 where, (given, ids) = (self.device, self.number, end), inputs_of(operands[number])
                 if self._changes_its_own(part.group):
                     (new,) = self.lanes.call(self.lane, site, (old, *given), None, ids, where)
@@ -306,6 +307,11 @@ class SimulatedReplica(SimulatedTask):
             return
         if pending is None:
             self.step.go()
+
+    def _site(self, part: Apply) -> Site:
+        """Where the ledger calls the kernel of a change; a mixture of its forms has a site of its own, and the price of the dense one."""
+        known = self.priced.sites[part.number]
+        return known if known.kernel is part.kernel else self.world.ledger.site(part.kernel, part.reads, [part.state])
 
     def _changes_its_own(self, group: int) -> bool:
         """Whether each replica has a variable of its own in the place of this one, and changes it."""
