@@ -15,6 +15,7 @@ STORED = read()
 
 # They compile longest; other runs, and tests of packs, of accumulation, of compressors and of mains, try the same mechanisms in CI.
 LONG = {
+    "fit: mirrored, dropout and batch statistics",
     "fit: survivors",
     "fit: central storage",
     "disturbed: survivors of long collectives",
