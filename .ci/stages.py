@@ -35,9 +35,10 @@ NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
 PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 BROWSER = "browser and not exhaustive"
 # Their tests have processes of their own: one that runs all tests grows to four gigabytes, mostly of compiled code.
+# The folders with the longest files come first, so that no worker has such a file left when the other ends.
 GROUPS = {
     "tests of training": ("tests/docs", "tests/training", "tests/estimator"),
-    "tests of strategies": ("tests/strategies", "tests/parity", "tests/properties", "tests/notebooks"),
+    "tests of strategies": ("tests/notebooks", "tests/properties", "tests/strategies", "tests/parity"),
 }
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
