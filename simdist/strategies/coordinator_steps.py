@@ -103,10 +103,7 @@ class CoordinatorSteps:
         result = handle.wait()
         handle.accept()
         assert isinstance(result, StepResult)
-        arrays: list[Array] = [np.asarray(array) for array in engine.arrays([result.bundle])[0]]
-        if arrays:
-            engine.trace.observed()
-        return result.linked.rebuild(arrays)
+        return result.value(engine)
 
 
 def move_to_chief(strategy: ServerStrategy, program: Program) -> None:

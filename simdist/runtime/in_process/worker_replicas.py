@@ -1,0 +1,104 @@
+"""Replicas of one worker without a clock: what they read is read once for all, and an update is made when all have come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+
+from simdist.program.bound_call import BoundCall
+from simdist.program.values import Bundle
+from simdist.runtime.base import PENDING, Later
+from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere
+from simdist.runtime.in_process.replicas import Driver, OneReplica, Replicas, StepHere, TakingPart
+from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups
+from simdist.runtime.linked_rows import RowOperands
+from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.step_versions import StepVersions
+from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReadOrder, ReplicaCalls
+
+__all__ = ["InProcess", "WorkerReplicas", "step_of_replicas"]
+
+Reads = dict[Hashable, list[Bundle]]
+
+
+class InProcess(Driver, Shared):
+    """An engine whose tasks share its memory."""
+
+
+class OneWorkerReplica(OneReplica):
+    """The task of one replica of a worker, and its step.
+
+    Args:
+        common, task, member: as of `OneReplica`.
+        reads: what the replicas of the worker have read in this step, by the key of the read.
+        kept: gets the updates of the chief's variables.
+
+    Attributes:
+        sends: the update that it has come to, and its operands; None while it goes on.
+    """
+
+    def __init__(self, common: InProcess, task: TaskHere, member: Member, reads: Reads, kept: list[tuple[Apply, Bundle]]) -> None:
+        super().__init__(common, task, member, StepVersions(common.versions), False)
+        self.kept = kept
+        self.reads = reads
+        self.order = ReadOrder()
+        self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
+
+    def read(self, op: ReadGroups) -> Sequence[Bundle]:
+        key = self.order.read(op.numbers)
+        if key not in self.reads:
+            self.reads[key] = [self.common.versions.present(group) for group in op.numbers]
+        return self.reads[key]
+
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later:
+        self.order.update()
+        self.sends = op, operands
+        return PENDING
+
+    def send(self) -> None:
+        """Make the update to which all have come."""
+        assert self.sends is not None
+        OneTask.update(self, *self.sends)
+
+
+class WorkerReplicas(Replicas):
+    """The replicas of one worker, in one step.
+
+    Args:
+        common: what all tasks share.
+        communication, tasks: as of `Replicas`.
+        kept: gets the updates of the chief's variables.
+    """
+
+    def __init__(
+        self, common: InProcess, communication: Communication, tasks: Callable[[str], TaskHere], kept: list[tuple[Apply, Bundle]]
+    ) -> None:
+        super().__init__(common, communication, tasks)
+        self.common = common
+        self.kept = kept
+        self._replicas: list[OneWorkerReplica] = []
+
+    @contextmanager
+    def step(
+        self, local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall], is_alone: bool
+    ) -> Iterator[Sequence[TakingPart]]:
+        reads: Reads = {}
+        self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, reads, self.kept) for member in local]
+        yield [StepHere(*of_one) for of_one in zip(self._replicas, linked, calls, strict=True)]
+
+    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[Bundle | None]:
+        if self._replicas[0].sends is None:
+            return super().met(members, replicas, number)
+        self._replicas[0].send()
+        for replica in self._replicas:
+            replica.sends = None
+        return [None] * len(members)
+
+
+def step_of_replicas(
+    common: InProcess, task: TaskHere, local: LocalReplicas, linked: LinkedReplicas, call: ReplicaCalls, kept: list[tuple[Apply, Bundle]]
+) -> tuple[Bundle, ...]:
+    """Let the replicas of a worker take a step; the result of each. What it changes of the chief's variables is added to `kept`."""
+    members = [Member(rank, task.name, device, task) for rank, device in enumerate(local.on(task.name))]
+    replicas = WorkerReplicas(common, local.communication, lambda _: task, kept)
+    return tuple(replicas.run(members, members, linked.programs, call.calls))
