@@ -121,7 +121,7 @@ class ClusterCoordinator:
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling()
         self._process = engine.process(engine.chief)
-        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
+        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
         if isinstance(synchronization, BoundedStaleness):
             self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from simdist.errors import NotFoundError
-from simdist.program.arrays import Array
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
 

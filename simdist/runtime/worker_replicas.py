@@ -8,8 +8,9 @@ Invariant: the replicas of a worker have the same collectives and updates, in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall
@@ -17,6 +18,14 @@ from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram
 from simdist.runtime.replicas import Communication
 
 __all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "require_same_order"]
+
+
+class Feed(Protocol):
+    """An iterator from which several replicas take."""
+
+    def align(self) -> None:
+        """Let all replicas stand where the first of them is."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,11 +56,16 @@ class ReplicaCalls:
     """The arguments of the replicas of a worker, by rank.
 
     Attributes:
-        align: lets all replicas stand before the same element of each iterator: one that was stopped in a step may be behind.
+        feeds: the iterators from which all of them take.
     """
 
     calls: tuple[BoundCall, ...]
-    align: Callable[[], None]
+    feeds: tuple[Feed, ...] = ()
+
+    def align(self) -> None:
+        """Let all replicas stand before the same batch of each iterator: a step that was stopped may have left some behind."""
+        for feed in self.feeds:
+            feed.align()
 
 
 @dataclass(frozen=True, eq=False)

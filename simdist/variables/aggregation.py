@@ -9,6 +9,8 @@
                       MEAN                  each has its own value          a read gives the mean; assign(x) gives each x
                       ONLY_FIRST_REPLICA    each has its own value          a read gives that of replica 0
 
+On parameter servers a variable has one value: ON_READ is ON_WRITE there, and NONE cannot be changed in a replica of several.
+
 Taught in lesson 02.
 """
 
@@ -74,6 +76,11 @@ class Aggregated(Protocol):
     synchronization: VariableSynchronization
     aggregation: VariableAggregation
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it has one value for all replicas, on servers."""
+        ...
+
     def separate(self) -> None:
         """Give each replica a copy of its own, which may differ from the others."""
         ...
@@ -113,7 +120,7 @@ def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
 
 def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
     """The operand of an assignment or increment to a variable, after aggregation over the replicas."""
-    if variable.synchronization is VariableSynchronization.ON_READ:
+    if variable.synchronization is VariableSynchronization.ON_READ and not variable.is_served:
         return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
     if not tracer.in_replica:
         return operand

@@ -32,9 +32,7 @@ class SimulatedWorkers:
         local: the replicas of each; None: it is one.
     """
 
-    def __init__(
-        self, world: World, tasks: Sequence[str], strategy: Scope, serving: Serving, local: LocalReplicas | None = None
-    ) -> None:
+    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope, serving: Serving, local: LocalReplicas | None = None) -> None:
         self.world = world
         self.local = local
         protect(world, serving)
