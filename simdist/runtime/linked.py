@@ -194,6 +194,7 @@ class Apply:
         combination: with updates of others that count together with it.
         rows: the gradients of rows among the operands of the kernel, after the bundle.
         cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
+        of_each: whether each replica of a worker has operands of its own, all of which count.
     """
 
     number: int
@@ -207,6 +208,7 @@ class Apply:
     combination: Combination = "mean"
     rows: tuple[RowOperand, ...] = ()
     cells: tuple[int, ...] = ()
+    of_each: bool = False
 
     @property
     def reads(self) -> tuple[BundleType, ...]:
@@ -236,6 +238,11 @@ class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
     parts: tuple[Apply, ...]
+
+    @cached_property
+    def of_each(self) -> bool:
+        """Whether each replica of a worker has operands of its own, all of which count."""
+        return all(part.of_each for part in self.parts)
 
     @cached_property
     def moves_rows(self) -> bool:

@@ -52,7 +52,7 @@ from simdist.runtime.linked import (
     TableRows,
     TakeBatch,
 )
-from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, piece_of
+from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, is_of_each, piece_of
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout
@@ -374,7 +374,7 @@ class _Linker:
                 kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
             size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
             what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
-            parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows))))
+            parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows)), is_of_each(op)))
         self.operations.append(ApplyAll(tuple(parts)))
 
     def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:

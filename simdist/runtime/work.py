@@ -68,8 +68,8 @@ class Worker(Protocol):
 
 
 class WorkerStep(Protocol):
-    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process. On a worker with several
-    replicas they give the arguments and the programs of all of them.
+    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process. On a worker with
+    several replicas they give the arguments and the programs of all of them.
 
     Attributes:
         repeat: how often it is taken.

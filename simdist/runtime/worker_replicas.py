@@ -1,7 +1,8 @@
 """Replicas of one worker: a worker with several devices takes each step of a closure on all of them together.
 
 Each replica has a program and arguments, as under the synchronous strategies. What concerns parameter servers is done once for all of
-them: a read is answered to all, and an update is sent when all have come to it, with the operands of the first.
+them: a read is answered to all, and an update is sent when all have come to it, with the operands of the first. Only what they count
+(`Apply.of_each`) each of them adds for itself.
 
 Invariant: the replicas of a worker have the same collectives and updates, in the same order (`require_same_order`).
 """
@@ -95,7 +96,7 @@ def _order(linked: LinkedProgram) -> list[tuple[int, ...]]:
     return [
         tuple([part.group for part in op.parts]) if isinstance(op, ApplyAll) else ()
         for op in linked.operations
-        if isinstance(op, (ApplyAll, LinkedCollective))
+        if isinstance(op, LinkedCollective) or (isinstance(op, ApplyAll) and not op.of_each)
     ]
 
 

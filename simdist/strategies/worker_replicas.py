@@ -3,8 +3,7 @@
 The replicas of one worker take each step together, as those of a `MirroredStrategy` do: each computes its part of the worker's batch on its
 device, and what they combine travels inside the worker. Workers know nothing of each other's replicas.
 
-Variables are on servers, one value for all replicas. What is ON_READ elsewhere is aggregated at once; a variable with aggregation NONE cannot
-be changed in a replica.
+Variables are on servers, one value for the replicas of all workers. One with aggregation NONE cannot be changed in a replica.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class StatelessStep:
         """Assign a value: of a replica's own state as it is; of what all share the average over the replicas, weighed by their rows."""
         own, tracer = as_variable(variable), active_tracer()
         assert tracer is not None
-        if own.synchronization is VariableSynchronization.ON_READ:
+        if own.synchronization is VariableSynchronization.ON_READ and not own.is_served:
             if self.rows:
                 variable.assign(value)
             return

@@ -150,7 +150,7 @@ class OneReplica(OneTask):
         self.came = op.collective, operands
         return PENDING
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         for part, given in zip(op.parts, map(flat, operands), strict=True):
             self.view.change(part.group, part.kernel, given, self._where())
 

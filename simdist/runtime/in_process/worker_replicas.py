@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere
 from simdist.runtime.in_process.replicas import Driver, OneReplica, Replicas, StepHere, TakingPart
+from simdist.runtime.in_process.row_reading import flat
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Communication, Member
@@ -21,7 +23,7 @@ __all__ = ["InProcess", "WorkerReplicas", "step_of_replicas"]
 Reads = dict[Hashable, list[Bundle]]
 
 
-class InProcess(Driver, Shared):
+class InProcess(Driver, Shared, Protocol):
     """An engine whose tasks share its memory."""
 
 
@@ -35,6 +37,7 @@ class OneWorkerReplica(OneReplica):
 
     Attributes:
         sends: the update that it has come to, and its operands; None while it goes on.
+        counted: what it has added for itself to sums over the replicas, and has not kept yet.
     """
 
     def __init__(self, common: InProcess, task: TaskHere, member: Member, reads: Reads, kept: list[tuple[Apply, Bundle]]) -> None:
@@ -43,6 +46,7 @@ class OneWorkerReplica(OneReplica):
         self.reads = reads
         self.order = ReadOrder()
         self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
+        self.counted: list[tuple[Apply, Bundle]] = []
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         key = self.order.read(op.numbers)
@@ -50,7 +54,10 @@ class OneWorkerReplica(OneReplica):
             self.reads[key] = [self.common.versions.present(group) for group in op.numbers]
         return self.reads[key]
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
+        if op.of_each:
+            self.counted += list(zip(op.parts, map(flat, operands), strict=True))
+            return None
         self.order.update()
         self.sends = op, operands
         return PENDING
@@ -59,6 +66,11 @@ class OneWorkerReplica(OneReplica):
         """Make the update to which all have come."""
         assert self.sends is not None
         OneTask.update(self, *self.sends)
+
+    def keep_counted(self) -> None:
+        """Keep what this replica has counted."""
+        self.kept += self.counted
+        self.counted = []
 
 
 class WorkerReplicas(Replicas):
@@ -85,10 +97,16 @@ class WorkerReplicas(Replicas):
         reads: Reads = {}
         self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, reads, self.kept) for member in local]
         yield [StepHere(*of_one) for of_one in zip(self._replicas, linked, calls, strict=True)]
+        self._keep_counted()
+
+    def _keep_counted(self) -> None:
+        for replica in self._replicas:
+            replica.keep_counted()
 
     def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[Bundle | None]:
         if self._replicas[0].sends is None:
             return super().met(members, replicas, number)
+        self._keep_counted()
         self._replicas[0].send()
         for replica in self._replicas:
             replica.sends = None

@@ -110,6 +110,8 @@ class ClosureReplicas:
     def _complete(self) -> None:
         """All have ended the step."""
         self._close()
+        for runtime in self.runtimes:
+            runtime.keep_counted()
         self.task.processor.last = max(processor.last for processor in self.processors)
         next((runtime for runtime in self.runtimes if runtime.has_drawn), self.runtimes[0]).count_step()
         if self.over:

@@ -58,11 +58,10 @@ class ServedOnce:
         over: whether the step does nothing any more.
     """
 
-    def __init__(
-        self, world: World, task: Task, priced: PricedProgram, errand: Errand | None, failed: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, world: World, task: Task, priced: PricedProgram, errand: Errand, failed: Callable[[BaseException], None]) -> None:
         self.runtime = SimulatedTask(world, task, priced, errand)
         self.runtime.step = self
+        self.errand = errand
         self.failed = failed
         self.over = False
         self._reads: dict[Hashable, Answer] = {}

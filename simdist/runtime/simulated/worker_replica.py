@@ -1,6 +1,6 @@
 """The task runtime of one replica of a worker: it computes on a device of the worker, and its variables are on parameter servers.
 
-A read goes to the servers once for all replicas of the worker. What it brings to the worker's own memory is then copied to each device, over
+A read goes to the servers once for all replicas of the worker. What it brings into the worker's memory is then copied to each device, over
 the links inside the host. An update waits for all replicas; the operands of the first are copied from its device, and sent.
 """
 
@@ -12,7 +12,7 @@ from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
-from simdist.runtime.linked import ApplyAll, ReadGroups, ReadWithRows
+from simdist.runtime.linked import Apply, ApplyAll, ReadGroups, ReadWithRows
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
@@ -51,6 +51,7 @@ class WorkerReplica(TakesPart):
         self.order = ReadOrder()
         self.update_number = -1  # of the update that it waits for
         self._sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
+        self._counted: list[tuple[Apply, Bundle]] = []
         all_replicas.append(self)
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -72,6 +73,9 @@ class WorkerReplica(TakesPart):
     # -- updating -------------------------------------------------------------------------------------------------
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
+        if op.of_each:
+            self._counted += [(part, _dense(given)) for part, given in zip(op.parts, operands, strict=True)]
+            return None
         self.waits_for = "the other replicas of its worker to come to an update"
         self.update_number = number = self.order.update()
         self._sends = (op, operands) if self.lane == 0 else None
@@ -90,12 +94,19 @@ class WorkerReplica(TakesPart):
     def _sent(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later:
         for replica in self.all_replicas:
             replica.waits_for = "parameter servers to confirm an update"
+            replica.keep_counted()
         self.once.update(op, operands).then(lambda _: self._confirmed())
         return PENDING
 
     def _confirmed(self) -> None:
         for replica in list(self.all_replicas):
             replica.step.go()
+
+    def keep_counted(self) -> None:
+        """Let what this replica has counted travel with the reply."""
+        for part, given in self._counted:
+            self.once.errand.keep(part, self.priced, given)
+        self._counted = []
 
     # -- the end of the step --------------------------------------------------------------------------------------
 
@@ -110,3 +121,8 @@ class WorkerReplica(TakesPart):
     def count_step(self) -> None:
         """Let the task count the step, which is over for all replicas."""
         super().step_done()
+
+
+def _dense(given: Bundle | RowOperands) -> Bundle:
+    assert isinstance(given, Bundle)  # replicas count no rows of tables
+    return given
