@@ -63,11 +63,10 @@ def dataset_of_worker(
     if isinstance(source, Dataset):
         return DistributedDataset(layout, source, options)
 
-    def pipeline(own: InputContext) -> Dataset:
-        # The worker's own pipelines are some of those of all workers.
-        count = own.num_input_pipelines
-        return source(
-            InputContext(count * context.num_input_pipelines, count * context.input_pipeline_id + own.input_pipeline_id, replicas)
-        )
+    def pipeline(local: InputContext) -> Dataset:
+        # The worker's pipelines are some of those of all workers.
+        count = local.num_input_pipelines
+        number = count * context.input_pipeline_id + local.input_pipeline_id
+        return source(InputContext(count * context.num_input_pipelines, number, replicas))
 
     return DistributedDataset(layout, pipeline, options)

@@ -131,7 +131,9 @@ def test_a_closure_whose_worker_dies_is_run_again_and_counts_once(moment: float)
     updates = [span for span in cluster.trace.spans if span.category == "apply" and span.lane.startswith("ps")]
     assert len(updates) == 3
     # All replicas of the worker went with it: nothing of the first incarnation is still computing.
-    assert not [span for span in cluster.trace.spans if span.lane.startswith("worker:0/") and span.start_s < moment * duration_s < span.end_s]
+    assert not [
+        span for span in cluster.trace.spans if span.lane.startswith("worker:0/") and span.start_s < moment * duration_s < span.end_s
+    ]
 
 
 def test_a_failed_step_leaves_both_replicas_before_the_same_batch() -> None:

@@ -77,7 +77,9 @@ def test_fit_of_several_workers_counts_each_row_once() -> None:
         count = sd.Variable(0.0, synchronization="on_read", aggregation="sum")
     assert float(count) == 0.0
     model = compiled(strategy, lambda: keras.Sequential([keras.layers.Dense(1)]))
-    model.fit(X, Y, batch_size=6, epochs=1, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_batch_end=lambda n, logs: seen.append(n))])
+    model.fit(
+        X, Y, batch_size=6, epochs=1, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_batch_end=lambda n, logs: seen.append(n))]
+    )
     assert len(seen) == 4
     assert model.predict(X, batch_size=6, verbose=0).shape == (ROWS, 1)
 

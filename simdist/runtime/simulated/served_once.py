@@ -37,7 +37,7 @@ class Answer:
         else:
             self._waiting.append(answered)
 
-    def come(self, result: OperationResult) -> None:
+    def settle(self, result: OperationResult) -> None:
         """It is there."""
         self.result, self.is_there = result, True
         waiting, self._waiting = self._waiting, []
@@ -101,7 +101,7 @@ class ServedOnce:
         _, answer = self._calls.popleft()
         if self._calls:
             self._begin()
-        answer.come(result)
+        answer.settle(result)
 
     def fail(self, error: BaseException) -> None:
         """The call that was under way has failed, and the step with it."""
