@@ -80,11 +80,11 @@ class Closure:
         known: tuple[StepCall, LinkedStep] | None = worker.local.get(self.key) if self.key is not None else None
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
+        if isinstance(known[0], ReplicaCalls):
+            known[0].align()  # before other batches take the place of those that some replicas have not taken
         for batches in self.handed_out:
             batches.put_in_place(worker)
         self._note_taken(worker)
-        if isinstance(known[0], ReplicaCalls):
-            known[0].align()
         return known if self.still_fits(known[1], known[0]) else None
 
     def bind(self, worker: Worker) -> StepCall:

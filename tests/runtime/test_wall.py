@@ -28,6 +28,7 @@ SAMPLE = {
     "servers: server crash",
     "servers: exhausted dataset",
     "servers: timing only",
+    "servers: two devices per worker",
     "together: mirrored, reduction to one device",
     "together: central storage",
     "together: backup workers",

@@ -88,6 +88,19 @@ def test_the_numbers_are_those_of_a_loop_over_the_replicas(engine: str) -> None:
     assert training.seen.numpy() == 20.0
 
 
+@pytest.mark.parametrize("numerics", ["eager", "vmap", "off"])
+def test_a_closure_takes_the_same_time_however_its_numbers_are_computed(numerics: str) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2}, numerics=numerics)
+    training, expected = Training(sd.ParameterServerStrategy(cluster, devices_per_worker=2)), Training(servers())
+    for trained in (training, expected):
+        for _ in range(3):
+            trained.coordinator.schedule(trained.step, args=(trained.iterator,))
+        trained.coordinator.join()
+    assert cluster.now == expected.strategy.cluster.now
+    if numerics != "off":
+        np.testing.assert_allclose(training.w.numpy(), expected.w.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("devices", [2, 3])
 def test_several_devices_train_as_one(devices: int) -> None:
     alone, together = Training(servers(devices=1)), Training(servers(devices=devices))
@@ -136,24 +149,28 @@ def test_a_closure_whose_worker_dies_is_run_again_and_counts_once(moment: float)
     ]
 
 
-def test_a_failed_step_leaves_both_replicas_before_the_same_batch() -> None:
+def test_a_step_that_one_replica_has_failed_leaves_all_of_them_before_the_same_batch() -> None:
     strategy = servers()
     coordinator = sd.ClusterCoordinator(strategy)
-    iterator = iter(coordinator.create_per_worker_dataset(strategy.distribute_dataset(sd.Dataset.range(100).batch(2))))
+    numbers = np.arange(8, dtype=np.float32)
+    numbers[2] = np.inf  # of the first replica, in the second step: the other one has not begun then
+    dataset = strategy.distribute_dataset(sd.Dataset.from_tensor_slices(numbers).batch(2))
+    iterator = iter(coordinator.create_per_worker_dataset(dataset))
+    step = sd.function(lambda iterator: strategy.run(lambda x: sd.check_numerics(x, "x") + 0.0, args=(next(iterator),)))
+    first = coordinator.schedule(step, args=(iterator,)).fetch()
+    coordinator.schedule(step, args=(iterator,))
+    with pytest.raises(sd.errors.InvalidArgumentError, match="a value is NaN or Inf"):
+        coordinator.join()
+    third = coordinator.schedule(step, args=(iterator,)).fetch()
+    assert [[part.tolist() for part in strategy.local_results(value)] for value in (first, third)] == [[[0.0], [1.0]], [[4.0], [5.0]]]
 
-    @sd.function
-    def step(iterator: Any, divisor: Any) -> Any:
-        return strategy.run(lambda x: sd.check_numerics(x / divisor, "x"), args=(next(iterator),))
 
-    parts = []
-    for divisor in (1.0, 0.0, 1.0):
-        value = coordinator.schedule(step, args=(iterator, np.float32(divisor)))
-        if divisor:
-            parts.append([part.tolist() for part in strategy.local_results(value.fetch())])
-        else:
-            with pytest.raises(sd.errors.InvalidArgumentError, match="a value is NaN or Inf"):
-                coordinator.join()
-    assert parts == [[[0.0], [1.0]], [[4.0], [5.0]]]
+@pytest.mark.parametrize("how", [{"after_steps": 2}, {"at": 5e-4}])
+def test_a_worker_that_dies_between_steps_goes_on_with_the_next_incarnation(how: dict[str, Any]) -> None:
+    training = Training(servers())
+    training.strategy.cluster.faults.crash("worker:0", restart_after=0.1, **how)
+    training.steps(5)
+    assert training.seen.numpy() == 20.0 and training.strategy.cluster.world.tasks["worker:0"].incarnation == 1
 
 
 # -- variables --------------------------------------------------------------------------------------------------------
@@ -317,6 +334,11 @@ def test_replicas_take_the_batches_of_a_function_in_turn() -> None:
     assert sorted(found) == [[[0, 1], [2, 3]], [[100, 101], [102, 103]]]
     assert contexts == [sd.InputContext(2, 0, 2), sd.InputContext(2, 1, 2)]
     assert contexts[0].get_per_replica_batch_size(64) == 32
+
+
+def test_a_position_of_several_replicas_is_not_kept() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match="resume=True is not known for workers with 2 devices"):
+        sd.ClusterCoordinator(servers()).create_per_worker_dataset(lambda: sd.Dataset.range(4), resume=True)
 
 
 def test_the_end_of_the_data_is_an_error_of_the_closure() -> None:

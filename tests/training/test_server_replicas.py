@@ -94,7 +94,7 @@ def test_a_function_makes_the_dataset_of_each_worker() -> None:
     model.fit(creator, steps_per_epoch=3, epochs=2, verbose=0)
     split.fit(X[:18], Y[:18], batch_size=6, epochs=2, shuffle=False, verbose=0)
     np.testing.assert_allclose(model.get_weights()[0], split.get_weights()[0], rtol=1e-5)
-    with pytest.raises(sd.errors.InvalidArgumentError, match="steps_per_epoch is missing.*devices_per_worker"):
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"steps_per_epoch is missing.*devices_per_worker"):
         model.fit(creator, verbose=0)
 
 

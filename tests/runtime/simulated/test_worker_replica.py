@@ -1,4 +1,4 @@
-"""Workers with several devices: what a closure takes on them, against closed forms; pauses, and what a worker that is given up still does."""
+"""Workers with several devices: what a closure takes on them, against closed forms; pauses, and workers that are given up."""
 
 from __future__ import annotations
 
@@ -109,3 +109,19 @@ def test_a_worker_that_is_given_up_frees_its_devices() -> None:
         coordinator.schedule(step)
     coordinator.join()
     assert v.numpy() == 8.0 and cluster.now < 10.0
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_chief_hears_of_a_death_from_the_connection_of_the_worker_alone(devices: int) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1}, network=NETWORK)
+    strategy = sd.ParameterServerStrategy(cluster, devices_per_worker=devices)
+    with strategy.scope():
+        v = sd.Variable(0.0, aggregation="sum")
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(seconds=1.0)(lambda: strategy.run(lambda: v.assign_add(v.value + jnp.float32(1.0))))
+    cluster.faults.crash("worker:0", at=0.5)
+    coordinator.schedule(step)
+    coordinator.join()
+    (again,) = cluster.trace.instants.where(category="retry")
+    assert again.time_s == pytest.approx(0.5 + NETWORK.latency, rel=1e-12)
+    assert v.numpy() == devices
