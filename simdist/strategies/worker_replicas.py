@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 import jax
 
+from simdist.arguments import require_shallow
 from simdist.caches import BoundedCache
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
@@ -89,6 +90,7 @@ class WorkerReplicas:
             args, kwargs: of the call.
             resolve: gives what the worker gets of an argument.
         """
+        require_shallow((tuple(args), dict(kwargs)), f"the arguments of {fn.name}")
         feeds: dict[int, ReplicaFeed] = {}
         arguments = ReplicaArguments(self.count)
 

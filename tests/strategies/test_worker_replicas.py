@@ -252,8 +252,9 @@ def test_replicas_that_change_different_variables_are_refused() -> None:
     assert (first.numpy(), second.numpy()) == (0.0, 0.0)
 
 
-def test_code_across_the_replicas_changes_variables_once_where_they_are() -> None:
-    strategy = servers(variable_partitioner=sd.FixedShardsPartitioner(2))
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+def test_code_across_the_replicas_changes_variables_once_where_they_are(engine: str) -> None:
+    strategy = servers(engine=engine, variable_partitioner=sd.FixedShardsPartitioner(2))
     with strategy.scope():
         table = sd.Variable(np.zeros((4, 2), np.float32), name="table")
     coordinator = sd.ClusterCoordinator(strategy)

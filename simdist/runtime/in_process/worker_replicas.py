@@ -1,8 +1,8 @@
-"""Replicas of one worker without a clock: what they read is read once for all, and an update is made when all have come to it."""
+"""Replicas of one worker without a clock: an update is made once, when all have come to it, so all read the same before and after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -16,11 +16,9 @@ from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
-from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReadOrder, ReplicaCalls
+from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
 __all__ = ["InProcess", "WorkerReplicas", "step_of_replicas"]
-
-Reads = dict[Hashable, list[Bundle]]
 
 
 class InProcess(Driver, Shared, Protocol):
@@ -32,7 +30,6 @@ class OneWorkerReplica(OneReplica):
 
     Args:
         common, task, member: as of `OneReplica`.
-        reads: what the replicas of the worker have read in this step, by the key of the read.
         kept: gets the updates of the chief's variables.
 
     Attributes:
@@ -40,25 +37,19 @@ class OneWorkerReplica(OneReplica):
         counted: what it has added for itself to sums over the replicas, and has not kept yet.
     """
 
-    def __init__(self, common: InProcess, task: TaskHere, member: Member, reads: Reads, kept: list[tuple[Apply, Bundle]]) -> None:
+    def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: list[tuple[Apply, Bundle]]) -> None:
         super().__init__(common, task, member, StepVersions(common.versions), False)
         self.kept = kept
-        self.reads = reads
-        self.order = ReadOrder()
         self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self.counted: list[tuple[Apply, Bundle]] = []
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        key = self.order.read(op.numbers)
-        if key not in self.reads:
-            self.reads[key] = [self.common.versions.present(group) for group in op.numbers]
-        return self.reads[key]
+        return OneTask.read(self, op)
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         if op.of_each:
             self.counted += list(zip(op.parts, map(flat, operands), strict=True))
             return None
-        self.order.update()
         self.sends = op, operands
         return PENDING
 
@@ -94,8 +85,7 @@ class WorkerReplicas(Replicas):
     def step(
         self, local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall], is_alone: bool
     ) -> Iterator[Sequence[TakingPart]]:
-        reads: Reads = {}
-        self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, reads, self.kept) for member in local]
+        self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, self.kept) for member in local]
         yield [StepHere(*of_one) for of_one in zip(self._replicas, linked, calls, strict=True)]
         self._keep_counted()
 

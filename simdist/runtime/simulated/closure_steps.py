@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simdist.program.bound_call import BoundCall
+from simdist.program.values import Bundle
 from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
@@ -97,27 +98,30 @@ class ClosureSteps:
 
     def _stepped(self, step: Step) -> bool:
         """Whether to take another step at once."""
-        self.left -= 1
-        if step.error is None:
-            if self.left and self.work.still_fits(self.linked, self.call):
-                self.closure.step += 1
-                return True
-            assert isinstance(self.linked, LinkedProgram)
-            self.closure.value = StepResult((self.linked,), (step.result,))
+        assert isinstance(self.linked, LinkedProgram)
+        if self._goes_on(step.error, (self.linked,), (step.result,)):
+            return True
         step.over = True
         self._end(step.error)
         return False
 
     def _replicas_stepped(self, replicas: ClosureReplicas) -> bool:
         """As `_stepped`, of several replicas."""
-        self.left -= 1
-        if replicas.error is None:
-            if self.left and self.work.still_fits(self.linked, self.call):
-                self.closure.step += 1
-                return True
-            self.closure.value = StepResult(replicas.linked.programs, replicas.results)
+        if self._goes_on(replicas.error, replicas.linked.programs, replicas.results):
+            return True
         replicas.over = True
         self._end(replicas.error)
+        return False
+
+    def _goes_on(self, error: BaseException | None, programs: tuple[LinkedProgram, ...], results: tuple[Bundle, ...]) -> bool:
+        """A step has ended: whether another one follows at once; otherwise its results are those of the closure."""
+        self.left -= 1
+        if error is not None:
+            return False
+        if self.left and self.work.still_fits(self.linked, self.call):
+            self.closure.step += 1
+            return True
+        self.closure.value = StepResult(programs, results)
         return False
 
     def _end(self, error: BaseException | None) -> None:
