@@ -197,6 +197,7 @@ class Apply:
         sums: sums of such gradients over replicas, as the kernel takes them after the bundle; there are no `rows` then.
         of_rows: the same change where all these sums are ids and rows, and not tables; None where there are none.
         cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
+        of_each: whether each replica of a worker has operands of its own, all of which count.
     """
 
     number: int
@@ -212,6 +213,7 @@ class Apply:
     cells: tuple[int, ...] = ()
     sums: tuple[RowSum, ...] = ()
     of_rows: Apply | None = None
+    of_each: bool = False
 
     @property
     def reads(self) -> tuple[BundleType, ...]:
@@ -259,6 +261,11 @@ class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
     parts: tuple[Apply, ...]
+
+    @cached_property
+    def of_each(self) -> bool:
+        """Whether each replica of a worker has operands of its own, all of which count."""
+        return all(part.of_each for part in self.parts)
 
     @cached_property
     def moves_rows(self) -> bool:

@@ -14,7 +14,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.operations import Program, Register, Update
 from simdist.program.values import Aval, BundleType, num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, RowOperand, RowSum, Slot
-from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows
+from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, is_of_each
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Group
@@ -97,7 +97,7 @@ class UpdateLinker:
         else:
             kernel = self._dense_kernel(op, group, positions, (*avals, *(op.variables[number].aval for number, _ in sums)))
         what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, num_bytes(avals), combination_of(op), rows
-        part = Apply(*what, positions)
+        part = Apply(*what, positions, of_each=is_of_each(op))
         return self._with_sums(part, op, dense, sums) if sums else part
 
     def _dense_kernel(self, op: Update, group: Group, positions: tuple[int, ...], operands: BundleType) -> Kernel:

@@ -10,6 +10,7 @@ THROUGH_A_PROXY = {
     "servers: server crash",
     "servers: exhausted dataset",
     "servers: timing only",
+    "servers: two devices per worker",
     "together: mirrored, reduction to one device",
     "together: central storage",
     "together: backup workers",
