@@ -163,6 +163,8 @@ def test_a_step_that_one_replica_has_failed_leaves_all_of_them_before_the_same_b
         coordinator.join()
     third = coordinator.schedule(step, args=(iterator,)).fetch()
     assert [[part.tolist() for part in strategy.local_results(value)] for value in (first, third)] == [[[0.0], [1.0]], [[4.0], [5.0]]]
+    computed = [span.lane for span in strategy.cluster.trace.spans.where(category="compute")]
+    assert [computed.count(f"worker:0/gpu:{device}") for device in range(2)] == [2, 2]  # of the second step neither has computed anything
 
 
 @pytest.mark.parametrize("how", [{"after_steps": 2}, {"at": 5e-4}])
