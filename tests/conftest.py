@@ -49,6 +49,4 @@ def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    # Each collection asks XLA as well, which takes two milliseconds: five times as seldom as a cluster would have it.
-    gc.set_threshold(250_000, 10, 10)
     gc.enable()

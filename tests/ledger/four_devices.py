@@ -1,4 +1,4 @@
-"""What test_shard_map.py asks of a process whose JAX has four devices: runs of one small MLP, printed as JSON.
+"""What test_sharded.py asks of a process whose JAX has four devices: runs of one small MLP, printed as JSON.
 
 Run as a script, with XLA_FLAGS=--xla_force_host_platform_device_count=4; with the names of runs; with the word "once", one run alone.
 """
