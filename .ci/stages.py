@@ -35,9 +35,10 @@ NOTEBOOKS = [*PYTEST, "-c", "tests/notebooks/nbval.ini", "--rootdir=.", *NBVAL]
 PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 BROWSER = "browser and not exhaustive"
 # Their tests have processes of their own: one that runs all tests grows to four gigabytes, mostly of compiled code.
+# The folders with the longest files come first, so that no worker has such a file left when the other ends.
 GROUPS = {
-    "tests of training": ("tests/training", "tests/estimator", "tests/docs"),
-    "tests of strategies": ("tests/strategies", "tests/parity", "tests/properties", "tests/notebooks"),
+    "tests of training": ("tests/docs", "tests/training", "tests/estimator"),
+    "tests of strategies": ("tests/notebooks", "tests/properties", "tests/strategies", "tests/parity"),
 }
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 # pytest's closing line, between its rows of "=" or, with -q, without them
@@ -79,7 +80,8 @@ def tool(name: str, *arguments: str) -> Stage:
 
 def python_tests(folders: Iterable[str] = ()) -> list[Command]:
     """The tests of some folders; of none: all tests that no other stage has."""
-    chosen = list(folders) or [f"--ignore={folder}" for others in GROUPS.values() for folder in others]
+    others = ["tests/browser", *(folder for group in GROUPS.values() for folder in group)]
+    chosen = list(folders) or [f"--ignore={folder}" for folder in others]
     # nbval is for notebooks, and its imports cost each process two seconds
     return [Command([*PYTEST, "-p", "no:nbval", *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5", *chosen])]
 

@@ -5,20 +5,30 @@ Variables of the environment are set here, before anything imports JAX or Keras.
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+from collections.abc import Generator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# What is imported and collected stays until the end: the collector need not look at it, which takes a fifth of that time.
+gc.disable()
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what XLA's C++ side logs is about the machine, not the code
 os.environ.setdefault("MPLBACKEND", "agg")
+# jsonschema, which comes with nbformat, can do without: to build a grammar of web addresses takes seconds, and notebooks have none.
+sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
 # Which lines of Python an operation comes from is for debuggers; to write it down takes a quarter of the time of a first step.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
-from simdist.compilation_cache import switch_on
+from simdist.compilation_cache import switch_on  # noqa: E402
 
 switch_on()
 
@@ -28,3 +38,15 @@ common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, He
 settings.register_profile("ci", common, derandomize=True, max_examples=50, database=None)
 settings.register_profile("explore", common, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
+    """Tests have no examples in docstrings, and to look for them in all their files takes seconds."""
+    found = yield
+    return [one for one in found if "Doctest" not in type(one).__name__]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

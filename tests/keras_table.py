@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,27 +54,50 @@ def with_its_own_step(k: Any) -> Any:
     return made(k, Custom)
 
 
-def require_those_of_keras(strategy: Any, make: Callable[[Any], Any]) -> Any:
-    """Train as plain Keras does, step by step; returns the model."""
-    expected = made_by(make, plain, nullcontext())
-    model = made_by(make, keras, strategy.scope())
+@dataclass(frozen=True)
+class Plainly:
+    """What plain Keras does with a model, once for all strategies: before any step, in each, and after the last."""
+
+    evaluated: list[float]
+    predicted: np.ndarray
+    logs: list[dict[str, float]]
+    weights: list[np.ndarray]
+
+
+@cache
+def plainly(make: Callable[[Any], Any]) -> Plainly:
+    model = make(plain)
+    evaluated, predicted = model.evaluate(X, Y, verbose=0), model.predict(X, verbose=0)
+    logs: list[dict[str, float]] = []
+    for step in range(STEPS):
+        at = step * BATCH % len(X)
+        model.reset_metrics()
+        logs.append(model.train_on_batch(X[at : at + BATCH], Y[at : at + BATCH], return_dict=True))
+    return Plainly(evaluated, predicted, logs, model.get_weights())
+
+
+def require_weights(model: Any, expected: Plainly) -> None:
+    for one, other in zip(model.get_weights(), expected.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=RTOL, atol=1e-6)
+
+
+def require_those_of_keras(strategy: Any, make: Callable[[Any], Any]) -> None:
+    """Train as plain Keras does, step by step."""
+    expected = plainly(make)
+    model = made_in(strategy, make)
     # Where workers go in rounds, each takes a batch of its own.
     parts = 2 if isinstance(strategy, sd.ParameterServerStrategy) else 1
     batches = sd.Dataset.from_tensor_slices((X, Y)).batch(BATCH // parts).repeat()
     found = model.fit(batches, epochs=STEPS, steps_per_epoch=parts, verbose=0).history
-    for step in range(STEPS):
-        at = step * BATCH % len(X)
-        logs = expected.fit(X[at : at + BATCH], Y[at : at + BATCH], batch_size=BATCH, shuffle=False, verbose=0).history
-        for name, (value,) in logs.items():
+    for step, logs in enumerate(expected.logs):
+        for name, value in logs.items():
             np.testing.assert_allclose(found[name][step], value, rtol=RTOL)
-    for one, other in zip(model.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=RTOL, atol=1e-6)
-    return model
+    require_weights(model, expected)
 
 
-def made_by(make: Callable[[Any], Any], k: Any, scope: AbstractContextManager[Any]) -> Any:
-    with scope:
-        return make(k)
+def made_in(strategy: Any, make: Callable[[Any], Any] = made) -> Any:
+    with strategy.scope():
+        return make(keras)
 
 
 def fits(strategy: Any) -> None:
@@ -87,7 +111,7 @@ def takes_a_step(strategy: Any) -> None:
 def loops(strategy: Any) -> None:
     """A loop of one's own, against that of Keras."""
     parts = 2 if isinstance(strategy, sd.ParameterServerStrategy) else 1
-    model, expected = made_by(made, keras, strategy.scope()), made(plain)
+    model = made_in(strategy)
     optimizer = sd.Optimizer(model.optimizer)
     batches = sd.Dataset.from_tensor_slices((X, Y)).batch(BATCH // parts).repeat()
 
@@ -112,11 +136,7 @@ def loops(strategy: Any) -> None:
         iterator = iter(strategy.distribute_dataset(batches))
         for _ in range(STEPS):
             train_step(iterator)
-    for step in range(STEPS):
-        at = step * BATCH % len(X)
-        expected.train_on_batch(X[at : at + BATCH], Y[at : at + BATCH])
-    for one, other in zip(model.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=RTOL, atol=1e-6)
+    require_weights(model, plainly(made))
 
 
 def _of_worker() -> sd.Dataset:
@@ -150,13 +170,13 @@ def estimates(strategy: Any) -> None:
 
 
 def evaluates(strategy: Any) -> None:
-    model, expected = made_by(made, keras, strategy.scope()), made(plain)
-    np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), expected.evaluate(X, Y, verbose=0), rtol=RTOL)
-    np.testing.assert_allclose(model.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=RTOL)
+    model, expected = made_in(strategy), plainly(made)
+    np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), expected.evaluated, rtol=RTOL)
+    np.testing.assert_allclose(model.predict(X, verbose=0), expected.predicted, rtol=RTOL)
 
 
 def saves(strategy: Any) -> None:
-    model = made_by(made, keras, strategy.scope())
+    model = made_in(strategy)
     model.fit(X, Y, verbose=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"

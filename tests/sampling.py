@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["sampled"]
+__all__ = ["covering", "sampled"]
 
 
 def sampled(cases: Iterable[Any], sample: Collection[Any]) -> list[Any]:
@@ -25,6 +25,21 @@ def sampled(cases: Iterable[Any], sample: Collection[Any]) -> list[Any]:
     if unknown or not sample:
         raise ValueError(f"The sample must name some of the {len(grid)} cases of the grid; got {unknown or 'none'}.")
     return [pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=_mark(one in sample)) for one in grid]
+
+
+def covering(cases: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """A small sample of a grid, which has each value of each parameter at least once; values are told apart by how they are printed.
+
+    Args:
+        cases: the whole grid, a tuple for each case.
+    """
+    left, sample = list(cases), list[tuple[Any, ...]]()
+    missing = {(place, str(value)) for case in left for place, value in enumerate(case)}
+    while missing:
+        best = max(left, key=lambda case: sum((place, str(value)) in missing for place, value in enumerate(case)))
+        missing -= {(place, str(value)) for place, value in enumerate(best)}
+        sample.append(best)
+    return sample
 
 
 def _mark(chosen: bool) -> Any:

@@ -16,6 +16,7 @@ from simdist import caches, keras
 from simdist.caches import BoundedCache
 from simdist.cost.flops import cost_of
 from simdist.cost.memory import temporaries_bytes
+from simdist.program import kernels
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import Aval
 
@@ -84,14 +85,16 @@ def test_two_caches_of_one_name_are_refused() -> None:
 # -- those of the process ---------------------------------------------------------------------------------------------
 
 
-def test_more_architectures_than_fit_leave_the_kernels_at_their_bound() -> None:
-    for number in range(KEPT_KERNELS + 20):
+def test_more_architectures_than_fit_leave_the_kernels_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels._kernels.size == KEPT_KERNELS
+    monkeypatch.setattr(kernels._kernels, "size", 10)  # so that few are enough
+    for number in range(15):
         cost_of(kernel(number))
         temporaries_bytes(kernel(number))
     gc.collect()
     found = entries()
     # What was worked out for a kernel goes with it.
-    assert (found["compiled kernels"], found["costs of kernels"], found["memory of kernels"]) == (KEPT_KERNELS,) * 3
+    assert (found["compiled kernels"], found["costs of kernels"], found["memory of kernels"]) == (10,) * 3
 
 
 def test_an_evicted_kernel_is_made_again_with_the_same_cost_and_bits() -> None:

@@ -107,8 +107,7 @@ def test_importing_the_engine_imports_nothing_heavy() -> None:
 
 def test_importing_the_engine_costs_little_more_than_jax() -> None:
     code = "import time, jax; start = time.perf_counter(); import simdist; print(time.perf_counter() - start)"
-    fastest_s = min(float(in_fresh_python(code)) for _ in range(3))
-    assert fastest_s < IMPORT_BUDGET_S * SLOW_MACHINE
+    assert any(float(in_fresh_python(code)) < IMPORT_BUDGET_S * SLOW_MACHINE for _ in range(3))
 
 
 def test_citation_names_the_version_of_the_project() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 
@@ -18,8 +19,8 @@ from simdist.input import InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
-from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.work import RunningClosure, Worker, running_closure
+from simdist.runtime.work import LinkedStep, RunningClosure, StepCall, Worker, running_closure
+from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
 from simdist.strategies.parameter_server import ParameterServerStrategy, making_dataset
 
 __all__ = ["Closure", "new_closure"]
@@ -74,25 +75,30 @@ class Closure:
             self._note_taken(worker)
             return self.fn(*args, **kwargs)
 
-    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+    def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
-        known: tuple[BoundCall, LinkedProgram] | None = worker.local.get(self.key) if self.key is not None else None
+        known: tuple[StepCall, LinkedStep] | None = worker.local.get(self.key) if self.key is not None else None
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
+        if isinstance(known[0], ReplicaCalls):
+            known[0].align()  # before other batches take the place of those that some replicas have not taken
         for batches in self.handed_out:
             batches.put_in_place(worker)
         self._note_taken(worker)
         return known if self.still_fits(known[1], known[0]) else None
 
-    def bind(self, worker: Worker) -> BoundCall:
+    def bind(self, worker: Worker) -> StepCall:
         """The arguments of a traced function, on this worker."""
         assert isinstance(self.fn, StepFunction)
+        bind = self.fn.bind if self.strategy.replicas is None else partial(self.strategy.replicas.bind, self.fn)
         with self._running_on(worker):
-            call = self.fn.bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
+            call = bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
+        if isinstance(call, ReplicaCalls):
+            call.align()
         self._note_taken(worker)
         return call
 
-    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+    def link(self, worker: Worker, call: StepCall) -> LinkedStep:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
         try:
             with self._running_on(worker):
@@ -102,22 +108,29 @@ class Closure:
                 f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
                 "Schedule fewer steps, or end the dataset with .repeat()."
             ) from None
-        if self.key is not None and not call.arrays:
+        arrays = call.calls[0].arrays if isinstance(call, ReplicaCalls) else call.arrays
+        if self.key is not None and not arrays:
             worker.local[self.key] = call, linked
         return linked
 
-    def linked(self, call: BoundCall, worker: str) -> LinkedProgram:
+    def linked(self, call: StepCall, worker: str) -> LinkedStep:
         """As `link`, without code of a worker.
 
         Raises:
             StopIteration: an iterator has not enough elements left.
         """
         assert isinstance(self.fn, StepFunction)
-        linked = self.strategy.link(self.fn.program(call, self.strategy.programs), worker)
-        return linked
+        if isinstance(call, ReplicaCalls):
+            assert self.strategy.replicas is not None
+            return self.strategy.replicas.linked(self.fn, call, worker)
+        return self.strategy.link(self.fn.program(call, self.strategy.programs), worker)
 
-    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+    def still_fits(self, linked: LinkedStep, call: StepCall) -> bool:
         """Whether the same program can be run once more."""
+        if isinstance(linked, LinkedReplicas):
+            assert isinstance(call, ReplicaCalls) and self.strategy.replicas is not None
+            return self.strategy.replicas.still_fits(linked, call)
+        assert isinstance(call, BoundCall)
         return linked.version == self.strategy.store.layout.version and fits_at_once(linked.program, call)
 
     @contextmanager

@@ -121,7 +121,7 @@ class ClusterCoordinator:
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling()
         self._process = engine.process(engine.chief)
-        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving)
+        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
         if isinstance(synchronization, BoundedStaleness):
             self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
@@ -222,12 +222,18 @@ class ClusterCoordinator:
                 TensorFlow: the worker begins its dataset anew, and batches of such closures are lost.
 
         Raises:
-            InvalidArgumentError: another kind of source, or a function under ``@sd.function(seconds=...)``.
+            InvalidArgumentError: another kind of source, a function under ``@sd.function(seconds=...)``, or resume=True where workers have
+                several devices.
             TypeError: resume is neither True nor False.
         """
+        if flag(resume, "resume") and self.strategy.replicas is not None:
+            raise InvalidArgumentError(
+                f"resume=True is not known for workers with {self.strategy.replicas.count} devices each (devices_per_worker=): they begin "
+                "their datasets anew. Leave one of the two out."
+            )
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
             pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
-            return PerWorkerDataset(source, pipelines, flag(resume, "resume"))
+            return PerWorkerDataset(source, pipelines, resume)
         raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
 
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:

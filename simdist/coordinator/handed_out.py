@@ -10,13 +10,15 @@ Not simulated: the time that a worker takes to find a batch in the middle of its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.table_copies import bring_tables
+from simdist.data.batch import Batch
 from simdist.errors import FailedPreconditionError
 from simdist.input import InputContext
+from simdist.input.replica_feed import SplitBatches
 from simdist.program.step_iterator import BatchSignature, StepBatch, StepIterator
 from simdist.runtime.work import Worker
 
@@ -28,6 +30,10 @@ class BatchesOfClosure(StepIterator):
 
     def __init__(self) -> None:
         self.batches: deque[StepBatch] = deque()
+
+    def begin(self, batches: Sequence[StepBatch]) -> None:
+        """Begin with other batches."""
+        self.batches = deque(batches)
 
     def next_batch(self) -> StepBatch:
         if not self.batches:
@@ -43,8 +49,14 @@ class BatchesOfClosure(StepIterator):
         return bool(self.batches) and self.batches[0].signature == signature
 
 
-class HandedOut(PerWorker[BatchesOfClosure]):
-    """The iterator argument of closures that take batches by number.
+Batches = BatchesOfClosure | SplitBatches
+
+
+class HandedOut(PerWorker[Batches]):
+    """The iterator argument of closures that take batches by number. Where workers have several replicas, each takes a part of each batch.
+
+    Args:
+        whole: whether each replica takes the whole batch instead; default False.
 
     Example:
         >>> import simdist as sd
@@ -59,32 +71,37 @@ class HandedOut(PerWorker[BatchesOfClosure]):
 
     name = "batches"
 
-    def batches(self, batches: Iterable[StepBatch]) -> NumberedBatches:
+    def __init__(self, whole: bool = False) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def batches(self, batches: Iterable[Batch]) -> NumberedBatches:
         """The argument of a closure that takes these."""
         return NumberedBatches(self, tuple(batches))
 
-    def make(self, worker: Worker, context: InputContext) -> BatchesOfClosure:
+    def make(self, worker: Worker, context: InputContext) -> Batches:
         bring_tables(worker)
-        return BatchesOfClosure()
+        replicas = context.num_replicas_in_sync
+        return BatchesOfClosure() if replicas == 1 or self.whole else SplitBatches([], replicas)
 
 
-class NumberedBatches(PerWorker[BatchesOfClosure]):
+class NumberedBatches(PerWorker[Batches]):
     """Some batches: the argument of one closure."""
 
-    def __init__(self, handed_out: HandedOut, batches: tuple[StepBatch, ...]) -> None:
+    def __init__(self, handed_out: HandedOut, batches: tuple[Batch, ...]) -> None:
         self.number = handed_out.number  # calls with other batches are equal, but for the batches
         self.handed_out = handed_out
         self.taken = batches
 
-    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> BatchesOfClosure:
+    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> Batches:
         found = self.handed_out.on(worker, context_of)
-        found.batches = deque(self.taken)
+        found.begin(self.taken)
         return found
 
     def put_in_place(self, worker: Worker) -> None:
         """Let the worker begin with the first of these: it has made its iterator in an earlier closure."""
-        found: BatchesOfClosure = worker.local[self.number]
-        found.batches = deque(self.taken)
+        found: Batches = worker.local[self.number]
+        found.begin(self.taken)
 
     def __next__(self) -> NoReturn:
         raise FailedPreconditionError("next() was called at the coordinator on batches of a closure. Call it in the step.")

@@ -15,7 +15,7 @@ from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.data.positions import Position
 from simdist.errors import AbortedError, ClosureInputError, FailedPreconditionError, InvalidArgumentError, UnavailableError
-from simdist.input import InputContext
+from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
@@ -71,7 +71,7 @@ def _release_unused(worker: Worker) -> None:
             del owners[number]
 
 
-class PerWorkerDataset(PerWorker[Dataset]):
+class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
     """A dataset on each worker. ``iter()`` gives an iterator on each worker.
 
     Args:
@@ -102,12 +102,12 @@ class PerWorkerDataset(PerWorker[Dataset]):
         self.pipelines = dict(pipelines or {})
         self.resume = resume
 
-    def make(self, worker: Worker, context: InputContext) -> Dataset:
+    def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
         bring_tables(worker)
         made = self.source if isinstance(self.source, (Dataset, DistributedFromFunction)) else self.source()
         if isinstance(made, DistributedFromFunction):
-            made = made.dataset_fn(self.pipelines.setdefault(worker.name, context))
-        if not isinstance(made, Dataset):
+            made = made.on_worker(self.pipelines.setdefault(worker.name, context))
+        if not isinstance(made, (Dataset, DistributedDataset)):
             raise InvalidArgumentError(f"A per-worker dataset must be an sd.Dataset; the function returned {type(made).__name__}.")
         return made
 
@@ -125,7 +125,7 @@ class PerWorkerDataset(PerWorker[Dataset]):
         return PerWorkerIterator(self)
 
 
-class PerWorkerIterator(PerWorker[DatasetIterator]):
+class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
     """An iterator on each worker; pass it to a step, and call ``next`` there.
 
     Attributes:
@@ -139,7 +139,7 @@ class PerWorkerIterator(PerWorker[DatasetIterator]):
         self.dataset = dataset
         self.accepted: dict[str, Position] = {}
 
-    def make(self, worker: Worker, context: InputContext) -> DatasetIterator:
+    def make(self, worker: Worker, context: InputContext) -> DatasetIterator | DistributedIterator:
         return iter(self.dataset.on(worker, lambda _: context))
 
     def is_in_place(self, worker: Worker) -> bool:

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from simdist.errors import NotFoundError
-from simdist.program.arrays import Array
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
 
@@ -65,10 +64,7 @@ class Result:
         self.wait()
         if self.stepped is None:
             return self.plain
-        arrays: list[Array] = [np.asarray(array) for array in self.engine.arrays([self.stepped.bundle])[0]]
-        if arrays:
-            self.engine.trace.observed()
-        return self.stepped.linked.rebuild(arrays)
+        return self.stepped.value(self.engine)
 
 
 class RemoteValue:

@@ -309,6 +309,11 @@ class Estimator:
 
     def _runner(self, strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s: float) -> Runner:
         if isinstance(strategy, ParameterServerStrategy):
+            if strategy.num_replicas_in_sync > 1:
+                raise InvalidArgumentError(
+                    f"An Estimator was given a ParameterServerStrategy with {strategy.num_replicas_in_sync} devices per worker, and its "
+                    "workers take steps on one. Leave devices_per_worker= out, or train with a ClusterCoordinator."
+                )
             return WorkerRunner(strategy, dataset_fn, max_delay_s)
         assert isinstance(strategy, SynchronousStrategy)
         return ReplicaRunner(strategy, dataset_fn)

@@ -21,6 +21,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.input.layout import ReplicaLayout
 from simdist.input.prefetch import PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
+from simdist.input.replica_feed import ReplicaFeed
 from simdist.input.view import InputView
 from simdist.program.per_replica import PerReplica, ReplicaArgument
 from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
@@ -29,7 +30,7 @@ from simdist.program.tracing import active_tracer
 __all__ = ["DistributedIterator", "ReplicaIterator"]
 
 
-class DistributedIterator(ReplicaArgument):
+class DistributedIterator(ReplicaArgument, ReplicaFeed):
     """One pass over a distributed dataset. Made by ``iter(distributed_dataset)``.
 
     ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument,
@@ -65,6 +66,12 @@ class DistributedIterator(ReplicaArgument):
     def replica(self, local_rank: int) -> ReplicaIterator:
         """What one replica takes, counted from 0 among those that this program feeds."""
         return self._replicas[local_rank]
+
+    def align(self) -> None:
+        last = max(replica.number for replica in self._replicas)
+        for replica in self._replicas:
+            while replica.number < last:
+                replica.next_batch()
 
     def next_batch(self) -> NoReturn:
         """Refused: it marks this as the iterator of a step, whose replicas take their parts one by one.

@@ -154,7 +154,7 @@ class Layout:
             for slot, avals, part in zip(self.slot_numbers[number], branch.site.writes, branch.site.split(tuple(outputs)), strict=True):
                 kept = [array for position, array in enumerate(part) if position not in self.without[avals]]
                 rows[slot] = self.packings[avals].packed(kept, self.slots[slot][1])
-            self.of_tables.put_into_slots(number, outputs, fed, row_slots)
+            self.of_tables.put_into_slots(number, outputs, [*arrays, *fed], row_slots)
             return rows, row_slots
 
         return run

@@ -124,9 +124,12 @@ class Ledger:
         for avals in reads:
             numbers = [port.input - start for port in of_rows.ports if start <= port.input < start + len(avals)]
             large = [number for number in numbers if avals[number].size_bytes >= TABLE_BYTES]
-            if large and not self._file(avals).tables.issuperset(large):
-                self.plans.land()
-                self._file(avals).keep_out(large)
+            if large:
+                file = self._file(avals)
+                file.by_rows = True
+                if not file.tables.issuperset(large):
+                    self.plans.land()
+                    file.keep_out(large)
             start += len(avals)
 
     def call(

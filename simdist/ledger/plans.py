@@ -20,7 +20,7 @@ from simdist.ledger.heap import Heap
 from simdist.ledger.in_place import DonatingKernel, InPlace
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
-from simdist.ledger.replay import Machine
+from simdist.ledger.replay import CHUNK, Machine
 from simdist.ledger.sharded import JaxDevice, ShardedBatches
 from simdist.ledger.table_chains import Passage
 from simdist.program.arrays import Array, Arrays, HostArray
@@ -31,6 +31,8 @@ __all__ = ["ComputePlans"]
 
 # A stretch shorter than this is computed call by call: compiling a scan would take longer.
 REPLAY_FROM = 2_048
+# The same for a scan that is compiled already: one chunk.
+COMPILED_FROM = CHUNK
 # A call that reads more than this (the gradients of many replicas) is made by itself.
 WIDE_BYTES = 2 << 20
 # Entries that are computed both ways, to see whether the bits agree.
@@ -81,12 +83,18 @@ class ComputePlans:
         entries = self.pending.entries[:count]
         if self.pending.has_tables and self._have_tables(entries):
             self._with_tables(entries, noted)
-        elif self.numerics == "replay" or (self.numerics == "deferred" and count >= REPLAY_FROM and not self._wide(entries)):
+        elif self.numerics == "replay" or (self.numerics == "deferred" and self._is_long(entries) and not self._wide(entries)):
             self._replay(entries, noted, wait)
         elif self.numerics in ("vmap", "shard_map"):
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
+
+    def _is_long(self, entries: Sequence[Entry]) -> bool:
+        """Whether a scan of these entries takes less time than a call each."""
+        if len(entries) < COMPILED_FROM or len(entries) >= REPLAY_FROM:
+            return len(entries) >= REPLAY_FROM
+        return self.machine.is_compiled_for(self.branches, self.files) and self._kernels(entries) <= self.proved
 
     def _with_tables(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
         """Compute entries some of which read or change tables: by the same plan as others, but never in batches, nor while others wait."""

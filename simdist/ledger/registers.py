@@ -42,6 +42,7 @@ class RegisterFile:
         unread: the ledger's list of entries one of whose results died unread.
         loose: numbers that are not in the heap.
         tables: positions of the arrays that never get into the heap: large ones, and those of which rows are read or changed.
+        by_rows: whether some kernel reads or changes rows of the tables.
         borrowed: registers whose arrays came from outside, and must not be overwritten.
         in_buffers: the tables of registers whose other numbers are in the heap, in the order of their positions.
     """
@@ -50,6 +51,7 @@ class RegisterFile:
         self.number = number
         self.avals = avals
         self.tables = frozenset([position for position, aval in enumerate(avals) if aval.size_bytes >= HUGE_BYTES])
+        self.by_rows = False
         self.borrowed: set[int] = set()
         self.in_buffers: dict[int, Arrays] = {}
         self.packing = Packing(avals, self.tables)

@@ -94,12 +94,16 @@ class Machine:
                 self._tables[table] = known
         return known
 
+    def is_compiled_for(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> bool:
+        """Whether the last stretch ran by the program that the next one needs."""
+        return self._compiled is not None and self._compiled[0] == self._size(branches, files)
+
+    def _size(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> Size:
+        heaps = dict.fromkeys(file.heap for file in files.values())
+        return len(branches), len(self.chains.numbers), tuple([(heap.capacity, heap.words) for heap in heaps])
+
     def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Scan, Layout]:
-        size = (
-            len(branches),
-            len(self.chains.numbers),
-            tuple((heap.capacity, heap.words) for heap in dict.fromkeys(file.heap for file in files.values())),
-        )
+        size = self._size(branches, files)
         if self._compiled is None or self._compiled[0] != size:
             self.compilations += 1
             layout = Layout(branches, files, CHUNK, self.chains)

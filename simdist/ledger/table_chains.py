@@ -17,7 +17,7 @@ from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.program.row_kernels import Port, RowForm, row_form
 from simdist.program.values import Aval, BundleType
 
-__all__ = ["Passage", "TableChains", "form_in_scan", "ports_of"]
+__all__ = ["Passage", "TableChains", "form_in_scan", "ports_of", "whole_tables"]
 
 
 class Passage(NamedTuple):
@@ -119,13 +119,15 @@ class TableChains:
 
 
 def form_in_scan(site: Site, files: Sequence[RegisterFile]) -> RowForm | None:
-    """How a site with tables works in a scan: by its kernel of rows, or by its kernel where that uses no table; None: it cannot."""
+    """How a site with tables works in a scan: by its kernel of rows, or by its kernel, which may read whole tables; None: it cannot.
+
+    Only of tables that some kernel changes by rows: others are of layers that take longer than a call.
+    """
     tables_of = {file.avals: file.tables for file in files if file.tables}
+    by_calls = {file.avals for file in files if file.tables and not file.by_rows}
     form = row_form(site.kernel) or RowForm(site.kernel, ())
-    ports = {port.input for port in form.ports}
-    for avals, first in zip(site.reads, accumulate(map(len, site.reads), initial=0), strict=False):
-        if any(site.kernel.used[first + table] and first + table not in ports for table in tables_of.get(avals, ())):
-            return None
+    if any(avals in by_calls and whole_tables(site, position, tables_of[avals]) for position, avals in enumerate(site.reads)):
+        return None
     outputs = {port.output for port in form.ports}
     for avals, first in zip(site.writes, accumulate(map(len, site.writes), initial=0), strict=False):
         if any(first + table not in outputs for table in tables_of.get(avals, ())):
@@ -139,3 +141,10 @@ def ports_of(site: Site, position: int) -> list[tuple[Port, int]]:
     first = list(accumulate(map(len, site.reads), initial=0))[position]
     ports = form.ports if form is not None else ()
     return [(port, port.input - first) for port in ports if first <= port.input < first + len(site.reads[position])]
+
+
+def whole_tables(site: Site, position: int, tables: frozenset[int]) -> list[tuple[int, int]]:
+    """Which inputs of a site's kernel are whole tables of one of the bundles that it reads, and where they are in it."""
+    form, first = row_form(site.kernel), list(accumulate(map(len, site.reads), initial=0))[position]
+    by_rows = {port.input for port in form.ports} if form is not None else set[int]()
+    return [(first + table, table) for table in sorted(tables) if site.kernel.used[first + table] and first + table not in by_rows]

@@ -1,7 +1,8 @@
 """Tables in the program of the replay machine: one buffer for each, outside of the branches that read rows of it.
 
-A branch gathers the rows that its kernel takes, and returns the rows that it changes in *row slots*, with their numbers. After the branch
-they are put into the buffer of their chain, by a loop that writes in place; for all other buffers that loop has no turns.
+A branch gathers the rows that its kernel takes, or reads the whole table where it is, and returns the rows that it changes in *row slots*,
+with their numbers. After the branch they are put into the buffer of their chain, by a loop that writes in place; for all other buffers that
+loop has no turns. The numbers of the rows are passed by the host, or an earlier entry has made them.
 """
 
 from __future__ import annotations
@@ -15,24 +16,27 @@ import numpy as np
 
 from simdist.ledger.entry import Branch
 from simdist.ledger.registers import RegisterFile
-from simdist.ledger.table_chains import TableChains, form_in_scan, ports_of
+from simdist.ledger.table_chains import TableChains, form_in_scan, ports_of, whole_tables
 from simdist.program.arrays import HostArray
 from simdist.program.row_kernels import Port, taken_rows
 from simdist.program.values import Aval
 
 __all__ = ["RowSlots", "TableInstructions", "TableLayout"]
 
-# Of c entries: for each row slot [slots, c] the buffer that it goes to, the first row of the table, and which rows are put (from, until).
+# Of c entries: for each row slot [slots, c] the buffer that it goes to, the first row of the table, and which rows are put (from, until);
+# where the host does not know the numbers of rows, `MADE_BY_ENTRIES` and the row after the last one of the table.
 TableInstructions = HostArray
 # The rows [k, ...] and the numbers [k] of each slot.
 RowSlots = list[tuple[jax.Array, jax.Array]]
+MADE_BY_ENTRIES = -1
+NO_ROW = np.iinfo(np.int32).max
 
 
 class _Put(NamedTuple):
-    """What a branch puts: an output of its kernel, by a port, from a slot into a buffer."""
+    """What a branch puts: an output of its kernel, by a port, from a slot into a buffer; and which numbers of rows the host passes."""
 
     port: Port
-    fed: int
+    fed: int | None
     slot: int
     buffer: int
 
@@ -57,7 +61,10 @@ class TableLayout:
         self.forms = [form_in_scan(branch.site, files) for branch in branches]
         self.slots: list[Aval] = []
         self.taken: list[list[tuple[Port, int]]] = []  # for each branch its ports, and their buffers
+        self.whole: list[list[tuple[int, int]]] = []  # for each branch the inputs that are tables as they are, and their buffers
         self.puts: list[list[_Put]] = []
+        self.starts = [sum(map(len, branch.site.reads)) for branch in branches]  # of what the host passes, among the inputs of each
+        tables = {file.avals: file.tables for file in files if file.tables}
         for code, branch in enumerate(branches):
             reads = range(len(branch.site.reads))
             own = [
@@ -68,11 +75,17 @@ class TableLayout:
                 if (chains.numbers[code, position], table) in numbers
             ]
             self.taken.append(own)
-            self.puts.append(self._puts_of(branch, own))
+            whole = [
+                (number, chains.numbers[code, position], table)
+                for position in reads
+                if (code, position) in chains.numbers
+                for number, table in whole_tables(branch.site, position, tables[branch.site.reads[position]])
+            ]
+            self.whole.append([(number, numbers[chain, table]) for number, chain, table in whole if (chain, table) in numbers])
+            self.puts.append(self._puts_of(branch, own, self.starts[code]))
 
-    def _puts_of(self, branch: Branch, ports: Sequence[tuple[Port, int]]) -> list[_Put]:
+    def _puts_of(self, branch: Branch, ports: Sequence[tuple[Port, int]], start: int) -> list[_Put]:
         puts: list[_Put] = []
-        start = sum(map(len, branch.site.reads))
         for port, buffer in ports:
             if port.output is None:
                 continue
@@ -85,7 +98,7 @@ class TableLayout:
             slot = fitting[0]
             most = max(count, self.slots[slot].shape[0])
             self.slots[slot] = Aval((most, *row.shape[1:]), row.dtype)
-            puts.append(_Put(port, port.ids - start, slot, buffer))
+            puts.append(_Put(port, port.ids - start if port.ids >= start else None, slot, buffer))
         return puts
 
     def nothing_put(self) -> HostArray:
@@ -104,11 +117,15 @@ class TableLayout:
             feeds: the arrays that the host passes for them, each [n, ...].
         """
         for put in self.puts[code]:
-            ids, port = feeds[put.fed], put.port  # ascending in each row
+            first, stop = put.port.first, put.port.stop
             found[0, put.slot, numbers] = put.buffer
-            found[1, put.slot, numbers] = port.first
-            found[2, put.slot, numbers] = np.count_nonzero(ids < port.first, axis=1)
-            found[3, put.slot, numbers] = np.count_nonzero(ids < port.stop, axis=1)
+            found[1, put.slot, numbers] = first
+            if put.fed is None:
+                found[2, put.slot, numbers], found[3, put.slot, numbers] = MADE_BY_ENTRIES, stop
+            else:
+                ids = feeds[put.fed]  # ascending in each row
+                found[2, put.slot, numbers] = np.count_nonzero(ids < first, axis=1)
+                found[3, put.slot, numbers] = np.count_nonzero(ids < stop, axis=1)
 
     # -- to be compiled -------------------------------------------------------------------------------------------
 
@@ -116,21 +133,24 @@ class TableLayout:
         """The inputs of a branch's kernel of rows, before what the host passes: arrays that are known, by number, and rows of tables."""
         form = self.forms[code]
         assert form is not None
-        start = len(form.inner.in_avals) - len(fed)
+        start = self.starts[code]
         for port, buffer in self.taken[code]:
-            known[port.input] = taken_rows(buffers[buffer], fed[port.ids - start], port.first)
+            ids = fed[port.ids - start] if port.ids >= start else known[port.ids]
+            known[port.input] = taken_rows(buffers[buffer], ids, port.first)
+        known.update({number: buffers[buffer] for number, buffer in self.whole[code]})
         unused = [number for number in range(start) if number not in known]
         known.update({number: jnp.zeros(form.inner.in_avals[number].shape, form.inner.in_avals[number].dtype) for number in unused})
         return [known[number] for number in range(start)]
 
-    def put_into_slots(self, code: int, outputs: Sequence[jax.Array], fed: Sequence[jax.Array], slots: RowSlots) -> None:
-        """Put the rows that a branch changes into their slots."""
+    def put_into_slots(self, code: int, outputs: Sequence[jax.Array], inputs: Sequence[jax.Array], slots: RowSlots) -> None:
+        """Put the rows that a branch changes into their slots; `inputs` are all of its kernel's."""
         for put in self.puts[code]:
             assert put.port.output is not None
-            rows, ids = outputs[put.port.output], fed[put.fed]
+            rows, ids = outputs[put.port.output], inputs[put.port.ids]
             missing = self.slots[put.slot].shape[0] - rows.shape[0]
             if missing:
-                rows, ids = (jnp.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1)) for array in (rows, ids))
+                rows = jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1))
+                ids = jnp.pad(ids, (0, missing), constant_values=NO_ROW)
             slots[put.slot] = rows, ids
 
     def nothing(self, index: jax.Array) -> RowSlots:
@@ -143,10 +163,14 @@ class TableLayout:
     def put(self, buffers: Sequence[jax.Array], slots: RowSlots, code: jax.Array) -> list[jax.Array]:
         """The buffers with the rows of the slots; `code` [4, slots] says which."""
         pairs = sorted({(put.buffer, put.slot) for puts in self.puts for put in puts})
+        made = {put.slot for puts in self.puts for put in puts if put.fed is None}
         changed = list(buffers)
         for buffer, slot in pairs:
             rows, ids = slots[slot]
             to, first, low, high = (code[row, slot] for row in range(4))
+            if slot in made:
+                is_made, stop = low == MADE_BY_ENTRIES, high
+                low, high = (jnp.where(is_made, jnp.sum(ids < row, dtype=np.int32), known) for row, known in ((first, low), (stop, high)))
             high = jnp.where(to == buffer, high, low)
             changed[buffer] = _put(changed[buffer], rows, ids, first, low, high)
         return changed

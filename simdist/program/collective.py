@@ -79,6 +79,7 @@ class Collective:
         label: what it is for, in traces: "gradients", "variables", ...
         averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
         table: of a sparse all-reduce, the number of its table among the variables of the update, the same at all replicas.
+        sum_rows: of a sparse all-reduce, how many rows its sum may have where the update takes ids and rows; None where it takes a table.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class Collective:
     label: str = ""
     averaged: bool = False
     table: int | None = None
+    sum_rows: int | None = None
 
     @cached_property
     def size_bytes(self) -> int:

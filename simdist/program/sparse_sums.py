@@ -11,7 +11,8 @@ them into a table of zeros. The path of such a gradient:
    [k, ...] are the operands of the collective, in place of the dense gradient. What else uses the gradient gets it dense, as before.
 4. When all replicas have come, `settled` decides what travels: rows, if all have rows and the all-gather sends fewer bytes than any
    all-reduce of the table would; else the dense gradients, by the strategy's all-reduce. `rows_travel` makes the choice, in 2 and here.
-5. `simdist.runtime.combining` computes the sum, once for all replicas: a dense table, by which each optimizer updates its variables.
+5. `simdist.runtime.combining` computes the sum, once for all replicas: each row once, with its id, where the update takes it so
+   (`simdist.runtime.row_sums`: nothing else uses the sum, and the rule leaves rows without a gradient alone); else a dense table.
 
 Bytes: an id has eight, as in the messages of parameter servers, and k is the number of ids of the replica's part of the batch. Rows with
 equal ids are not added before they travel: how many ids differ is not known when the step is traced. Replicas with fewer ids than others
@@ -39,7 +40,7 @@ from simdist.program.jaxprs import Atom, aval_in, called, variables_in
 from simdist.program.lookups import SPREAD
 from simdist.program.values import Aval, aval_of
 
-__all__ = ["rows_travel", "settled", "with_rows_in_sums"]
+__all__ = ["most_sum_rows", "rows_travel", "settled", "summed_rows", "with_rows_in_sums"]
 
 
 def rows_travel(num_ids: int, num_replicas: int, table: Aval) -> bool:
@@ -70,8 +71,46 @@ def settled(given: Sequence[Collective]) -> Collective:
     if all(collective.gives_rows for collective in given):
         num_ids = max(collective.operands[0].shape[0] for collective in given)
         if rows_travel(num_ids, len(given), table):
-            return replace(first, operands=_of_rows(num_ids, table).operands)
-    return replace(first, operands=first.outputs)
+            sizes, needed = {collective.sum_rows for collective in given}, most_sum_rows(num_ids, len(given), table)
+            # Mains do not know how many ids the others have: where they differ, all of them take a table.
+            fits = len(sizes) == 1 and first.sum_rows is not None and needed <= first.sum_rows
+            return replace(first, operands=_of_rows(num_ids, table).operands, sum_rows=first.sum_rows if fits else None)
+    return replace(first, operands=first.outputs, sum_rows=None)
+
+
+def most_sum_rows(num_ids: int, num_replicas: int, table: Aval) -> int:
+    """How many different rows a sum over the replicas has at most.
+
+    Args:
+        num_ids: of the replica that has most.
+        num_replicas: r.
+        table: shape and dtype of the dense gradient.
+    """
+    return min(num_ids * num_replicas, table.shape[0])
+
+
+def summed_rows(ids: jax.Array, rows: jax.Array, num_rows: int, size: int) -> tuple[jax.Array, jax.Array]:
+    """The sum of gradients of rows of one table: each row once.
+
+    Args:
+        ids: of all replicas, one after the other [k].
+        rows: theirs [k, ...].
+        num_rows: of the table, n.
+        size: m, at least the number of different rows; k and m are above 0.
+
+    Returns:
+        The ids [m], ascending, filled up with n; and for each the sum of its rows [m, ...], in the order of `ids`.
+    """
+    # As jax.numpy.take: ids below 0 count from the end, and what is no row then has no gradient.
+    ids = jnp.where(ids < 0, ids + num_rows, ids)
+    ids = jnp.where((ids < 0) | (ids >= num_rows), num_rows, ids)
+    order = jnp.argsort(ids)
+    ascending = ids[order]
+    begins = jnp.concatenate([jnp.zeros(1, bool), ascending[1:] != ascending[:-1]])
+    places = jnp.cumsum(begins, dtype=jnp.int32)
+    found = jnp.full(size, num_rows, jnp.int32).at[places].set(ascending, mode="drop")
+    place_of = jnp.zeros_like(places).at[order].set(places, mode="promise_in_bounds", unique_indices=True)
+    return found, jnp.zeros((size, *rows.shape[1:]), rows.dtype).at[place_of].add(rows, mode="drop")
 
 
 def _of_rows(num_ids: int, table: Aval) -> Collective:

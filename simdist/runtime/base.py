@@ -28,6 +28,7 @@ from simdist.runtime.replicas import Communication, Member, Process, ReplicaGrou
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.storage import TaskDisk
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
+from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.trace import Trace
 from simdist.variables.state import Cell, GroupVersions
 from simdist.variables.traffic import CellTraffic
@@ -257,11 +258,14 @@ class Engine(Protocol):
         """A forecast for a worker: seconds of one step of a program, and seconds that the messages of its closure take."""
         ...
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkerPool:
+    def start_workers(
+        self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
+    ) -> WorkerPool:
         """Start workers on tasks, now and after each restart; code of users runs there in the scope of this strategy.
 
         Args:
             serving: what the servers of their variables do for them.
+            local: the replicas of each worker, which take each step together; None: a worker is one replica.
 
         Raises:
             FailedPreconditionError: this engine cannot.

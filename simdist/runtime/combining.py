@@ -1,7 +1,7 @@
 """The numbers of a collective: the kernel that computes the result of each replica.
 
 Sums are added in the order of the collective's schedule, all arrays of one dtype in one piece, as they travel. Rows of tables that were
-gathered are added in the order of the replicas, and of their ids (`simdist.program.sparse_sums`).
+gathered are added in the order of the replicas, and of their ids (`simdist.program.sparse_sums`): into a table, or each row by itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from simdist.program.arrays import DType
 from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.lookups import plain_spread
+from simdist.program.sparse_sums import summed_rows
 from simdist.program.values import BundleType
 
 __all__ = ["Combination", "Combinations", "disagreement"]
@@ -61,26 +62,33 @@ class Combinations:
             given: the types of the bundles of the replicas that take part, by rank.
             scale: factor on sums; 1 unless some replicas were dropped.
         """
-        key = (collective.kind, id(schedule), given, scale, collective.outputs if collective.kind == SPARSE_SUM else ())
+        key = (collective.kind, id(schedule), given, scale, *_table_of(collective))
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _combination(collective, schedule, given, scale)
         return known
 
     def of_stack(self, collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
-        """The combination of an all-reduce whose operands are the lanes of one stack of this type."""
-        key = (collective.kind, id(schedule), "stack", stack, scale)
+        """The combination of an all-reduce, or of rows of a table, whose operands are the lanes of one stack of this type."""
+        key = (collective.kind, id(schedule), "stack", stack, scale, *_table_of(collective))
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _sum_of_stack(collective, schedule, stack, scale)
         return known
 
 
+def _table_of(collective: Collective) -> tuple[object, ...]:
+    """What a sum of rows depends on, beside its operands."""
+    return (collective.outputs, collective.sum_rows) if collective.kind == SPARSE_SUM else ()
+
+
 def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+    if collective.kind == SPARSE_SUM:
+        return _sum_of_stacked_rows(collective, schedule, stack, scale)
+
     def run(*arrays: jax.Array) -> list[jax.Array]:
         assert schedule is not None
-        sums = added_stacks(schedule, arrays)
-        return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+        return [_scaled(total, scale) for total in added_stacks(schedule, arrays)]
 
     kernel = _kernel("stack", collective, schedule, stack, scale, run)
     return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
@@ -110,7 +118,7 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
             return list(arrays)
         assert schedule is not None
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
-        return sums if scale == 1 else [total * jnp.asarray(scale, total.dtype) for total in sums]
+        return [_scaled(total, scale) for total in sums]
 
     kernel = _kernel(f"{ranks} ranks", collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
     if collective.kind != "reduce_scatter":
@@ -129,15 +137,38 @@ def _sum_of_tables(collective: Collective, schedule: Schedule | None, given: tup
         each = iter(arrays)
         parts = [[next(each) for _ in avals] for avals in given]
         if schedule.kind == "all_gather":
-            total = plain_spread(jnp.concatenate([rows for _, rows in parts]), jnp.concatenate([ids for ids, _ in parts]), num_rows)
-        else:
-            dense = [part if len(part) == 1 else [plain_spread(part[1], part[0], num_rows)] for part in parts]
-            (total,) = added(schedule, dense)
-        return [total if scale == 1 else total * jnp.asarray(scale, total.dtype)]
+            ids, rows = (jnp.concatenate(both) for both in zip(*parts, strict=True))
+            return _sum_of_rows(collective, ids, rows, scale)
+        dense = [part if len(part) == 1 else [plain_spread(part[1], part[0], num_rows)] for part in parts]
+        return [_scaled(total, scale) for total in added(schedule, dense)]
 
-    form = f"{[len(avals) for avals in given]} of {num_rows} rows"
+    form = f"{[len(avals) for avals in given]} of {num_rows} rows, {collective.sum_rows} in the sum"
     kernel = _kernel(form, collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
     return Combination(schedule, kernel, given, (kernel.out_avals,), True)
+
+
+def _sum_of_stacked_rows(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+    """The combination of ids [r, k] and rows [r, k, ...] that are gathered."""
+
+    def run(ids: jax.Array, rows: jax.Array) -> list[jax.Array]:
+        return _sum_of_rows(collective, ids.reshape(-1), rows.reshape(-1, *rows.shape[2:]), scale)
+
+    form = f"stack of {collective.outputs[0].shape[0]} rows, {collective.sum_rows} in the sum"
+    kernel = _kernel(form, collective, schedule, stack, scale, run)
+    return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+
+
+def _sum_of_rows(collective: Collective, ids: jax.Array, rows: jax.Array, scale: float) -> list[jax.Array]:
+    """The sum of the rows of all replicas: as ids and rows where the update takes it so, else as a table."""
+    num_rows = collective.outputs[0].shape[0]
+    if collective.sum_rows is None:
+        return [_scaled(plain_spread(rows, ids, num_rows), scale)]
+    found, totals = summed_rows(ids, rows, num_rows, collective.sum_rows)
+    return [found, _scaled(totals, scale)]
+
+
+def _scaled(total: jax.Array, scale: float) -> jax.Array:
+    return total if scale == 1 else total * jnp.asarray(scale, total.dtype)
 
 
 def added(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:

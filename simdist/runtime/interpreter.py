@@ -14,6 +14,7 @@ from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult, TaskRuntime
 from simdist.runtime.linked import (
+    Apply,
     ApplyAll,
     CheckFinite,
     LinkedCollective,
@@ -25,7 +26,8 @@ from simdist.runtime.linked import (
     Runnable,
     TakeBatch,
 )
-from simdist.runtime.linked_rows import operands_of
+from simdist.runtime.linked_rows import RowOperands, operands_of
+from simdist.runtime.row_sums import change_of
 
 __all__ = ["Step"]
 
@@ -155,6 +157,8 @@ class Step:
         if type(op) is ReadGroups:
             return task.read(op)
         if type(op) is ApplyAll:
+            if op.takes_sums:
+                return self._update_by_sums(op)
             return task.update(op, [operands_of(part, slots, self.rows) if part.rows else slots[part.operands] for part in op.parts])
         if type(op) is ReadWithRows:
             for table in op.tables:
@@ -169,6 +173,16 @@ class Step:
         elif type(op) is CheckFinite:
             task.check(op, slots[op.slot])
         return None
+
+    def _update_by_sums(self, op: ApplyAll) -> OperationResult:
+        """Begin an update in the form that the sums of gradients of tables have in this step."""
+        parts: list[Apply] = []
+        operands: list[Bundle | RowOperands] = []
+        for part in op.parts:
+            form, given = change_of(part, self.slots) if part.sums else (part, self.slots[part.operands])
+            parts.append(form)
+            operands.append(given)
+        return self.task.update(ApplyAll(tuple(parts)), operands)
 
     def _source(self, kind: str, number: int, leaf: int) -> Array:
         """An array that the ids of a lookup are computed from."""

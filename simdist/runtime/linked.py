@@ -30,6 +30,7 @@ __all__ = [
     "ReadWithRows",
     "RowOperand",
     "RowShard",
+    "RowSum",
     "RunKernel",
     "Runnable",
     "Slot",
@@ -193,7 +194,10 @@ class Apply:
         size_bytes: of the operands; of gradients of rows, those of the rows are added when it is known which.
         combination: with updates of others that count together with it.
         rows: the gradients of rows among the operands of the kernel, after the bundle.
+        sums: sums of such gradients over replicas, as the kernel takes them after the bundle; there are no `rows` then.
+        of_rows: the same change where all these sums are ids and rows, and not tables; None where there are none.
         cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
+        of_each: whether each replica of a worker has operands of its own, all of which count.
     """
 
     number: int
@@ -207,12 +211,25 @@ class Apply:
     combination: Combination = "mean"
     rows: tuple[RowOperand, ...] = ()
     cells: tuple[int, ...] = ()
+    sums: tuple[RowSum, ...] = ()
+    of_rows: Apply | None = None
+    of_each: bool = False
 
     @property
     def reads(self) -> tuple[BundleType, ...]:
         """The types of the bundles that the kernel takes."""
-        given = (self.given,) if self.given or not self.rows else ()
-        return (self.state, *given, *((operand.rows,) for operand in self.rows))
+        given = (self.given,) if self.given or not (self.rows or self.sums) else ()
+        return (self.state, *given, *((operand.rows,) for operand in self.rows), *(total.given for total in self.sums))
+
+    @property
+    def forms(self) -> tuple[Apply, ...]:
+        """The change itself, and the same one of rows, if there is one."""
+        return (self,) if self.of_rows is None else (self, self.of_rows)
+
+    @cached_property
+    def mixtures(self) -> dict[tuple[BundleType, ...], Apply]:
+        """The same change for sums of these types, once a step had them."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,15 +249,33 @@ class RowOperand:
 
 
 @dataclass(frozen=True, eq=False)
+class RowSum:
+    """The sum of a table's gradients over replicas: its slot, and what a change takes there: ids [m] and rows [m, ...], or a table."""
+
+    slot: Slot
+    given: BundleType
+
+
+@dataclass(frozen=True, eq=False)
 class ApplyAll:
     """One update: its parts on all tasks travel at the same time."""
 
     parts: tuple[Apply, ...]
 
     @cached_property
+    def of_each(self) -> bool:
+        """Whether each replica of a worker has operands of its own, all of which count."""
+        return all(part.of_each for part in self.parts)
+
+    @cached_property
     def moves_rows(self) -> bool:
         """Whether gradients of rows are among the operands."""
         return any(part.rows for part in self.parts)
+
+    @cached_property
+    def takes_sums(self) -> bool:
+        """Whether sums of such gradients are, which may be rows or tables."""
+        return any(part.sums for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ server, the result) gets them as one bundle, made by the kernel that produced th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +34,6 @@ from simdist.program.operations import (
 )
 from simdist.program.values import Aval, Bundle, num_bytes
 from simdist.runtime.linked import (
-    Apply,
-    ApplyAll,
     CheckFinite,
     GroupPart,
     LinkedCollective,
@@ -45,37 +42,33 @@ from simdist.runtime.linked import (
     MakeKey,
     ReadGroups,
     ReadWithRows,
-    RowOperand,
     RowShard,
     RunKernel,
     Slot,
     TableRows,
     TakeBatch,
 )
-from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, piece_of
+from simdist.runtime.linking_updates import Piece, UpdateLinker
+from simdist.runtime.row_sums import MostIds, kept_rows
+from simdist.runtime.updating import piece_of
 from simdist.variables.handles import variable_of
-from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout
-from simdist.variables.update_rule import rule_of
 
 __all__ = ["link"]
 
 Register = int
 
 
-def link(program: Program, layout: Layout, replica: int = 0) -> LinkedProgram:
+def link(program: Program, layout: Layout, replica: int = 0, num_ids: MostIds = ()) -> LinkedProgram:
     """Link a program against a layout that was prepared for it.
 
     Args:
         program: what was traced.
         layout: the groups of the strategy.
         replica: who runs it, by its place among the replicas that are driven here.
+        num_ids: of the step's collectives, over all replicas that are driven here (`most_ids`); default: all sums are tables.
     """
-    return _Linker(program, layout, replica).link()
-
-
-Piece: TypeAlias = "tuple[Register, ShardRange | None]"
-"""A register, or the part of it that belongs to a shard."""
+    return _Linker(program, layout, replica, kept_rows(program, replica, num_ids)).link()
 
 
 @dataclass
@@ -87,9 +80,10 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout, replica: int) -> None:
+    def __init__(self, program: Program, layout: Layout, replica: int, sums: Mapping[Register, Aval]) -> None:
         self.program = program
         self.replica = replica
+        self.updates = UpdateLinker(program, replica, sums, self)
         self.layout = layout
         self.num_kernels = 0
         self.packed: dict[tuple[Piece, ...], Slot] = {}
@@ -134,13 +128,13 @@ class _Linker:
                 case Compute():
                     self._compute(op, operations[at + 1 :])
                 case Update():
-                    self._update(op)
+                    self.operations.append(self.updates.link(op))
                 case TracedCollective():
                     self._collective(op)
                 case Check():
-                    self.operations.append(CheckFinite(self._pack([(op.operand, None)]), op.message))
+                    self.operations.append(CheckFinite(self.pack([(op.operand, None)]), op.message))
                 case Return():
-                    result, rebuild = self._pack([(register, None) for register in op.registers]), op.rebuild
+                    result, rebuild = self.pack([(register, None) for register in op.registers]), op.rebuild
                 case _:
                     raise AssertionError(f"{type(op).__name__} cannot be linked")
             at += 1
@@ -159,7 +153,7 @@ class _Linker:
         self.slot_avals.append(avals)
         return len(self.slot_avals) - 1
 
-    def _number(self) -> int:
+    def number(self) -> int:
         self.num_kernels += 1
         return self.num_kernels - 1
 
@@ -235,7 +229,12 @@ class _Linker:
 
     def _collective(self, op: TracedCollective) -> None:
         """The result of a collective is one bundle, and stays one."""
-        operands = self._pack([(register, None) for register in op.operands])
+        operands = self.pack([(register, None) for register in op.operands])
+        rows = self.updates.sums.get(op.outputs[0])
+        if rows is not None:
+            slot = self.updates.slot_of_sum[op.outputs[0]] = self._slot((Aval(rows.shape[:1], "int32"), rows))
+            self.operations.append(LinkedCollective(replace(op.collective, sum_rows=rows.shape[0]), operands, slot))
+            return
         slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
         self.operations.append(LinkedCollective(op.collective, operands, slot))
         self.packed[tuple((register, None) for register in op.outputs)] = slot
@@ -269,8 +268,7 @@ class _Linker:
             case TracedCollective():
                 return [[(register, None) for register in op.operands]]
             case Update():
-                pieces = [self._operand_pieces(op, cells) for cells in cells_by_owner(op, self.replica).values()]
-                return pieces + [[(op.operands[number], None)] for number, rows in enumerate(op.row_reads) if rows is not None]
+                return self.updates.pieces(op)
             case Check():
                 return [[(op.operand, None)]]
             case Return():
@@ -278,18 +276,11 @@ class _Linker:
             case _:
                 return []
 
-    def _operand_pieces(self, op: Update, cells: list[tuple[int, Cell]]) -> list[Piece]:
-        return [
-            (op.operands[number], variable_of(op.variables[number]).placement.range_of(cell))
-            for number, cell in cells
-            if not is_by_rows(op, number)
-        ]
-
     def _aval(self, piece: Piece) -> Aval:
         aval, part = self.program.avals[piece[0]], piece[1]
         return aval if part is None else Aval(part.shape_of(aval.shape), aval.dtype)
 
-    def _pack(self, pieces: list[Piece]) -> Slot:
+    def pack(self, pieces: list[Piece]) -> Slot:
         """The slot that holds exactly these pieces; made by a kernel of its own if no other made it."""
         known = self.packed.get(tuple(pieces))
         if known is not None:
@@ -340,7 +331,7 @@ class _Linker:
         reads, writes = tuple([self.slot_avals[slot] for slot in slots]), tuple([self.slot_avals[bundle.slot] for bundle in bundles])
         host = tuple(others if first is None else others[1:])
         outputs = tuple([bundle.slot for bundle in bundles])
-        self.operations.append(RunKernel(self._number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
+        self.operations.append(RunKernel(self.number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
 
     def _source_avals(self, kind: str, number: int) -> Sequence[Aval]:
         match kind:
@@ -354,37 +345,3 @@ class _Linker:
                 return (self.position_avals[number],)
             case _:
                 return (Aval((2,), "uint32"),)
-
-    # -- updates --------------------------------------------------------------------------------------------------
-
-    def _update(self, op: Update) -> None:
-        parts: list[Apply] = []
-        for cells in cells_by_owner(op, self.replica).values():
-            group = cells[0][1].group
-            slot = self._pack(self._operand_pieces(op, cells))
-            positions = [cell.position for number, cell in cells if not is_by_rows(op, number)]
-            operand_avals = self.slot_avals[slot]
-            rows = self._row_operands(op, cells)
-            if isinstance(op.rule, str):
-                kernel = assigning(op.rule, tuple([cell.aval for cell in group.cells]), tuple(positions), tuple(operand_avals))
-            elif rows:
-                changed = [(cell.position, operand.rows) for (_, cell), operand in rows]
-                kernel = rule_of(op.rule).row_kernel(group, positions, operand_avals, changed)
-            else:
-                kernel = rule_of(op.rule).kernel(group, positions, operand_avals)
-            size_bytes, given = num_bytes(operand_avals), tuple([operand for _, operand in rows])
-            what = self._number(), group.number, group.task, kernel, group.avals, operand_avals, slot, size_bytes, combination_of(op), given
-            parts.append(Apply(*what, (*positions, *(cell.position for (_, cell), _ in rows))))
-        self.operations.append(ApplyAll(tuple(parts)))
-
-    def _row_operands(self, op: Update, cells: list[tuple[int, Cell]]) -> list[tuple[tuple[int, Cell], RowOperand]]:
-        """The gradients of rows that some cells are changed with."""
-        found: list[tuple[tuple[int, Cell], RowOperand]] = []
-        for number, cell in cells:
-            if is_by_rows(op, number):
-                register, read = op.operands[number], op.row_reads[number]
-                assert read is not None
-                first, stop = cell.rows or (0, cell.aval.shape[0])
-                operand = RowOperand(read, self._pack([(register, None)]), self.program.avals[register], first, stop)
-                found.append(((number, cell), operand))
-        return found

@@ -11,13 +11,13 @@ from simdist.caches import bounded
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Update
 from simdist.program.values import BundleType
-from simdist.variables.aggregation import VariableAggregation
+from simdist.variables.aggregation import VariableAggregation, is_sum_of_replicas
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.update_rule import Combination, rule_of
 
-__all__ = ["assigning", "cells_by_owner", "combination_of", "is_by_rows", "piece_of", "join_groups", "prepare"]
+__all__ = ["assigning", "cells_by_owner", "combination_of", "is_by_rows", "is_of_each", "piece_of", "join_groups", "prepare"]
 
 
 def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
@@ -32,6 +32,12 @@ def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell
 def is_by_rows(op: Update, number: int) -> bool:
     """Whether the operand for a variable is a gradient of rows."""
     return bool(op.row_reads) and op.row_reads[number] is not None
+
+
+def is_of_each(op: Update) -> bool:
+    """Whether each replica adds something of its own to what is the sum over the replicas."""
+    owns = [variable_of(variable) for variable in op.variables]
+    return op.rule == "add" and all(own.is_served and is_sum_of_replicas(own) for own in owns)
 
 
 def combination_of(op: Update) -> Combination:

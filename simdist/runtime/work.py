@@ -5,20 +5,52 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from simdist.process_state import TaskLocal
+from simdist.program.arrays import Array
 from simdist.program.function import BoundCall
+from simdist.program.per_replica import per_replica
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
+from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
+from simdist.trace import Trace
 
-__all__ = ["Handle", "LaunchedRun", "Returned", "RunningClosure", "StepResult", "Worker", "WorkerPool", "WorkerStep", "running_closure"]
+__all__ = [
+    "Handle",
+    "LaunchedRun",
+    "LinkedStep",
+    "Returned",
+    "RunningClosure",
+    "StepCall",
+    "StepResult",
+    "Worker",
+    "WorkerPool",
+    "WorkerStep",
+    "running_closure",
+]
 
 Returned: TypeAlias = Any
 """What code of users has returned: anything."""
+
+
+StepCall: TypeAlias = BoundCall | ReplicaCalls
+"""The arguments of a step: of the only replica of a worker, or of all its replicas."""
+LinkedStep: TypeAlias = LinkedProgram | LinkedReplicas
+"""The program of a step: of the only replica of a worker, or of all its replicas."""
+
+
+class Computing(Protocol):
+    """What computes the arrays of results, and notes that they were read."""
+
+    trace: Trace
+
+    def arrays(self, bundles: Sequence[Bundle]) -> Sequence[Sequence[Array]]: ...
 
 
 class Worker(Protocol):
@@ -36,7 +68,8 @@ class Worker(Protocol):
 
 
 class WorkerStep(Protocol):
-    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process.
+    """A step that a worker takes for the coordinator. `bind` and `link` run code of users, in the worker's process. On a worker with
+    several replicas they give the arguments and the programs of all of them.
 
     Attributes:
         repeat: how often it is taken.
@@ -44,30 +77,38 @@ class WorkerStep(Protocol):
 
     repeat: int
 
-    def ready(self, worker: Worker) -> tuple[BoundCall, LinkedProgram] | None:
+    def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program, where they are known from before and fit. An engine may ask, to spare the worker; no code of
         users may run."""
         ...
 
-    def bind(self, worker: Worker) -> BoundCall:
+    def bind(self, worker: Worker) -> StepCall:
         """The arguments, on this worker."""
         ...
 
-    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+    def link(self, worker: Worker, call: StepCall) -> LinkedStep:
         """The linked program for the batches that come next."""
         ...
 
-    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+    def still_fits(self, linked: LinkedStep, call: StepCall) -> bool:
         """Whether the same program can be run once more. An engine may ask, to spare the worker; no code of users may run."""
         ...
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step: a bundle, and the program that says how to put it back together."""
+    """The result of a step: of each replica a bundle, and the program that says how to put it back together."""
 
-    linked: LinkedProgram
-    bundle: Bundle
+    linked: tuple[LinkedProgram, ...]
+    bundles: tuple[Bundle, ...]
+
+    def value(self, engine: Computing) -> Returned:
+        """What the step has returned, with numpy arrays: of several replicas as one value, with a `PerReplica` where they differ."""
+        arrays = [[np.asarray(array) for array in of_one] for of_one in engine.arrays(self.bundles)]
+        if any(arrays):
+            engine.trace.observed()
+        results = [linked.rebuild(list[Array](of_one)) for linked, of_one in zip(self.linked, arrays, strict=True)]
+        return results[0] if len(results) == 1 else per_replica(results)
 
 
 @dataclass(frozen=True)

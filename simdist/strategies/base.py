@@ -64,6 +64,10 @@ class DistributedFromFunction:
         self.options = options
         self.dataset = dataset
 
+    def on_worker(self, context: InputContext) -> Any:
+        """The dataset of one worker."""
+        return self.dataset_fn(context)
+
     def __iter__(self) -> NoReturn:
         raise InvalidArgumentError(
             "A distributed dataset of a ParameterServerStrategy lives on the workers and cannot be iterated here. Pass it to "
@@ -112,6 +116,8 @@ class Strategy(ReplicaOperations):
     """
 
     moves_rows: bool = False
+    is_served = False
+    """Whether variables are on servers, one value for all replicas."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):

@@ -13,14 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from simdist.errors import OutOfRangeError
-from simdist.program.arrays import Array, Tree
-from simdist.program.bound_call import BoundCall
+from simdist.program.arrays import Tree
 from simdist.program.function import ProgramCache, StepFunction
 from simdist.program.operations import Program, Read, Update
 from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.work import StepResult, Worker, WorkerPool
+from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerPool
+from simdist.runtime.worker_replicas import ReplicaCalls
+from simdist.strategies.worker_replicas import WorkerReplicas
 from simdist.variables.handles import variable_of
 from simdist.variables.variable import Placement, Variable, VariableStore
 
@@ -36,6 +37,7 @@ class ServerStrategy(Protocol):
     store: VariableStore
     programs: ProgramCache
     variables: list[Variable]
+    replicas: WorkerReplicas | None
 
     def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
     def whole(self, variable: Variable, value: Any, task: str) -> Placement: ...
@@ -55,17 +57,22 @@ class _StepOnCoordinator:
     def ready(self, worker: Worker) -> None:
         return None
 
-    def bind(self, worker: Worker) -> BoundCall:
-        return self.fn.bind(self.args, self.kwargs)
+    def bind(self, worker: Worker) -> StepCall:
+        replicas = self.strategy.replicas
+        return self.fn.bind(self.args, self.kwargs) if replicas is None else replicas.bind(self.fn, self.args, self.kwargs)
 
-    def link(self, worker: Worker, call: BoundCall) -> LinkedProgram:
+    def link(self, worker: Worker, call: StepCall) -> LinkedStep:
+        replicas = self.strategy.replicas
         try:
+            if isinstance(call, ReplicaCalls):
+                assert replicas is not None
+                return replicas.linked(self.fn, call, worker.name)
             program = self.fn.program(call, self.strategy.programs)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Take fewer steps, or end it with .repeat().") from None
         return self.strategy.link(program, worker.name)
 
-    def still_fits(self, linked: LinkedProgram, call: BoundCall) -> bool:
+    def still_fits(self, linked: LinkedStep, call: StepCall) -> bool:
         return False
 
 
@@ -98,15 +105,14 @@ class CoordinatorSteps:
         engine.require_usable(f"The step {fn.name} was called")
         self.warn(f"The step {fn.name}")
         if self._pool is None:
-            self._pool = engine.start_workers([engine.chief], self.strategy)  # pyright: ignore[reportArgumentType]
+            replicas = self.strategy.replicas
+            local = None if replicas is None else replicas.local
+            self._pool = engine.start_workers([engine.chief], self.strategy, local=local)  # pyright: ignore[reportArgumentType]
         handle = self._pool.call(engine.chief, _StepOnCoordinator(self.strategy, fn, args, kwargs), 0)
         result = handle.wait()
         handle.accept()
         assert isinstance(result, StepResult)
-        arrays: list[Array] = [np.asarray(array) for array in engine.arrays([result.bundle])[0]]
-        if arrays:
-            engine.trace.observed()
-        return result.linked.rebuild(arrays)
+        return result.value(engine)
 
 
 def move_to_chief(strategy: ServerStrategy, program: Program) -> None:

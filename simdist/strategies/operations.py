@@ -157,8 +157,14 @@ class ReplicaOperations:
         leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=lambda x: isinstance(x, PerReplica))
         if not any(isinstance(leaf, PerReplica) for leaf in leaves):
             return self._own_values(value)
-        count = len(next(leaf for leaf in leaves if isinstance(leaf, PerReplica)).values)
-        return tuple(jax.tree_util.tree_unflatten(structure, [of_replica(leaf, device) for leaf in leaves]) for device in range(count))
+        # In a step the values of all replicas are a collective, so they are asked for once.
+        values = [leaf.values if isinstance(leaf, PerReplica) else None for leaf in leaves]
+        count = len(next(of_leaf for of_leaf in values if of_leaf is not None))
+
+        def of_local_rank(local_rank: int) -> list[Any]:
+            return [leaf if each is None else each[local_rank] for leaf, each in zip(leaves, values, strict=True)]
+
+        return tuple(jax.tree_util.tree_unflatten(structure, of_local_rank(local_rank)) for local_rank in range(count))
 
     def _own_values(self, value: Any) -> tuple[Any, ...]:
         """The value of a variable at each replica, replica-local or a copy."""

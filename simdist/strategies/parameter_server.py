@@ -36,6 +36,7 @@ from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
 from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
+from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
@@ -43,6 +44,7 @@ from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
 from simdist.strategies.server_traffic import hot_rows, traffic_records
 from simdist.strategies.worker_copies import WorkerCopies
+from simdist.strategies.worker_replicas import ReplicatedInput, WorkerReplicas
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
@@ -84,13 +86,14 @@ class ParameterServerStrategy(Strategy):
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
             least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
             snapshot loses updates that were applied.
-
-    A worker computes one replica: `num_replicas_in_sync` is 1. Several devices of one worker are not used by this strategy.
+        devices_per_worker: how many devices of each worker compute; default 1, the worker's own. Of more, each is a replica
+            (`num_replicas_in_sync`); those of a worker take each step together. Then a worker reads variables once for all, tables
+            whole, and sends one update, of the sum of their gradients.
 
     Raises:
         InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement
             or recovery, a staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are
-            workers, or recovery="replica" with a single ps.
+            workers, recovery="replica" with a single ps, or no device.
 
     Example:
         >>> import numpy as np
@@ -117,6 +120,7 @@ class ParameterServerStrategy(Strategy):
         recovery: Recovery = "raise",
         exactly_once: bool = False,
         backup_workers: int = 0,
+        devices_per_worker: int = 1,
     ) -> None:
         self.cluster_resolver, cluster = coordinated_cluster(cluster_or_resolver)
         for job in ("worker", "ps"):
@@ -136,7 +140,10 @@ class ParameterServerStrategy(Strategy):
         self.serving = Serving(
             tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
-        self.moves_rows = not self.serving.in_rounds  # gradients of rows cannot be averaged before they meet
+        count = whole_number(devices_per_worker, "devices_per_worker", 1)
+        self.replicas = WorkerReplicas(self, count) if count > 1 else None
+        # Gradients of rows cannot be averaged before they meet, in a round or in a worker.
+        self.moves_rows = not self.serving.in_rounds and self.replicas is None
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
         self.programs = program_cache()
@@ -144,11 +151,25 @@ class ParameterServerStrategy(Strategy):
         self.on_coordinator = CoordinatorSteps(self)
         self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
-    has_worker_copies = True
+    has_worker_copies = is_served = True
 
     @property
     def default_device(self) -> str:
         return self.engine.chief
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        return 1 if self.replicas is None else self.replicas.count
+
+    @property
+    def local_replicas(self) -> LocalReplicas | None:
+        """The replicas of each worker; None where it is one."""
+        return None if self.replicas is None else self.replicas.local
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that compute; of workers with several, by their names on each worker."""
+        return super().devices if self.replicas is None else list(self.replicas.local.devices)
 
     def tasks_with_tables(self) -> list[str]:
         """Every worker has a copy of its own; one that is down has none until it returns."""
@@ -186,6 +207,10 @@ class ParameterServerStrategy(Strategy):
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""
+        placement = self._placed(variable, value)
+        return placement if self.replicas is None else self.replicas.guard(placement)
+
+    def _placed(self, variable: Variable, value: Any) -> Placement:
         if variable.per_worker:
             return self.worker_copies.place(variable, value)
         if variable.synchronization is VariableSynchronization.ON_READ:
@@ -292,7 +317,7 @@ class ParameterServerStrategy(Strategy):
     # -- on the coordinator ---------------------------------------------------------------------------------------
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, options: Any = None) -> Any:
-        """Run a function for the one replica; on the coordinator, outside of a scheduled function, with a warning.
+        """Run a function for the replicas of a worker; on the coordinator, outside of a scheduled function, with a warning.
 
         Args, Returns, Raises:
             As of every strategy.
@@ -300,6 +325,20 @@ class ParameterServerStrategy(Strategy):
         if active_tracer() is None and running_closure.get() is None:
             self.on_coordinator.warn("strategy.run")
         return super().run(fn, args, kwargs, options)
+
+    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
+        """Run a function across several replicas, as a step of its own on the chief.
+
+        Raises:
+            FailedPreconditionError: called in a plain function that was scheduled.
+        """
+        closure = running_closure.get()
+        if closure is not None:
+            raise FailedPreconditionError(
+                f"strategy.run was called in a plain function on {closure.worker}, whose {self.num_replicas_in_sync} replicas take steps "
+                "only. Put what was scheduled under @sd.function."
+            )
+        return self.on_coordinator.run(StepFunction(fn, name=name), (), {})
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Run a step that was called directly: on the chief, with a warning, as it uses no worker.
@@ -312,7 +351,7 @@ class ParameterServerStrategy(Strategy):
         return self.on_coordinator.run(fn, args, kwargs)
 
     def distribute_dataset(self, dataset: Dataset, options: Any = None) -> DistributedFromFunction:
-        """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it.
+        """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it; its replicas take parts of each batch.
 
         Given to `model.fit`, it is the plain dataset.
 
@@ -321,9 +360,17 @@ class ParameterServerStrategy(Strategy):
         """
         if not isinstance(cast(object, dataset), Dataset):
             raise TypeError(f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}.")
-        return DistributedFromFunction(lambda _: dataset, options, dataset)
+        if self.replicas is None:
+            return DistributedFromFunction(lambda _: dataset, options, dataset)
+        return ReplicatedInput(self.engine, lambda _: dataset, options, dataset)
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> DistributedFromFunction:
+        """Datasets that each worker makes by itself from an `InputContext`; of several replicas each takes batches as they are."""
+        made = super().distribute_datasets_from_function(dataset_fn, options)
+        return made if self.replicas is None else ReplicatedInput(self.engine, dataset_fn, options)
 
     experimental_distribute_dataset = distribute_dataset
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
     def cache_variable_reads(self) -> AbstractContextManager[None]:
         """Inside, each variable of this strategy is read once; later reads give the same value, whatever is assigned meanwhile.

@@ -12,8 +12,10 @@ import math
 from simdist.coordinator.closure import new_closure
 from simdist.coordinator.remote_value import Result
 from simdist.data.iterator import DatasetIterator
+from simdist.errors import InvalidArgumentError
 from simdist.program.function import StepFunction
 from simdist.program.scope import opened
+from simdist.runtime.linked import LinkedProgram
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = ["LARGEST_SHARE", "bundled", "steps_for"]
@@ -30,12 +32,21 @@ def bundled(step: StepFunction, strategy: ParameterServerStrategy, sample: Datas
         strategy: on whose workers.
         sample: an iterator with the batches that workers will have; nothing is taken of it.
         steps: of the epoch.
+
+    Raises:
+        InvalidArgumentError: workers have several replicas, for which there is no forecast.
     """
     if strategy.serving.in_rounds:
         return 1  # there each step is a closure
+    if strategy.replicas is not None:
+        raise InvalidArgumentError(
+            f"steps_per_execution='auto' knows no forecast for workers with {strategy.replicas.count} devices each. Give a number, for "
+            "example steps_per_execution=8."
+        )
     with opened(strategy):
         closure = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0)
         linked = closure.linked(step.bind((sample,), {}), strategy.workers[0])
+    assert isinstance(linked, LinkedProgram)
     figures = [strategy.engine.closure_figures(linked, worker) for worker in strategy.workers]
     step_s, overhead_s = min(step_s for step_s, _ in figures), max(overhead_s for _, overhead_s in figures)
     count = steps_for(step_s, overhead_s, steps // len(strategy.workers))

@@ -20,11 +20,11 @@ from simdist.coordinator.handed_out import HandedOut
 from simdist.coordinator.remote_value import Result
 from simdist.coordinator.waits import Waits
 from simdist.data import Dataset
+from simdist.data.batch import Batch
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset, InputContext
 from simdist.program.saved_parts import SavedState
-from simdist.program.step_iterator import StepBatch
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.bundling import bundled
@@ -82,8 +82,8 @@ class CoordinatedSteps:
             self.supply = _Handing(source, self.sample)
         else:
             make = data.dataset_fn if isinstance(data, DistributedFromFunction) else data
-            self.sample = iter(make(InputContext(len(strategy.workers), 0, 1)))
-            self.supply = _OfWorkers(self.coordinator, make, len(strategy.workers))
+            self.sample = iter(make(strategy.input_context(strategy.workers[0])))
+            self.supply = _OfWorkers(self.coordinator, make)
         build(model, first_batch("fit", self.sample))
         self.step = train_step_of(model)
         self._logs = StepLogs(model)
@@ -229,10 +229,10 @@ class _OfWorkers:
     """Datasets that a function makes: one for each worker, from which it takes; or all of them handed out, where they are to be read to
     their end."""
 
-    def __init__(self, coordinator: ClusterCoordinator, make: Callable[[InputContext], Dataset], workers: int) -> None:
+    def __init__(self, coordinator: ClusterCoordinator, make: Callable[[InputContext], Dataset]) -> None:
         self.make = make
-        self.workers = workers
-        self.iterator = iter(coordinator.create_per_worker_dataset(DistributedFromFunction(make)))
+        self.strategy = coordinator.strategy
+        self.iterator = iter(coordinator.create_per_worker_dataset(self.strategy.distribute_datasets_from_function(make)))
         self.handed_out = HandedOut()
         self._pipelines: list[Dataset] = []
         self._left: deque[DatasetIterator] | None = None
@@ -245,8 +245,13 @@ class _OfWorkers:
         self._left = None
         if steps is not None:
             return
+        if self.strategy.num_replicas_in_sync > 1:
+            raise InvalidArgumentError(
+                "steps_per_epoch is missing, and the data come from a function whose batches the replicas of a worker take in turn "
+                "(devices_per_worker=). Pass steps_per_epoch=, or the dataset itself, each of whose batches is split among them."
+            )
         if not self._pipelines:
-            self._pipelines = [self.make(InputContext(self.workers, index, 1)) for index in range(self.workers)]
+            self._pipelines = [self.make(self.strategy.input_context(worker)) for worker in self.strategy.workers]
         if any(pipeline.cardinality() == ENDLESS for pipeline in self._pipelines):
             raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
         self._left = deque(map(iter, self._pipelines))
@@ -275,7 +280,7 @@ class _OfWorkers:
 
 def _handed(handed_out: HandedOut, iterator: DatasetIterator, count: int) -> tuple[object, int]:
     """The next batches, as the argument of a closure, and how many there are."""
-    batches: list[StepBatch] = []
+    batches: list[Batch] = []
     for _ in range(count):
         try:
             batches.append(iterator.next_batch())

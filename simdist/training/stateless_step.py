@@ -113,7 +113,7 @@ class StatelessStep:
         """Assign a value: of a replica's own state as it is; of what all share the average over the replicas, weighed by their rows."""
         own, tracer = as_variable(variable), active_tracer()
         assert tracer is not None
-        if own.synchronization is VariableSynchronization.ON_READ:
+        if own.synchronization is VariableSynchronization.ON_READ and not own.is_served:
             if self.rows:
                 variable.assign(value)
             return
@@ -131,6 +131,11 @@ class StatelessStep:
             # What flows back from a mean over no rows is no number.
             return jnp.zeros_like(gradient)
         return gradient if self.weight == 1.0 else gradient * self.weight
+
+
+def _with_rows(data: Tree) -> Tree:
+    """A batch with rows: where a replica has none, one of zeros, as a loss of no rows may have no shape to be differentiated."""
+    return jax.tree_util.tree_map(lambda leaf: leaf if leaf.shape[0] else jnp.zeros((1, *leaf.shape[1:]), leaf.dtype), data)
 
 
 def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
@@ -181,7 +186,7 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
         shapes = tuple([tuple(leaf.shape) for leaf in leaves])
         if shapes not in known:
-            known[shapes] = _counters(model, data) if counts_alone else frozenset[int]()
+            known[shapes] = _counters(model, _with_rows(data)) if counts_alone else frozenset[int]()
         counters = known[shapes]
         alone = tracer.num_replicas == 1 and not counts_alone
         with _opened(StatelessStep(rows, weight, counters, alone)) as step, of_global_batch(weight):

@@ -9,6 +9,9 @@
                       MEAN                  each has its own value          a read gives the mean; assign(x) gives each x
                       ONLY_FIRST_REPLICA    each has its own value          a read gives that of replica 0
 
+On parameter servers a variable has one value for the replicas of all workers: to what is ON_READ with SUM a replica adds, other ON_READ is
+ON_WRITE, and NONE cannot be changed in a replica of several.
+
 Taught in lesson 02.
 """
 
@@ -28,6 +31,7 @@ __all__ = [
     "VariableSynchronization",
     "aggregation_of",
     "combined_read",
+    "is_sum_of_replicas",
     "replica_write",
     "synchronization_of",
 ]
@@ -74,6 +78,11 @@ class Aggregated(Protocol):
     synchronization: VariableSynchronization
     aggregation: VariableAggregation
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it has one value for all replicas, on servers."""
+        ...
+
     def separate(self) -> None:
         """Give each replica a copy of its own, which may differ from the others."""
         ...
@@ -113,7 +122,10 @@ def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
 
 def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
     """The operand of an assignment or increment to a variable, after aggregation over the replicas."""
-    if variable.synchronization is VariableSynchronization.ON_READ:
+    if variable.is_served and is_sum_of_replicas(variable):
+        _require_increment(tracer, variable, rule)
+        return operand
+    if variable.synchronization is VariableSynchronization.ON_READ and not variable.is_served:
         return operand if tracer.in_replica else _shared(tracer, variable, rule, operand)
     if not tracer.in_replica:
         return operand
@@ -125,6 +137,22 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
             return tracer.collective("broadcast", [operand], label=variable.name)[0]
         case aggregation:
             return _combined(tracer, aggregation, operand, variable.name)
+
+
+def is_sum_of_replicas(variable: Aggregated) -> bool:
+    """Whether a variable is what its replicas have counted, each by itself."""
+    return variable.synchronization is VariableSynchronization.ON_READ and variable.aggregation is VariableAggregation.SUM
+
+
+def _require_increment(tracer: ReplicaTrace, variable: Aggregated, rule: str) -> None:
+    """Of a sum over the replicas that is one value on a server, a replica adds to it, and code across them assigns all of it."""
+    if rule == "add" and not tracer.in_replica:
+        raise increment_of_sum(variable)
+    if rule == "assign" and tracer.in_replica:
+        raise InvalidArgumentError(
+            f"{variable.name} is the sum of what the replicas have counted, and one of several replicas of a worker was about to assign "
+            "it, though it does not know what the others have counted. Use assign_add, or assign it outside strategy.run."
+        )
 
 
 def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.Array) -> jax.Array:

@@ -33,7 +33,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
 
     Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
-    added in the order of the replicas, then of the ids. `CentralStorageStrategy` adds whole tables.
+    added in the order of the replicas, then of the ids. A rule that leaves rows without a gradient alone (SGD without momentum, Adagrad)
+    changes these rows and no others. `CentralStorageStrategy` adds whole tables.
 
     Args:
         table: a variable [n, ...], also one in shards.

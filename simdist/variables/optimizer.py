@@ -40,9 +40,10 @@ class Optimizer:
 
     Args:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
-        lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), change only the rows that have a gradient; their slots
-            stand still meanwhile, as with Keras on TensorFlow. Default False: the numbers are those of a dense gradient. It makes a
-            difference for rules whose slots decay (momentum, RMSprop, Adam).
+        lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), or whose gradients travel as rows between replicas, change
+            only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
+            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Default False: the numbers
+            are those of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         TypeError: neither of the two, or `lazy_rows` neither True nor False.

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import jax
 
+from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
@@ -31,6 +32,9 @@ from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerRule"]
+
+# Numbers of rows for which a rule keeps how it changes them: a step has one, or a few where its batches differ.
+KEPT_FORMS = 32
 
 
 class OptimizerRule(UpdateRule):
@@ -54,6 +58,7 @@ class OptimizerRule(UpdateRule):
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
         self._begins_with_values: bool | None = None  # not tried yet
+        self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
     def __repr__(self) -> str:
@@ -173,13 +178,32 @@ class OptimizerRule(UpdateRule):
         return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
+        return self._row_update(group, positions, operand_avals, rows).kernel(self._rows_only(group, rows))
+
+    def row_sum_kernel(
+        self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]
+    ) -> Kernel:
+        return self._row_update(group, positions, operand_avals, rows, pairs=True).kernel(self._rows_only(group, rows))
+
+    def changes_rows_alone(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> bool:
+        return self._rows_only(group, rows) is not None
+
+    def _row_update(
+        self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]], pairs: bool = False
+    ) -> RowUpdate:
         owner = owner_of(group.cells[0])
         own = [cell for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
-        update = RowUpdate(self.optimizer, group, own, self.slot_optimizers[owner], positions, operand_avals, rows)
-        return update.kernel(self._rows_only(owner, rows, group))
+        return RowUpdate(self.optimizer, group, own, self.slot_optimizers[owner], positions, operand_avals, rows, pairs)
 
-    def _rows_only(self, owner: Owner, rows: Sequence[tuple[int, Aval]], group: Group) -> SlotOptimizer | None:
+    def _rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         """The slot optimizer of rows, in the place of tables, where the rule leaves all other rows alone; None where it changes them."""
+        # Every replica of a step asks.
+        return self._of_rows.get(
+            tuple([(group.cells[position], aval) for position, aval in rows]), lambda: self._found_rows_only(group, rows)
+        )
+
+    def _found_rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
+        owner = owner_of(group.cells[0])
         counts = {id(group.cells[position]): aval for position, aval in rows}
         of_rows = [
             (self.variables[number], Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for number, cell in self.optimized[owner]

@@ -68,6 +68,7 @@ class RowUpdate:
         cells: of the variables that the optimizer changes, in its order.
         slot_optimizer: of these.
         positions, operand_avals, rows: as of `UpdateRule.row_kernel`.
+        pairs: whether the ids of each gradient stand before its rows; default: after all rows.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class RowUpdate:
         positions: Sequence[int],
         operand_avals: Sequence[Aval],
         rows: Sequence[tuple[int, Aval]],
+        pairs: bool = False,
     ) -> None:
         self.name = f"apply {type(optimizer).__name__}"
         self.group = group
@@ -86,9 +88,11 @@ class RowUpdate:
         self.slot_optimizer = slot_optimizer
         self.positions = positions
         self.rows = rows
+        self.pairs = pairs
         self.first_rows = len(group.cells) + len(operand_avals)
-        ids = [Aval((aval.shape[0],), "int32") for _, aval in rows]
-        self.avals = [*(cell.aval for cell in group.cells), *operand_avals, *(aval for _, aval in rows), *ids]
+        values, ids = [aval for _, aval in rows], [Aval((aval.shape[0],), "int32") for _, aval in rows]
+        given = [aval for pair in zip(ids, values, strict=True) for aval in pair] if pairs else [*values, *ids]
+        self.avals = [*(cell.aval for cell in group.cells), *operand_avals, *given]
 
     def kernel(self, rows_only: SlotOptimizer | None) -> Kernel:
         """The kernel of the update.
@@ -133,11 +137,14 @@ class RowUpdate:
 
     def _given(self, arrays: Sequence[jax.Array]) -> dict[int, jax.Array]:
         given = dict(zip(self.positions, arrays[len(self.group.cells) : self.first_rows], strict=True))
-        given.update({position: arrays[self.first_rows + number] for number, (position, _) in enumerate(self.rows)})
+        given.update({position: arrays[self._values(number)] for number, (position, _) in enumerate(self.rows)})
         return given
 
+    def _values(self, number: int) -> int:
+        return self.first_rows + (2 * number + 1 if self.pairs else number)
+
     def _ids(self, number: int) -> int:
-        return self.first_rows + len(self.rows) + number
+        return self.first_rows + (2 * number if self.pairs else len(self.rows) + number)
 
     def _range(self, position: int) -> tuple[int, int]:
         cell = self.group.cells[position]

@@ -65,6 +65,11 @@ class Scatter(Gather, VariableHandle):
     aggregation: VariableAggregation
     synchronization: VariableSynchronization
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it has one value for all replicas, on servers."""
+        raise NotImplementedError
+
     def assign(self, value: ArrayLike) -> None:
         """Replace the value."""
         raise NotImplementedError
@@ -128,13 +133,14 @@ class Scatter(Gather, VariableHandle):
         self._refuse_own_values(what)
         tracer = active_tracer()
         combined = self.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
-        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and combined:
+        if tracer is not None and tracer.in_replica and tracer.num_replicas > 1 and (combined or self.is_served):
+            others = "" if self.is_served else ", aggregation NONE or ONLY_FIRST_REPLICA"
             raise NotImplementedError(
                 f"{what} on {self.name} was called in a replica, but its aggregation {self.aggregation.name} cannot combine what the "
-                "replicas do. Use scatter_add, aggregation NONE or ONLY_FIRST_REPLICA, or call it outside strategy.run."
+                f"replicas do. Use scatter_add{others}, or call it outside strategy.run."
             )
         given = self._operand(values)
-        if tracer is not None and tracer.num_replicas == 1 and not tracer.overlays:
+        if tracer is not None and (tracer.num_replicas == 1 or self.is_served) and not tracer.overlays:
             self._change_where_it_lies(tracer, how, rows, given)
         else:
             self.assign(CHANGES[how](jnp.asarray(self.value).at[rows], given))

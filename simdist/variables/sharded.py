@@ -186,5 +186,5 @@ def _require_whole(shard: Variable, first: Variable) -> None:
     if placement.store is not first.placement.store:
         raise InvalidArgumentError(f"{shard.name} and {first.name} belong to different strategies; shards belong to one.")
     strategy = placement.store.strategy
-    if strategy is not None and strategy.num_replicas_in_sync > 1:
+    if strategy is not None and strategy.num_replicas_in_sync > 1 and not strategy.is_served:
         raise InvalidArgumentError(f"{shard.name} belongs to a strategy with several replicas. Shards belong to a ParameterServerStrategy.")

@@ -59,6 +59,21 @@ class UpdateRule(RuleHandle, ABC):
         """
         raise NotImplementedError
 
+    def changes_rows_alone(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> bool:
+        """Whether an update by gradients of these rows may leave all other rows of their tables as they are.
+
+        Args:
+            group: of the variables' cells, and of what the rule keeps.
+            rows: for each gradient of rows the position of its cell, and what it looks like.
+        """
+        return False
+
+    def row_sum_kernel(
+        self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]
+    ) -> Kernel:
+        """As `row_kernel`, of a kernel that takes ids and rows of each gradient beside each other: the ids [k], then the rows [k, ...]."""
+        raise NotImplementedError
+
 
 def rule_of(handle: RuleHandle) -> UpdateRule:
     """The rule that a program knows as a handle."""

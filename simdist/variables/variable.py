@@ -60,6 +60,11 @@ class OwningStrategy(Scope, Protocol):
     @property
     def moves_rows(self) -> bool: ...
     @property
+    def is_served(self) -> bool:
+        """Whether variables are on servers, one value for all replicas."""
+        ...
+
+    @property
     def is_chief(self) -> bool:
         """Whether this program saves checkpoints."""
         ...
@@ -266,7 +271,8 @@ class Variable(Scatter, Overlapping, Arithmetic):
         """The value at this point of a step that is being traced."""
         value = cached_read(self, self.placement.store, tracer, lambda: tracer.read(self))
         across = tracer.num_replicas > 1 and not tracer.in_replica
-        return combined_read(tracer, self, value) if across and self.synchronization is VariableSynchronization.ON_READ else value
+        is_combined = across and self.synchronization is VariableSynchronization.ON_READ and not self.is_served
+        return combined_read(tracer, self, value) if is_combined else value
 
     def numpy(self) -> HostArray:
         """The present value as a numpy array. Takes no virtual time."""
@@ -322,6 +328,12 @@ class Variable(Scatter, Overlapping, Arithmetic):
 
     def unseen_value(self) -> Array:
         return self.placement.store.unseen_value(self)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it has one value for all replicas, on servers."""
+        strategy = self.placement.store.strategy
+        return strategy is not None and strategy.is_served
 
     @property
     def moves_rows(self) -> bool:

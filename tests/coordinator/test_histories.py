@@ -20,7 +20,7 @@ from simdist.coordinator.queue import ClosureQueue
 from simdist.transitions import Move, TransitionTable
 from tests.coordinator.histories import POLICIES, Followed, History, follow, random_history, shortest
 
-SAMPLE, ALL = 1_500, 16_700  # for each of the six policies
+SAMPLE, ALL = 600, 16_700  # for each of the six policies
 LENGTH = 40
 
 

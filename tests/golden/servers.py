@@ -234,6 +234,17 @@ def fit_in_packs_of_steps() -> Outcome:
     return cluster, [*fitted(model, history), np.array(model.evaluate(batches(8), verbose=0))]
 
 
+def two_devices_per_worker() -> Outcome:
+    """Fit, with a worker that crashes and one that is paused."""
+    cluster = sd.Cluster({"worker": 2, "ps": 2}, network=SLOW, hardware=sd.hardware.v100)
+    with sd.ParameterServerStrategy(cluster, devices_per_worker=2).scope():
+        model = perceptron(keras.optimizers.Adam(0.01), metrics=["mae"])
+    cluster.faults.crash("worker:0", at=0.004, restart_after=0.02)
+    cluster.faults.pause("worker:1", at=0.008, until=0.012)
+    data = batches(5)  # parts of 3 and 2 rows
+    return cluster, fitted(model, model.fit(data, epochs=3, verbose=0))
+
+
 SERVERS: dict[str, Golden] = {
     "servers: one worker": one_worker,
     "servers: three workers, adam": three_workers_adam,
@@ -250,4 +261,5 @@ SERVERS: dict[str, Golden] = {
     "servers: replayed": replayed,
     "servers: computed at once": computed_at_once,
     "servers: fit in packs of steps": fit_in_packs_of_steps,
+    "servers: two devices per worker": two_devices_per_worker,
 }

@@ -117,6 +117,31 @@ def slow_input() -> Outcome:
     return trained(sd.MultiWorkerMirroredStrategy(cluster), batches(8).prefetch(2).with_options(options))
 
 
+def embedding() -> Outcome:
+    """Two towers and a dense variable: gradients of rows are gathered, and Adagrad changes these rows; the last batch is uneven."""
+    rng = np.random.default_rng(5)
+    strategy = workers(3)
+    with strategy.scope():
+        towers = [sd.Variable(rng.normal(size=(rows, 4)).astype(np.float32)) for rows in (60, 90)]
+        scale = sd.Variable(np.ones(4, np.float32))
+        optimizer = sd.Optimizer(keras.optimizers.Adagrad(0.2))
+
+    def replica(ids: Any, stars: Any) -> Any:
+        def loss() -> Any:
+            left, right = sd.embedding_lookup(towers[0], ids[:, 0]), sd.embedding_lookup(towers[1], ids[:, 1])
+            return (((left * right) @ scale.value - stars) ** 2).sum()
+
+        value, gradients = sd.value_and_grad(loss, [*towers, scale])()
+        optimizer.apply_gradients(zip(gradients, [*towers, scale], strict=True))
+        return value
+
+    step = sd.function(lambda batch: strategy.reduce("sum", strategy.run(replica, args=batch), axis=None))
+    pairs, stars = rng.integers(0, 20, (22, 2)).astype(np.int32), rng.normal(size=22).astype(np.float32)
+    dataset = strategy.experimental_distribute_dataset(sd.Dataset.from_tensor_slices((pairs, stars)).batch(9))
+    losses = [step(batch) for _ in range(3) for batch in dataset]
+    return strategy.cluster, [np.asarray(losses), *(variable.numpy() for variable in (*towers, scale))]
+
+
 def timing_only() -> Outcome:
     strategy = workers(16, numerics="off", hardware=sd.hardware.a100, network=sd.hardware.dgx_a100, devices_per_worker=2)
     with strategy.scope():
@@ -247,6 +272,7 @@ TOGETHER: dict[str, Golden] = {
     "together: crash that is raised": crash_that_is_raised,
     "together: compressed": compressed,
     "together: slow input": slow_input,
+    "together: embedding": embedding,
     "together: timing only": timing_only,
     "together: conversations": conversations,
     "together: two strategies": two_strategies,

@@ -68,3 +68,18 @@ def test_numbers_with_other_bits_are_not_equal() -> None:
     assert plans._equal([zero, nan], [zero.copy(), nan.copy()])
     assert not plans._equal([zero], [-zero])
     assert not plans._equal([nan], [-nan])
+
+
+def test_a_short_stretch_is_scanned_where_the_scan_is_compiled_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "REPLAY_FROM", 600)
+    kernel, ledger, bundle, scanned = add(1.0), Ledger("deferred"), Bundle.of([START]), list[int]()
+    usual = ComputePlans._scan
+    monkeypatch.setattr(ComputePlans, "_scan", lambda self, entries, *rest: (scanned.append(len(entries)), usual(self, entries, *rest)))
+    site = ledger.site(kernel, [ONE], [ONE])
+    for count in (300, 700, 300, 100):
+        for _ in range(count):
+            (bundle,) = ledger.call(site, [bundle])
+        ledger.arrays(bundle)
+    assert scanned == [700 - plans.TRIAL, 300]
+    assert ledger.compilations == 1
+    assert float(ledger.arrays(bundle)[0][0]) == 1_400

@@ -145,14 +145,91 @@ def test_rows_that_were_read_earlier_are_those_of_then(numerics: str) -> None:
         assert np.asarray(table.ledger.arrays(found)[0]).tobytes() == np.asarray(again.ledger.arrays(wanted)[0]).tobytes()
 
 
+# -- kernels that read whole tables, and row numbers that entries make ---------------------------------------------------
+
+
+def forward(count: int) -> Kernel:
+    """Takes a group and row numbers [count]; gives these, ascending, and half of their rows."""
+
+    def run(rows: Any, count: Any, given: Any) -> list[Any]:
+        ids = jax.numpy.sort(given)
+        return [ids, rows[ids] / 2]
+
+    return kernel_of("forward", run, [*GROUP, Aval((count,), "int32")])
+
+
+def update_by_pair(count: int) -> Kernel:
+    """Takes a group, row numbers and rows; subtracts the rows, and counts."""
+    ports = [Port(0, 2, 0, ROWS, 0)]
+    avals = [*GROUP, *_pair(count)]
+    return row_kernel_of("update", lambda rows, count, ids, given: [rows - given, count + 1], avals, ports)
+
+
+def _pair(count: int) -> tuple[Aval, Aval]:
+    return Aval((count,), "int32"), Aval((count, WIDTH), "float32")
+
+
+class WholeTable(Table):
+    """A group whose table is read as it is, and changed in few rows and in many by turns."""
+
+    def __init__(self, numerics: str) -> None:
+        super().__init__(numerics)
+        site, counts = self.ledger.site, (IDS, 3 * IDS)
+        self.sites = [(site(forward(n), [GROUP], [_pair(n)]), site(update_by_pair(n), [GROUP, _pair(n)], [GROUP])) for n in counts]
+
+    def step(self) -> Bundle:
+        read, change = self.sites.pop(0)
+        self.sites.append((read, change))
+        given = self.rng.choice(ROWS - 1, read.fed[0].shape[0], replace=False).astype(np.int32) + 1
+        given[:2] = 0, ROWS  # the first row, and one that is none
+        (pair,) = self.ledger.call(read, [self.bundle], None, (given,))
+        (self.bundle,) = self.ledger.call(change, [self.bundle, pair])
+        self.expected[given[given < ROWS]] /= 2
+        return pair
+
+
+@pytest.mark.parametrize("numerics", ["eager", "loop", "replay", "deferred", "vmap"])
+def test_rows_are_those_of_numpy_where_a_kernel_reads_the_table_and_makes_the_numbers(numerics: str) -> None:
+    table = WholeTable(numerics)
+    for _ in range(30):
+        table.step()
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    table.step()
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    assert not table.ledger.plans.refuted
+
+
+def test_a_long_run_of_whole_reads_is_one_scan() -> None:
+    table = WholeTable("replay")
+    for _ in range(60):
+        table.step()
+    lengths = scanned(table)
+    table.ledger.flush()
+    assert max(lengths) > 100  # of 120 entries, those that are tried come first
+
+
+def scanned(table: Table) -> list[int]:
+    """Gets the number of entries of each scan from now on."""
+    lengths: list[int] = []
+    run = table.ledger.plans.machine.run
+
+    def counted(entries: Any, *rest: Any) -> Any:
+        lengths.append(len(entries))
+        return run(entries, *rest)
+
+    table.ledger.plans.machine.run = counted  # type: ignore[method-assign]
+    return lengths
+
+
 def copies_of_tables(program: str) -> list[str]:
     """The lines of a compiled program that copy something of the shape of the table."""
     return [line.strip() for line in program.splitlines() if re.search(rf"= f32\[{ROWS},{WIDTH}\]\S* (copy|select)\(", line)]
 
 
-def test_a_scan_copies_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [Table, WholeTable])
+def test_a_scan_copies_no_table(monkeypatch: pytest.MonkeyPatch, kind: type[Table]) -> None:
     programs: list[str] = []
-    table = Table("replay")
+    table = kind("replay")
     machine = table.ledger.plans.machine
     find = machine._program  # pyright: ignore[reportPrivateUsage]
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdist as sd
@@ -80,6 +80,7 @@ def test_adapt_and_config() -> None:
     assert sd.IntegerLookup.from_config(lookup.get_config())([5, 3, 4]).tolist() == [1, 2, 0]
 
 
+@settings(max_examples=15)
 @given(
     vocabulary=st.lists(st.integers(-20, 20), min_size=1, max_size=10, unique=True),
     values=st.lists(st.integers(-25, 25), min_size=1, max_size=20),

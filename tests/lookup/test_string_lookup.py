@@ -202,7 +202,7 @@ def test_a_dataset_has_the_rows_of_single_calls(mode: str, shape: tuple[int, ...
 # -- against a loop ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     vocabulary=st.lists(WORDS, min_size=1, max_size=8, unique=True),
     words=st.lists(st.lists(WORDS, min_size=3, max_size=3), min_size=1, max_size=12),

@@ -24,7 +24,7 @@ class Rows:
     Args:
         right: answers that are accepted.
         wrong: answers that are not, each with words that the message must have; at least three.
-        slow: an attempt takes seconds.
+        slow: an attempt takes a large part of a second, or more.
     """
 
     right: list[Any]

@@ -15,6 +15,7 @@ import pytest
 
 import simdist as sd
 from replicas import each
+from sampling import sampled
 from simdist import keras
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -165,8 +166,13 @@ def step_of(strategy: Any) -> tuple[Any, Any]:
     return w, lambda element: strategy.reduce("SUM", strategy.run(replica, element), axis=None)
 
 
-@pytest.mark.parametrize("given", ["iterator", "element"])
-@pytest.mark.parametrize(("targets", "weight", "loss"), [([0, 1, 2], 0.2, 5 / 3), ([2], 0.4, 4.0), (list(range(8)), 0.7, 17.5)])
+UNEVEN, ONE, WHOLE = ([0, 1, 2], 0.2, 5 / 3), ([2], 0.4, 4.0), (list(range(8)), 0.7, 17.5)
+GIVEN = [(given, *case) for given in ("iterator", "element") for case in (UNEVEN, ONE, WHOLE)]
+
+
+@pytest.mark.parametrize(
+    ("given", "targets", "weight", "loss"), sampled(GIVEN, [("iterator", *UNEVEN), ("iterator", *ONE), ("element", *WHOLE)])
+)
 def test_b138_custom_loop_is_exact(strategy: Any, given: str, targets: list[int], weight: float, loss: float) -> None:
     y = np.asarray(targets, np.float32)
     iterator = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices((np.ones_like(y), y)).batch(8)))

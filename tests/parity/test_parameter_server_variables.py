@@ -94,13 +94,59 @@ def test_b040_the_embedding_of_the_tutorial_is_in_two_shards() -> None:
     ]
 
 
-def test_b041_a_worker_is_one_replica() -> None:
+def test_b041_a_worker_without_several_devices_is_one_replica() -> None:
     strategy = servers(workers=3)
     assert strategy.num_replicas_in_sync == 1
     with strategy.scope():
         v = sd.Variable(1.0, aggregation=sd.VariableAggregation.NONE)
     strategy.run(lambda: v.assign(3.0))
     assert float(v) == 3.0
+
+
+def test_b041_the_replicas_of_a_worker_are_its_devices() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}), devices_per_worker=2)
+    coordinator = sd.ClusterCoordinator(strategy)
+    with strategy.scope():
+        none, total = sd.Variable(1.0), sd.Variable(1.0, aggregation=sd.VariableAggregation.SUM)
+
+    @sd.function
+    def step() -> Any:
+        def replica() -> Any:
+            context = sd.get_replica_context()
+            assert context is not None
+            total.assign_add(1.0 + context.replica_id_in_sync_group)
+            return context.num_replicas_in_sync, context.devices
+
+        return strategy.run(replica)
+
+    results = [coordinator.schedule(step) for _ in range(3)]
+    coordinator.join()
+    assert (strategy.num_replicas_in_sync, float(total)) == (2, 1.0 + 3 * (1.0 + 2.0))
+    counts, devices = results[0].fetch()
+    assert counts == 2 and strategy.local_results(devices[0]) == ("gpu:0", "gpu:1")
+    busy = {span.lane for span in strategy.cluster.trace.spans.where(category="collective")}
+    assert busy == {f"worker:{worker}/gpu:{device}" for worker in range(3) for device in range(2)}
+    coordinator.schedule(sd.function(lambda: strategy.run(lambda: none.assign(3.0))))
+    with pytest.raises(ValueError, match="aggregation NONE"):
+        coordinator.join()
+    assert float(none) == 1.0
+
+
+def test_b120_each_worker_knows_its_number_and_its_replicas() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}), devices_per_worker=2)
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    def dataset_fn(context: sd.InputContext) -> sd.Dataset:
+        assert (context.num_input_pipelines, context.num_replicas_in_sync) == (3, 2)
+        rows = sd.Dataset.range(24).shard(context.num_input_pipelines, context.input_pipeline_id)
+        return rows.batch(context.get_per_replica_batch_size(8))
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn)))
+    step = sd.function(lambda iterator: strategy.run(lambda x: x + 0, args=(next(iterator),)))
+    values = coordinator.fetch([coordinator.schedule(step, args=(iterator,)) for _ in range(3)])
+    parts = [strategy.local_results(value) for value in values]
+    assert all([len(part) for part in of_worker] == [4, 4] for of_worker in parts)
+    assert sorted(row for of_worker in parts for part in of_worker for row in part.tolist()) == list(range(24))
 
 
 def test_b042_the_resolver_is_that_of_the_cluster() -> None:

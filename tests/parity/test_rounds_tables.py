@@ -47,9 +47,9 @@ RARELY_SLOW = TwoPoint(1.0, 5.0, probability=0.1)
 T4 = {0: 0.3051, 1: 0.423, 2: 0.505, 4: 0.584, 8: 0.639, 16: 0.667, 64: 0.692}
 
 
-@pytest.mark.parametrize("staleness", [0, 2, 8])
+@pytest.mark.parametrize("staleness", [0, 8])
 def test_t4_stale_synchronous_parallel(staleness: int) -> None:
-    found = iterations_per_s(1_000, RARELY_SLOW, mode="bounded", staleness=staleness)
+    found = iterations_per_s(500, RARELY_SLOW, mode="bounded", staleness=staleness)
     assert found == pytest.approx(T4[staleness], rel=0.05)
 
 
@@ -61,11 +61,11 @@ def test_t4_stale_synchronous_parallel_in_full(staleness: int) -> None:
 
 
 def test_t4_without_a_bound() -> None:
-    assert iterations_per_s(1_000, RARELY_SLOW) == pytest.approx(0.714, rel=0.03)
+    assert iterations_per_s(500, RARELY_SLOW) == pytest.approx(0.714, rel=0.03)
 
 
 def test_t4_bounded_staleness_helps_more_the_larger_it_is() -> None:
-    rates = [iterations_per_s(300, RARELY_SLOW, mode="bounded", staleness=staleness) for staleness in (0, 1, 2, 4, 8)]
+    rates = [iterations_per_s(200, RARELY_SLOW, mode="bounded", staleness=staleness) for staleness in (0, 2, 8)]
     assert rates == sorted(rates)
 
 
@@ -87,7 +87,7 @@ def harmonic(number: int) -> float:
 @pytest.mark.parametrize(("workers", "backups"), sampled([(8, 0), (8, 1), (8, 3)], [(8, 3)]))
 def test_t2_the_first_of_exponential_workers(workers: int, backups: int) -> None:
     """A round waits for k of N. Those who come too late begin again with the next round, as an exponential rest is exponential."""
-    rounds = 2_000
+    rounds = 600
     cluster = rounds_of(rounds, Exponential(), workers, mode="sync", backup_workers=backups)
     applied = len(cluster.trace.spans.where(category="apply"))
     expected = harmonic(workers) - harmonic(backups)
@@ -101,7 +101,7 @@ def test_t3_asynchrony_acts_as_momentum(workers: int) -> None:
     The runs are pieces of one long schedule: the update number k is computed from the version that its worker had read.
     """
     length, rate = 60, 0.4
-    applied = rounds_of(30_000 // workers, Exponential(), workers).trace.spans.where(category="apply")
+    applied = rounds_of(12_000 // workers, Exponential(), workers).trace.spans.where(category="apply")
     read = np.array([span.facts["read_version"] for span in applied])
     total = np.zeros(length + 1)
     pieces = range(200, len(read) - length - 200, 20)

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, bind_collective
-from simdist.program.lookups import lookup
-from simdist.program.sparse_sums import rows_travel, settled, with_rows_in_sums
+from simdist.program.lookups import lookup, plain_spread
+from simdist.program.sparse_sums import most_sum_rows, rows_travel, settled, summed_rows, with_rows_in_sums
 from simdist.program.values import Aval
 
 TABLE = Aval((100, 8), "float32")
@@ -52,6 +53,47 @@ def test_replicas_with_different_numbers_of_ids_agree() -> None:
     other = Aval((99, 8), "float32")
     assert not of_ids(2).agrees_with(replace(of_ids(2), outputs=(other,)))
     assert not DENSE.agrees_with(Collective("all_reduce", (TABLE,), (TABLE,), 3))
+
+
+# -- sums that stay rows ------------------------------------------------------------------------------------------------
+
+
+def of_sums(count: int, sum_rows: int | None) -> Collective:
+    return replace(of_ids(count), sum_rows=sum_rows)
+
+
+def test_a_sum_has_no_more_rows_than_all_ids_and_than_its_table() -> None:
+    assert most_sum_rows(7, 3, TABLE) == 21
+    assert most_sum_rows(70, 3, TABLE) == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([of_sums(2, 21), of_sums(7, 21), of_sums(0, 21)], 21),
+        ([of_sums(7, 21), of_sums(7, 21)], 21),  # one was dropped
+        ([of_sums(2, 6), of_sums(7, 21)], None),  # mains that knew their own ids alone
+        ([of_sums(7, 14), of_sums(7, 14), of_sums(7, 14)], None),  # too few for all
+        ([of_sums(7, 21), of_sums(7, None)], None),
+        ([of_sums(2, 21), DENSE], None),
+    ],
+)
+def test_a_sum_stays_rows_where_all_take_it_so_and_have_room(given: list[Collective], expected: int | None) -> None:
+    assert settled(given).sum_rows == expected
+
+
+@pytest.mark.parametrize("size", [40, 55])
+def test_each_row_of_a_sum_is_there_once_with_the_bits_that_it_has_in_a_table(size: int) -> None:
+    rng = np.random.default_rng(3)
+    ids = rng.integers(-12, 45, 60).astype(np.int32)  # 30 rows: some ids are below 0, and some are none
+    rows = rng.normal(size=(60, 2)).astype(np.float32)
+    found, sums = map(np.asarray, jax.jit(summed_rows, static_argnums=(2, 3))(ids, rows, 30, size))
+    table = np.asarray(plain_spread(jnp.asarray(rows), jnp.asarray(ids), 30))
+    known = found[found < 30]
+    assert known.tolist() == sorted({int(own) % 30 for own in ids if -30 <= own < 30})
+    assert set(found[len(known) :].tolist()) == {30}
+    assert sums[: len(known)].tobytes() == table[known].tobytes()
+    assert not np.delete(table, known, 0).any()
 
 
 # -- which gradients are rows ------------------------------------------------------------------------------------------

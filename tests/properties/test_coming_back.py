@@ -154,7 +154,9 @@ def planned(kind: str, workers: int, at: float, second: float, rng: np.random.Ge
 
 
 @pytest.mark.filterwarnings("ignore:.*never fired")
-@pytest.mark.parametrize(("name", "number"), sampled(CASES, [(name, 17 * place) for place, name in enumerate(STRATEGIES)]))
+@pytest.mark.parametrize(
+    ("name", "number"), sampled(CASES, [(name, 17 * place) for place, name in enumerate(STRATEGIES) if name != "workers"])
+)
 def test_a_training_ends_with_the_bits_of_the_run_without_failures(name: str, number: int) -> None:
     rng = np.random.default_rng([number, len(name)])
     expected, end_s = undisturbed(name)

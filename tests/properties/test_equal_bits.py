@@ -13,6 +13,7 @@ import optax
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist import keras
 
 PROGRAM = """
@@ -129,7 +130,7 @@ def check_replay(layers: Any, optimizer: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (embedding, "rmsprop")])  # of which other tests have runs, too
+@pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam")])  # of which other tests have runs, too
 def test_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, optimizer: str) -> None:
     check_replay(layers, optimizer)
 
@@ -141,7 +142,9 @@ def test_every_model_and_optimizer_have_the_same_bits_by_replay(layers: Any, opt
     check_replay(layers, optimizer)
 
 
-@pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")])
+@pytest.mark.parametrize(
+    ("layers", "optimizer"), sampled([(mlp, "adam"), (convolution, "momentum"), (embedding, "rmsprop")], [(mlp, "adam")])
+)
 def test_vmap_gives_nearly_the_numbers_of_eager(layers: Any, optimizer: str) -> None:
     digest, losses, weights = train("vmap", layers, optimizer)
     expected_digest, expected_losses, expected_weights = train("eager", layers, optimizer)

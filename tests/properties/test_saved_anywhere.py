@@ -161,7 +161,11 @@ def drawn(number: int) -> tuple[Kind, str, int]:
     return Kind(old, model, optimizer), str(rng.choice(others)), int(rng.integers(0, STEPS))
 
 
-@pytest.mark.parametrize("number", sampled(range(400), range(0, 400, 67)))
+# Of what is drawn: each model and optimizer, other replicas, other servers, other shards, and a save before the first step.
+SAMPLE = (109, 113, 268, 323)
+
+
+@pytest.mark.parametrize("number", sampled(range(400), SAMPLE))
 def test_going_on_in_a_new_cluster_is_never_having_stopped(number: int, tmp_path: Path) -> None:
     kind, new, before = drawn(number)
     expected = uninterrupted(kind)

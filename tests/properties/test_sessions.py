@@ -15,7 +15,7 @@ from simdist.errors import SimdistError
 from simdist.session.branch import Family
 
 KNOWN = programs.LOOPS | {f"Keras: {name}": known for name, known in programs.PROGRAMS.items() if name != "coordinator"}
-EXAMPLES = {"coordinator": 20} | {name: 5 for name in programs.LOOPS if name != "coordinator"}  # in CI; for more, see the end
+EXAMPLES = {"coordinator": 8} | {name: 3 for name in programs.LOOPS if name != "coordinator"}  # in CI; for more, see the end
 # A fault at once, or a fork without one, may end the program before later commands.
 LEFT_OVER = "ignore:The program is (failed|finished) at"
 SECONDS = 0.004  # no program takes longer without faults
@@ -105,7 +105,7 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
 def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Family, "most_runs", 2)  # so that runs are put aside, and done again
 
-    @settings(max_examples=EXAMPLES.get(name, 3), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=EXAMPLES.get(name, 2), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(actions(KNOWN[name][1]))
     def story(todo: list[tuple[str, Any]]) -> None:
         check(name, todo)

@@ -1,5 +1,6 @@
 """Any optimizer, tables, shards and ids: a step by rows changes what the same rule changes on dense gradients, on one device and by itself.
 
+Under parameter servers a worker gives gradients of rows; under synchronous strategies those of the replicas are added up first.
 With ``lazy_rows=True`` it changes that in the rows that were asked for, and in no other: neither the table nor its slots.
 """
 
@@ -157,19 +158,50 @@ def by_rows(run: Drawn, optimizer: Any, lazy: bool) -> list[np.ndarray]:
     return [variable.numpy() for variable in variables]
 
 
-def densely(run: Drawn, optimizer: Any, lazy: bool) -> list[np.ndarray]:
-    """The same by JAX and the optimizer alone; where rows are lazy, what belongs to rows that were not asked for is put back."""
+def with_partner(run: Drawn) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """For each step the ids of two replicas, which are no padding."""
+    batches = [[np.maximum(ids, 0) for ids in batch] for batch in run.batches]
+    return list(zip(batches, [*batches[1:], batches[0]], strict=True))
+
+
+def by_sums(run: Drawn, optimizer: Any, lazy: bool) -> list[np.ndarray]:
+    """The tables and the dense variable after a training by two replicas."""
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        first, second, dense = variables = [sd.Variable(value, name=f"v{number}") for number, value in enumerate(run.tables)]
+        rule = sd.Optimizer(optimizer, lazy_rows=lazy)
+
+    def replica(*ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: loss_of(sd.embedding_lookup, (first, second), dense.value, ids), variables)()
+        rule.apply_gradients(zip(gradients, variables, strict=True))
+
+    step = sd.function(lambda *ids: strategy.run(replica, args=ids))
+    for one, other in with_partner(run):
+        step(*map(sd.PerReplica, zip(one, other, strict=True)))
+    assert [span for span in strategy.cluster.trace.spans if span.name == "all_gather gradients"]
+    return [variable.numpy() for variable in variables]
+
+
+def densely(run: Drawn, optimizer: Any, lazy: bool, batches: Sequence[Sequence[Sequence[np.ndarray]]] = ()) -> list[np.ndarray]:
+    """The same by JAX and the optimizer alone; where rows are lazy, what belongs to rows that were not asked for is put back.
+
+    Args:
+        batches: for each step the ids of each replica; default: one replica has those of the run.
+    """
 
     def looked_up(table: Any, ids: Any) -> Any:
         return jnp.where((ids >= 0)[:, None], table[jnp.maximum(ids, 0)], 0.0)
 
     values = [jnp.asarray(value) for value in run.tables]
     state, update = rule_of(optimizer, values)
-    for ids in run.batches:
-        gradients = jax.grad(lambda all_of, ids=ids: loss_of(looked_up, all_of[:2], all_of[2], ids))(values)
+    for replicas in batches or [[ids] for ids in run.batches]:
+        gradients = jax.grad(lambda all_of, own=replicas: sum(loss_of(looked_up, all_of[:2], all_of[2], ids) for ids in own))(values)
         new_values, new_state = update(values, state, gradients)
         if lazy:
-            asked = [np.union1d(ids[0], ids[1]), np.unique(ids[2])]
+            asked = [
+                np.unique(np.concatenate(of_one))
+                for of_one in ([part for ids in replicas for part in ids[:2]], [ids[2] for ids in replicas])
+            ]
             new_values, new_state = (put_back(old, new, run, asked) for old, new in ((values, new_values), (state, new_state)))
         values, state = new_values, new_state
     return [np.asarray(value) for value in values]
@@ -229,6 +261,20 @@ def test_rows_change_what_dense_gradients_change(name: str, seed: int) -> None:
 def test_lazy_rows_change_what_dense_gradients_change_in_these_rows_alone(name: str, seed: int) -> None:
     run = drawn(seed)
     assert_equal(by_rows(run, RULES[name](), lazy=True), densely(run, RULES[name](), lazy=True))
+
+
+@pytest.mark.parametrize(("name", "seed"), sampled([(name, seed) for name in RULES for seed in SEEDS], {("Adagrad", 9)}))
+def test_sums_of_rows_change_what_dense_gradients_change(name: str, seed: int) -> None:
+    run = drawn(seed)
+    assert_equal(by_sums(run, RULES[name](), lazy=False), densely(run, RULES[name](), False, with_partner(run)))
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"), sampled([(name, seed) for name in RULES if name not in NOT_LAZY for seed in SEEDS], {("RMSprop", 9)})
+)
+def test_lazy_sums_change_what_dense_gradients_change_in_these_rows_alone(name: str, seed: int) -> None:
+    run = drawn(seed)
+    assert_equal(by_sums(run, RULES[name](), lazy=True), densely(run, RULES[name](), True, with_partner(run)))
 
 
 @pytest.mark.parametrize("name", sampled(list(WHOLE), {"Lamb"}))

@@ -142,6 +142,8 @@ def crossing(cls: type) -> Mapping[str, type]:
 
 def _dataclass(value: Any, fields: Mapping[str, type], kept: dict[Any, Proxy]) -> Any:
     """The same values, those of protocols on the other side."""
+    if value is None:
+        return None
     return dataclasses.replace(value, **{name: behind(getattr(value, name), hint, kept) for name, hint in fields.items()})
 
 

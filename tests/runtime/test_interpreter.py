@@ -24,7 +24,7 @@ READ, BATCH, KEY = ReadGroups(((7, 0, 4), (8, 1, 4))), TakeBatch(0, 0), MakeKey(
 RUN: Any = RunKernel(0, SimpleNamespace(), (), (), (0, 1), 0, (("batch", 0), ("key", 0), ("argument", 1)), (2, 3), False)  # type: ignore[arg-type]
 MEET = LinkedCollective(Collective("all_reduce", (), (), 2), 3, 4)
 CHECK = CheckFinite(4, "a value")
-UPDATE: Any = ApplyAll((SimpleNamespace(operands=4, rows=()), SimpleNamespace(operands=2, rows=())))  # type: ignore[arg-type]
+UPDATE: Any = ApplyAll(tuple([SimpleNamespace(operands=slot, rows=(), sums=(), of_rows=None) for slot in (4, 2)]))  # type: ignore[misc]
 OPERATIONS = (READ, BATCH, KEY, RUN, MEET, CHECK, UPDATE)
 BATCHED = SimpleNamespace(leaves=lambda: ["leaf"])
 RESULTS = {READ: [bundle(1), bundle(2)], BATCH: BATCHED, RUN: [bundle(3), bundle(4)], MEET: bundle(5), UPDATE: None}

@@ -20,23 +20,9 @@ from tests.golden.measuring import measure
 from tests.golden.runs import RUNS
 from tests.golden.stored import differences, read
 from tests.runtime.proxy import Proxy, attributes, bare, behind
+from tests.runtime.wall_sample import THROUGH_A_PROXY
 
 STORED = read()
-SAMPLE = {
-    "servers: three workers, adam",
-    "servers: ten workers, sharded",
-    "servers: server crash",
-    "servers: exhausted dataset",
-    "servers: timing only",
-    "together: mirrored, reduction to one device",
-    "together: central storage",
-    "together: backup workers",
-    "together: survivors go on",
-    "mains: crash and restart",
-    "mains: beside a coordinator",
-    "disturbed: chief crash",
-    "disturbed: closures that end badly",
-}
 
 
 @pytest.fixture
@@ -57,7 +43,7 @@ def walled(monkeypatch: Any) -> None:
     monkeypatch.setattr(sd.Cluster, "world", property(world))
 
 
-@pytest.mark.parametrize("name", sampled(RUNS, SAMPLE))
+@pytest.mark.parametrize("name", sampled(RUNS, THROUGH_A_PROXY))
 def test_a_run_that_sees_only_the_protocol_is_as_it_was(name: str, walled: None) -> None:
     found = differences(STORED[name], measure(name))
     assert not found, f"{name!r} is another one through a proxy of the engine: {'; '.join(found)}"

@@ -189,9 +189,9 @@ def test_queue_forgets_flows_that_were_stopped() -> None:
 
 
 @pytest.mark.slow
-def test_million_messages_leave_no_trace_of_rounding() -> None:
+def test_two_hundred_thousand_messages_leave_no_trace_of_rounding() -> None:
     clock = Clock()
-    shared, port, left, last = SharedLinks(clock), Link("in", 1e9), [1_000_000], [0.0]
+    shared, port, left, last = SharedLinks(clock), Link("in", 1e9), [200_000], [0.0]
     outs = [Link(f"out{i}", 1e9) for i in range(64)]
 
     def send(sender: int) -> None:

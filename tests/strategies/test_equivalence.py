@@ -170,7 +170,7 @@ def test_any_number_of_replicas_gives_the_same_losses(replicas: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
-@pytest.mark.parametrize("model", sampled(MODELS, ["embedding", "synchronised batch-norm"]))
+@pytest.mark.parametrize("model", sampled(MODELS, ["synchronised batch-norm"]))
 def test_fit_equals_plain_keras(model: str) -> None:
     expected = plain(model, "adam", 12, 29)
     with_strategy = fitted(sd.MirroredStrategy(3), model, "adam", 12, 29)

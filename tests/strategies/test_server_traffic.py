@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import covering, sampled
 from simdist import keras
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.linked_rows import ID_BYTES
@@ -92,9 +93,10 @@ def trained(optimizer: str = "SGD", shards: int = 2, rows: bool = True, ids: Any
     return strategy
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adagrad"])
-@pytest.mark.parametrize("shards", [1, 2, 3])
-@pytest.mark.parametrize("rows", [True, False])
+CASES = [(optimizer, shards, rows) for optimizer in ("SGD", "Adagrad") for shards in (1, 2, 3) for rows in (True, False)]
+
+
+@pytest.mark.parametrize(("optimizer", "shards", "rows"), sampled(CASES, [*covering(CASES), ("Adagrad", 2, True)]))
 def test_all_bytes_of_a_training_belong_to_shards(optimizer: str, shards: int, rows: bool) -> None:
     strategy = trained(optimizer, shards, rows)
     records = strategy.traffic()

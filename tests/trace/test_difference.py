@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sampling import covering, sampled
 from simdist.trace import Trace
 from simdist.trace.difference import first_difference
 from simdist.trace.rolling import ROWS_BETWEEN_MARKS
@@ -23,8 +24,11 @@ def run(spans: int, other_at: int | None = None, change: str = "time", looks: in
     return trace
 
 
-@pytest.mark.parametrize("change", ["time", "lane", "fact"])
-@pytest.mark.parametrize("row", [0, 7, ROWS_BETWEEN_MARKS - 1, ROWS_BETWEEN_MARKS, 2 * ROWS_BETWEEN_MARKS + 5])
+ROWS = [0, 7, ROWS_BETWEEN_MARKS - 1, ROWS_BETWEEN_MARKS, 2 * ROWS_BETWEEN_MARKS + 5]
+CASES = [(row, change) for row in ROWS for change in ("time", "lane", "fact")]
+
+
+@pytest.mark.parametrize(("row", "change"), sampled(CASES, covering(CASES)))
 def test_first_record_that_differs_is_found(row: int, change: str) -> None:
     spans = 2 * ROWS_BETWEEN_MARKS + 9
     assert first_difference(run(spans), run(spans, row, change)) == row

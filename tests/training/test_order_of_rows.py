@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import covering, sampled
 from simdist import keras
 
 X = np.arange(42, dtype=np.float32)[:, None]
@@ -32,8 +33,10 @@ def test_predictions_have_the_order_of_their_rows_also_where_a_batch_is_short(st
         np.testing.assert_array_equal(model_of(strategy).predict(X, batch_size=size, verbose=0), X)
 
 
-@pytest.mark.parametrize("policy", ["OFF", "DATA"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+CASES = [(strategy, policy) for strategy in STRATEGIES for policy in ("OFF", "DATA")]
+
+
+@pytest.mark.parametrize(("strategy", "policy"), sampled(CASES, covering(CASES)))
 def test_each_row_counts_once_whatever_a_dataset_says_of_sharding(strategy: str, policy: str) -> None:
     options = sd.Options()
     options.experimental_distribute.auto_shard_policy = sd.AutoShardPolicy[policy]

@@ -23,6 +23,7 @@ from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import LaunchedRun
+from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.variables.state import Cell
 
 __all__ = ["InProcessEngine", "WithoutTime", "require_no_backups", "require_no_rounds"]
@@ -216,9 +217,13 @@ class InProcessEngine(WithoutTime):
         before = self.versions.present(group)
         self.versions.put(group, call_kernel(kernel, [before, given], [before.avals], where=where)[0])
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> WorkersHere:
+    def start_workers(
+        self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
+    ) -> WorkersHere:
         require_no_rounds(serving)
-        return WorkersHere(self, list(map(self.process, tasks)), strategy)
+        for device in () if local is None else [device for task in tasks for device in local.on(task)]:
+            self.add_device(device)
+        return WorkersHere(self, list(map(self.process, tasks)), strategy, local)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:
         require_no_backups(communication)

@@ -146,7 +146,7 @@ class OneTask:
     def collective(self, op: LinkedCollective, operands: Bundle) -> Bundle | Later:
         raise no_collective_here(self.task.name, op.collective)
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         for part, given in zip(op.parts, map(flat, operands), strict=True):
             if part.task == self.common.chief:
                 self.kept.append((part, given))

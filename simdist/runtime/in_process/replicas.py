@@ -24,7 +24,7 @@ from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
 
-__all__ = ["Replicas", "ReplicasHere", "TakingPart"]
+__all__ = ["Driver", "OneReplica", "Replicas", "ReplicasHere", "StepHere", "TakingPart"]
 
 
 class Driver(Protocol):
@@ -88,7 +88,7 @@ class Replicas(ABC):
                 replica.go()
             number = 0
             while not all(replica.over for replica in replicas):
-                for replica, result in zip(replicas, self._met(members, replicas, number), strict=True):
+                for replica, result in zip(replicas, self.met(members, replicas, number), strict=True):
                     replica.go(result)
                 number += 1
         for task in dict.fromkeys(member.task for member in local):
@@ -96,7 +96,7 @@ class Replicas(ABC):
             self.tasks(task).draws += linked[0].draws
         return [replica.result for replica in replicas]
 
-    def _met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> list[Bundle]:
+    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[Bundle | None]:
         """What each of them gets from a collective, to which all must have come."""
         came = {replica.member.device: replica.came for replica in replicas if replica.came is not None}
         first, (collective, _) = next(iter(came.items()))
@@ -150,7 +150,7 @@ class OneReplica(OneTask):
         self.came = op.collective, operands
         return PENDING
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         for part, given in zip(op.parts, map(flat, operands), strict=True):
             self.view.change(part.group, part.kernel, given, self._where())
 

@@ -17,11 +17,13 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope, open_scopes
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
-from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
+from simdist.runtime.in_process.programs import OneTask, TaskHere, raise_error
+from simdist.runtime.in_process.worker_replicas import InProcess, step_of_replicas
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply, LinkedProgram
+from simdist.runtime.linked import Apply
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
-from simdist.runtime.work import StepResult, Worker, WorkerStep
+from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerStep
+from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
 __all__ = ["Updates", "Workers", "WorkersHere"]
 
@@ -38,10 +40,6 @@ class Chief(Protocol):
     def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
         """Make the next version of a group, of its arrays and the given ones."""
         ...
-
-
-class InProcess(Chief, Shared, Protocol):
-    """An engine whose tasks share its memory."""
 
 
 Updates = list[tuple[Apply, Bundle]]
@@ -95,8 +93,8 @@ class Workers(ABC):
             open_scopes.get(context).append(strategy)
 
     @abstractmethod
-    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
-        """Let a worker take a step; what it changes of the chief's variables is added to `updates`. Its result."""
+    def take(self, task: TaskHere, linked: LinkedStep, call: StepCall, updates: Updates) -> tuple[Bundle, ...]:
+        """Let a worker take a step; what it changes of the chief's variables is added to `updates`. The result of each replica."""
 
     @abstractmethod
     def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
@@ -108,7 +106,8 @@ class Workers(ABC):
             for _ in range(step.repeat):
                 linked = step.link(worker, call)
                 result = self.take(worker, linked, call, updates)
-            return StepResult(linked, result)  # pyright: ignore[reportPossiblyUnboundVariable]
+            programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)  # pyright: ignore[reportPossiblyUnboundVariable]
+            return StepResult(programs, result)  # pyright: ignore[reportPossiblyUnboundVariable]
 
         return self._reply(task, number, work)
 
@@ -156,16 +155,22 @@ class WorkersHere(Workers):
     Args:
         common: what all tasks share.
         tasks, strategy: as of `Workers`.
+        local: the replicas of each; None: it is one.
     """
 
-    def __init__(self, common: InProcess, tasks: Sequence[TaskHere], strategy: Any) -> None:
+    def __init__(self, common: InProcess, tasks: Sequence[TaskHere], strategy: Any, local: LocalReplicas | None = None) -> None:
         super().__init__(common, tasks, strategy)
         self.common = common
+        self.local = local
 
-    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
+    def take(self, task: TaskHere, linked: LinkedStep, call: StepCall, updates: Updates) -> tuple[Bundle, ...]:
+        if isinstance(linked, LinkedReplicas):
+            assert isinstance(call, ReplicaCalls) and self.local is not None
+            return step_of_replicas(self.common, task, self.local, linked, call, updates)
+        assert isinstance(call, BoundCall)
         step = Step(linked, OneTask(self.common, task, updates), call.iterators, call.arrays, raise_error)
         step.go()
-        return step.result
+        return (step.result,)
 
     def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
         return function(task)

@@ -85,7 +85,7 @@ class CollectivePlans:
         combination = self._combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), scale)
         if combination.kernel is None:
             return [given[0]] * len(given)
-        stack = stack_of(given) if collective.kind == "all_reduce" else None
+        stack = stack_of(given) if collective.kind == "all_reduce" or collective.gives_rows else None
         if stack is not None:
             combination = self._combinations.of_stack(collective, plan.schedule, stack.avals, scale)
             assert combination.kernel is not None

@@ -27,6 +27,7 @@ from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
+from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulation.endless import waits_of
 from simdist.simulation.fiber import Gate
 from simdist.variables.state import Cell
@@ -161,8 +162,10 @@ class SimulatedEngine:
     def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
         return closure_figures(self.world, linked, task)
 
-    def start_workers(self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS) -> SimulatedWorkers:
-        return SimulatedWorkers(self.world, tasks, strategy, serving)
+    def start_workers(
+        self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
+    ) -> SimulatedWorkers:
+        return SimulatedWorkers(self.world, tasks, strategy, serving, local)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
         return SimulatedReplicaGroup(self.world, communication)

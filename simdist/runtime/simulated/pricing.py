@@ -111,7 +111,8 @@ def _kernels(linked: LinkedProgram) -> Iterator[RunKernel | Apply]:
         if isinstance(op, RunKernel):
             yield op
         elif isinstance(op, ApplyAll):
-            yield from op.parts
+            for part in op.parts:
+                yield from part.forms
 
 
 def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost]:

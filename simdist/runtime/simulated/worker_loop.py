@@ -20,15 +20,14 @@ from collections import deque
 from simdist import debugging
 from simdist.errors import AbortedError
 from simdist.process_state import TaskContext
-from simdist.program.bound_call import BoundCall
 from simdist.program.scope import Scope, open_scopes
-from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
-from simdist.runtime.simulated.closure_steps import ClosureSteps
+from simdist.runtime.simulated.closure_steps import ClosureSteps, WorkerDevices
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.task_runtime import REPEAT_S
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Returned
+from simdist.runtime.work import LinkedStep, Returned, StepCall
+from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["WorkerLoop"]
@@ -41,12 +40,14 @@ class WorkerLoop:
         world: the cluster's.
         task: the worker.
         strategy: in whose scope code of users runs.
+        local: the replicas of the worker; None: it is one.
     """
 
-    def __init__(self, world: World, task: Task, strategy: Scope) -> None:
+    def __init__(self, world: World, task: Task, strategy: Scope, local: LocalReplicas | None = None) -> None:
         self.world = world
         self.task = task
         self.strategy = strategy
+        self.devices = WorkerDevices(world, task, local)
         self.sent = 0  # closures, by the chief
         self.inbox: deque[ClosureCall] = deque()
         self.running: ClosureCall | None = None
@@ -98,9 +99,8 @@ class WorkerLoop:
         Args:
             sent: as of `replaced`.
         """
-        processor, now = self.task.processor, self.world.clock.now
         if self.running is not None and self.running.ordinal <= sent and self.steps is not None:
-            processor.free_s = min(processor.free_s, now)
+            self.devices.stop_computing()
         self.replaced(sent)
 
     def send(self, closure: ClosureCall) -> ClosureCall:
@@ -134,16 +134,15 @@ class WorkerLoop:
         if self.mail is not None:
             self.mail.open()
 
-    def _step(self, closure: ClosureCall, call: BoundCall, linked: LinkedProgram) -> None:
+    def _step(self, closure: ClosureCall, call: StepCall, linked: LinkedStep) -> None:
         """Take the steps of a closure, or those that are left."""
         try:
-            priced = self.world.prices.of(linked)
-            priced.require_memory(self.task.processor.memory)
+            priced = self.devices.priced(linked)
         except Exception as error:
             self._finish(closure, error)
             return
         if self.steps is None:
-            self.steps = ClosureSteps(self.world, self.task, closure, call, self._stepped)
+            self.steps = ClosureSteps(self.devices, closure, call, self._stepped)
         self.steps.run(linked, priced)
 
     def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:

@@ -16,6 +16,7 @@ from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned, Worker, WorkerStep
+from simdist.runtime.worker_replicas import LocalReplicas
 
 __all__ = ["SimulatedWorkers"]
 
@@ -28,10 +29,12 @@ class SimulatedWorkers:
         tasks: their names.
         strategy: in whose scope code of users runs.
         serving: what the servers do for them.
+        local: the replicas of each; None: it is one.
     """
 
-    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope, serving: Serving) -> None:
+    def __init__(self, world: World, tasks: Sequence[str], strategy: Scope, serving: Serving, local: LocalReplicas | None = None) -> None:
         self.world = world
+        self.local = local
         protect(world, serving)
         self.served = Served(world.servers, serving)
         self.strategy = strategy
@@ -43,7 +46,7 @@ class SimulatedWorkers:
         world.detection.listeners.append(self._tell_those_who_were_away)
 
     def add(self, task: str) -> None:
-        loop = self.loops[task] = WorkerLoop(self.world, self.world.task(task), self.strategy)
+        loop = self.loops[task] = WorkerLoop(self.world, self.world.task(task), self.strategy, self.local)
         self.world.mains[task].append(loop.start)
         if loop.task.alive:
             loop.start()

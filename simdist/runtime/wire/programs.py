@@ -29,6 +29,7 @@ from simdist.runtime.linked import (
     ReadWithRows,
     RowOperand,
     RowShard,
+    RowSum,
     RunKernel,
     Slot,
     TableRows,
@@ -119,6 +120,12 @@ def _row_operands(part: Apply) -> list[tuple[Any, ...]]:
     return [(operand.number, operand.slot, _plain(operand.rows), operand.first, operand.stop) for operand in part.rows]
 
 
+def _change(part: Apply, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
+    sums = [(total.slot, _plain_all(total.given)) for total in part.sums]
+    forms = [] if part.of_rows is None else [_change(part.of_rows, digest)]
+    return part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands, _row_operands(part), sums, forms
+
+
 def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
     match op:
         case RunKernel():
@@ -129,11 +136,7 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
             parts = [(part.group, part.positions, part.size_bytes, _plain_all(part.state), part.output) for part in op.parts]
             return "read rows", op.dense.groups, parts, [_table(table, digest) for table in op.tables]
         case ApplyAll():
-            parts = [
-                (part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands, _row_operands(part))
-                for part in op.parts
-            ]
-            return "update", parts
+            return "update", [_change(part, digest) for part in op.parts]
         case TakeBatch():
             return "batch", op.iterator, op.position
         case MakeKey():
@@ -189,10 +192,12 @@ class _Operations:
         (aval,) = _avals([rows])
         return TableRows(number, HostIds(name, num_rows, self.kernels[digest], padded), sources, decoded, aval, output)
 
-    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any) -> Apply:
+    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any, sums: Any, forms: Any) -> Apply:
         given = self.slots[operands]
         decoded = tuple([RowOperand(number, slot, _avals([aval])[0], first, stop) for number, slot, aval, first, stop in rows])
-        return Apply(self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given), rows=decoded)
+        what = self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given)
+        of_rows = self._part(*forms[0]) if forms else None
+        return Apply(*what, rows=decoded, sums=tuple([RowSum(slot, _avals(avals)) for slot, avals in sums]), of_rows=of_rows)
 
     def _number(self) -> int:
         self.num_kernels += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simdist.errors import InvalidArgumentError
-from simdist.input import DistributedIterator
+from simdist.input.replica_feed import ReplicaFeed
 from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica
 
@@ -39,7 +39,7 @@ class ReplicaArguments:
                 if len(leaf.values) > self.count:
                     self._surplus.append(leaf)
                 return leaf.values[local_rank]
-            return leaf.replica(local_rank) if isinstance(leaf, DistributedIterator) else leaf
+            return leaf.replica(local_rank) if isinstance(leaf, ReplicaFeed) else leaf
 
         return resolve
 

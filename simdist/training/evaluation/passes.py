@@ -133,7 +133,7 @@ class WorkerPass(Pass):
         except Exception:
             self.coordinator.join()
             raise
-        return lambda: [result.value()]
+        return lambda: list(self.coordinator.strategy.local_results(result.value()))
 
     def end(self) -> None:
         self.coordinator.join()
@@ -193,7 +193,7 @@ Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, 
 
 
 def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
-    coordinator, handed_out = ClusterCoordinator(strategy), HandedOut()
+    coordinator, handed_out = ClusterCoordinator(strategy), HandedOut(whole=True)
 
     def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
         batches = handed_out.batches([iterator.next_batch()])

@@ -47,5 +47,6 @@ ROWS = {
             (13, "from 1 to 12"),
             (2.5, "is not a whole number"),
         ],
+        slow=True,
     ),
 }

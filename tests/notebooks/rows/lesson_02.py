@@ -48,6 +48,7 @@ ROWS = {
             (lambda losses: keras.ops.sum(losses) * float("nan"), "the gradient is nan"),
             (0.2, "cannot be called"),
         ],
+        slow=True,
     ),
     "third_exercise": Rows(
         right=[3.3, np.float64(3.25), 3.2],

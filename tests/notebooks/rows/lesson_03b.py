@@ -66,5 +66,6 @@ ROWS = {
             (0.1, "at least 1 and at most 1,000"),
             ("8", "without quotes"),
         ],
+        slow=True,
     ),
 }

@@ -104,6 +104,7 @@ ROWS = {
             ({"way": "workers"}, "is no dict with a way"),
             ("workers", "is no dict with a way"),
         ],
+        slow=True,
     ),
     "third_exercise": Rows(
         right=[counted],

@@ -28,6 +28,7 @@ ROWS = {
             (-1, "at least 0"),
             ("23.1 ms", "without quotes"),
         ],
+        slow=True,
     ),
     "second_exercise": Rows(
         right=[LINE, LOST, LATE, line(b=["ps:0", "ps:1"], one_way=True)],
@@ -47,6 +48,7 @@ ROWS = {
             ([LINE], "is no fault"),
             ("partition", "is no fault"),
         ],
+        slow=True,
     ),
     "third_exercise": Rows(
         right=[14.7, 15, np.float32(14.5)],
@@ -58,5 +60,6 @@ ROWS = {
             (-3, "at least 0"),
             ("14.7", "without quotes"),
         ],
+        slow=True,
     ),
 }

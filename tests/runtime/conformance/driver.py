@@ -106,7 +106,7 @@ class Driver:
         """Wait for a step; what it returned, as the arrays that it is made of."""
         found = handle.wait()
         assert isinstance(found, StepResult)
-        return found.linked.rebuild(list(self.engine.arrays([found.bundle])[0]))
+        return found.value(self.engine)
 
 
 class WorkerStep:

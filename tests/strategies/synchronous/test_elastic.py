@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import sampled
 from simdist.input import DistributedIterator
 from tests.strategies.conftest import weights
 
@@ -204,9 +205,15 @@ def test_a_worker_that_died_and_came_back_between_two_steps_has_lost_its_variabl
 COPY_BEGINS_S = 2.0  # when worker:1 joins, in `slow_steps`, seconds after the first step
 
 
-@pytest.mark.parametrize("second", ["worker:0", "worker:1", "worker:2"])
-@pytest.mark.parametrize("into_the_copy_s", [0.0, 2e-5, 5e-5, 1e-4, 2e-4])
-@pytest.mark.parametrize("back", [None, 0.0, 1e-6])
+DEATHS = [
+    (second, into_the_copy_s, back)
+    for second in ("worker:0", "worker:1", "worker:2")
+    for into_the_copy_s in (0.0, 2e-5, 5e-5, 1e-4, 2e-4)
+    for back in (None, 0.0, 1e-6)
+]
+
+
+@pytest.mark.parametrize(("second", "into_the_copy_s", "back"), sampled(DEATHS, DEATHS[::4]))
 def test_another_death_while_a_worker_joins_is_survived(second: str, into_the_copy_s: float, back: float | None) -> None:
     at_s = COPY_BEGINS_S + 1e-4 + into_the_copy_s
     found, cluster = slow_steps(0.1, others=[{"task": second, "at": at_s, "restart_after": back}])

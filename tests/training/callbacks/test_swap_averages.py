@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import covering, sampled
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -42,8 +43,10 @@ def trained(model: Any, **options: Any) -> tuple[dict[str, list[float]], list[np
     return model.fit(X, Y, callbacks=callbacks, **given).history, seen, model.get_weights()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("on_epoch", [False, True])
+CASES = [(strategy, on_epoch) for strategy in STRATEGIES for on_epoch in (False, True)]
+
+
+@pytest.mark.parametrize(("strategy", "on_epoch"), sampled(CASES, covering(CASES)))
 def test_validation_and_the_weights_that_are_left_are_those_of_keras(strategy: str, on_epoch: bool) -> None:
     with STRATEGIES[strategy]().scope():
         ours = averaged(keras)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from simdist.errors import FailedPreconditionError
 from simdist.extras import needs
 from simdist.hardware import Network
 from simdist.program.kernels import Kernel
@@ -18,6 +19,7 @@ from simdist.runtime.in_process.isolated.switchboard import Switchboard
 from simdist.runtime.in_process.isolated.workers import RemoteWorkers
 from simdist.runtime.replicas import Communication
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.worker_replicas import LocalReplicas
 
 __all__ = ["IsolatedEngine"]
 
@@ -54,8 +56,15 @@ class IsolatedEngine(WithoutTime):
         """Make the next version of a group, of its arrays and the given ones."""
         self.versions.change(group, kernel, given, where)
 
-    def start_workers(self, tasks: Sequence[str], strategy: Any, serving: Serving = ASYNCHRONOUS) -> RemoteWorkers:
+    def start_workers(
+        self, tasks: Sequence[str], strategy: Any, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
+    ) -> RemoteWorkers:
         require_no_rounds(serving)
+        if local is not None:
+            raise FailedPreconditionError(
+                f"A worker has {len(local.devices)} devices (devices_per_worker=), and with isolated=True a worker takes its steps on one. "
+                "Leave isolated=True out, or devices_per_worker=."
+            )
         return RemoteWorkers(self, list(map(self.process, tasks)), strategy)
 
     def replica_group(self, communication: Communication) -> RemoteReplicas:

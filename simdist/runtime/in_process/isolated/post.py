@@ -79,9 +79,9 @@ class Post:
                     self.kernel(task, table.ids.kernel)
             elif isinstance(op, ApplyAll):
                 changed = dict(holders)
-                for part in op.parts:
-                    for one in (task, *changed[part.group]):
-                        self.kernel(one, part.kernel)
+                for form in [form for part in op.parts for form in part.forms]:
+                    for one in (task, *changed[form.group]):
+                        self.kernel(one, form.kernel)
         if linked not in self._programs:
             data = encode_program(linked, lambda kernel: self._kernels[kernel])
             self._programs[linked] = digest_of(data), data

@@ -15,7 +15,7 @@ from simdist.runtime.in_process.programs import TaskHere
 from simdist.runtime.in_process.workers import Chief, Updates, Workers
 from simdist.runtime.linked import ApplyAll, LinkedProgram
 from simdist.runtime.wire.messages import BeginStep, StepEnded
-from simdist.runtime.work import Worker
+from simdist.runtime.work import LinkedStep, StepCall, Worker
 
 __all__ = ["RemoteChief", "RemoteWorkers"]
 
@@ -39,7 +39,8 @@ class RemoteWorkers(Workers):
         super().__init__(engine, tasks, strategy)
         self.engine = engine
 
-    def take(self, task: TaskHere, linked: LinkedProgram, call: BoundCall, updates: Updates) -> Bundle:
+    def take(self, task: TaskHere, linked: LinkedStep, call: StepCall, updates: Updates) -> tuple[Bundle, ...]:
+        assert isinstance(linked, LinkedProgram) and isinstance(call, BoundCall)  # the engine refuses workers with several devices
         holders = self.engine.versions.holders_of(groups_of(linked))
         batches = batches_of(linked, call, task.name)
         program = self.engine.post.program(task.name, linked, holders)
@@ -51,7 +52,7 @@ class RemoteWorkers(Workers):
             op = linked.operations[operation]
             assert isinstance(op, ApplyAll)
             updates.append((op.parts[part], bundle_of(operands)))
-        return bundle_of(reply.result)
+        return (bundle_of(reply.result),)
 
     def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> NoReturn:
         raise FailedPreconditionError(

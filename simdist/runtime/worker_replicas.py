@@ -1,0 +1,125 @@
+"""Replicas of one worker: a worker with several devices takes each step of a closure on all of them together.
+
+Each replica has a program and arguments, as under the synchronous strategies. What concerns parameter servers is done once for all of
+them: a read is answered to all, and an update is sent when all have come to it, with the operands of the first. Only what they count
+(`Apply.of_each`) each of them adds for itself.
+
+Invariant: the replicas of a worker have the same collectives and updates, in the same order (`require_same_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.bound_call import BoundCall
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram
+from simdist.runtime.replicas import Communication
+
+__all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "require_same_order"]
+
+
+class Feed(Protocol):
+    """An iterator from which several replicas take."""
+
+    def align(self) -> None:
+        """Let all replicas stand where the first of them is."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalReplicas:
+    """The replicas that each worker of a pool has.
+
+    Attributes:
+        devices: one for each, by its name on the worker: "gpu:0".
+        communication: how they talk to each other.
+    """
+
+    devices: tuple[str, ...]
+    communication: Communication
+
+    def on(self, task: str) -> list[str]:
+        """The devices of one worker.
+
+        Example:
+            >>> from types import SimpleNamespace
+            >>> LocalReplicas(("gpu:0", "gpu:1"), SimpleNamespace(timeout_s=None)).on("worker:3")
+            ['worker:3/gpu:0', 'worker:3/gpu:1']
+        """
+        return [f"{task}/{device}" for device in self.devices]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaCalls:
+    """The arguments of the replicas of a worker, by rank.
+
+    Attributes:
+        feeds: the iterators from which all of them take.
+    """
+
+    calls: tuple[BoundCall, ...]
+    feeds: tuple[Feed, ...] = ()
+
+    def align(self) -> None:
+        """Let all replicas stand before the same batch of each iterator: a step that was stopped may have left some behind."""
+        for feed in self.feeds:
+            feed.align()
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedReplicas:
+    """The programs of the replicas of a worker, by rank."""
+
+    programs: tuple[LinkedProgram, ...]
+
+
+def require_same_order(programs: Sequence[LinkedProgram]) -> None:
+    """Refuse replicas that come to their collectives and updates in different orders: they would wait for each other for ever.
+
+    Raises:
+        InvalidArgumentError: they do.
+    """
+    first = _order(programs[0])
+    for rank, program in enumerate(programs[1:], 1):
+        if program is not programs[0] and _order(program) != first:
+            raise InvalidArgumentError(
+                f"In {program.program.name}, replica 0 and replica {rank} of a worker change different variables, or in another order. An "
+                "update is sent once for all replicas of a worker: let each of them make the same assignments, whichever replica it is."
+            )
+
+
+def _order(linked: LinkedProgram) -> list[tuple[int, ...]]:
+    """The groups of each update, and nothing for each collective, in order."""
+    return [
+        tuple([part.group for part in op.parts]) if isinstance(op, ApplyAll) else ()
+        for op in linked.operations
+        if isinstance(op, LinkedCollective) or (isinstance(op, ApplyAll) and not op.of_each)
+    ]
+
+
+class ReadOrder:
+    """How far one replica is in a step: which of its reads and updates are those of the others."""
+
+    def __init__(self) -> None:
+        self._num_updates = 0
+        self._num_reads: dict[tuple[int, ...], int] = {}
+
+    def read(self, groups: tuple[int, ...]) -> Hashable:
+        """The key of the next read of these groups: equal for the replicas that get one answer.
+
+        Example:
+            >>> one, other = ReadOrder(), ReadOrder()
+            >>> one.read((0, 1)) == other.read((0, 1)), one.update(), one.read((0, 1)) == other.read((0, 1))
+            (True, 0, False)
+        """
+        count = self._num_reads[groups] = self._num_reads.get(groups, -1) + 1
+        return self._num_updates, groups, count
+
+    def update(self) -> int:
+        """The number of the next update, counted from 0."""
+        number, self._num_updates = self._num_updates, self._num_updates + 1
+        self._num_reads.clear()
+        return number
