@@ -63,11 +63,13 @@ class ForwardStep:
         step: traced.
         may_be_split: whether replicas or workers take batches, or one place takes them in turn.
         given: the numbers of the variables, among those that are not trained, whose values it is given; in turn, also returns.
+        changed: those of them that it changes, for layers to keep.
     """
 
     step: StepFunction
     may_be_split: bool
     given: tuple[int, ...]
+    changed: tuple[int, ...] = ()
 
 
 @dataclass

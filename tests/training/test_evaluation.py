@@ -264,6 +264,26 @@ def test_state_that_a_layer_carries_from_batch_to_batch_is_kept_as_in_keras() ->
         np.testing.assert_allclose(ours.predict(steps, 4, verbose=0), expected.predict(steps, 4, verbose=0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [[], [keras.Input((6,))]], ids=["batches in turn", "batches anywhere"])
+def test_moving_averages_of_replicas_count_by_their_mean_and_stay_as_they_are(first: list[Any]) -> None:
+    def make(namespace: Any) -> Any:
+        model = namespace.Sequential([*first, keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        return model
+
+    ours, expected = both(make)
+    for model in (ours, expected):
+        model.fit(X[:16], Y[:16], batch_size=8, verbose=0)
+    expected.set_weights(ours.get_weights())
+    strategy = ours.simdist_state.strategy
+    before = [np.asarray(value) for value in strategy.local_results(ours.layers[0].moving_mean)]
+    assert np.abs(before[0] - before[1]).max() > 1e-3
+    np.testing.assert_allclose(ours.predict(X, 8, verbose=0), expected.predict(X, 8, verbose=0), rtol=1e-5, atol=1e-6)
+    assert ours.evaluate(X, Y, 8, verbose=0) == pytest.approx(expected.evaluate(X, Y, 8, verbose=0), rel=1e-5)
+    after = [np.asarray(value) for value in strategy.local_results(ours.layers[0].moving_mean)]
+    np.testing.assert_array_equal(before, after)
+
+
 def test_a_subclassed_model_predicts_before_it_has_seen_targets() -> None:
     def make(namespace: Any) -> Any:
         class Mine(namespace.Model):

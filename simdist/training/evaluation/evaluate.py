@@ -14,7 +14,7 @@ from simdist.training.arguments import require_inherited, require_numbers, requi
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.executions import count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
-from simdist.training.evaluation.steps import given_values, test_step
+from simdist.training.evaluation.steps import given_values, keep_changed, test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
 from simdist.training.hooks import Hooks, hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs, StrategyModel, Verbose, strategy_of
@@ -142,7 +142,7 @@ class _TestInTurn:
         strategy: SynchronousStrategy | ParameterServerStrategy,
     ) -> None:
         self.model = model
-        self.changed = [model.non_trainable_variables[number] for number in step.given]
+        self.step = step
         self.one_pass = PassInTurn(strategy, source, step.step, (given, fresh_metrics(model)))
         self._last: Tree = {}
 
@@ -154,6 +154,5 @@ class _TestInTurn:
         return metrics if set(metrics) == set(self._last) else pythonify_logs(self._last)
 
     def finish(self) -> Logs:
-        for variable, value in zip(self.changed, self.one_pass.state[0], strict=True):
-            variable.assign(value)
+        keep_changed(self.model, self.step, self.one_pass.state[0])
         return self.logs()

@@ -90,26 +90,26 @@ def prediction(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
     return predicted
 
 
-def test_in_turn(model: StrategyModel, changed: Sequence[int]) -> Forward:
+def test_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
     """A step that returns its logs, and the state after it: the variables with these numbers, and the metrics."""
 
     def step(iterator: Iterator[Tree], state: Tree) -> Tree:
         held, metrics = state
-        given = _with(_read(model.non_trainable_variables), changed, held)
+        given = _with(_read(model.non_trainable_variables), numbers, held)
         logs, (_, after, metrics) = model.test_step((_read(model.trainable_variables), given, metrics), next(iterator))
-        return logs, ([after[number] for number in changed], metrics)
+        return logs, ([after[number] for number in numbers], metrics)
 
     return step
 
 
-def prediction_in_turn(model: StrategyModel, changed: Sequence[int]) -> Forward:
+def prediction_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
     """A step that returns its outputs, and the state after it: the variables with these numbers."""
 
     def step(iterator: Iterator[Tree], state: Tree) -> Tree:
         data = next(iterator)
-        given = _with(_read(model.non_trainable_variables), changed, state)
+        given = _with(_read(model.non_trainable_variables), numbers, state)
         outputs, after = model.predict_step((_read(model.trainable_variables), given), data if isinstance(data, tuple) else (data,))
-        return outputs, [after[number] for number in changed]
+        return outputs, [after[number] for number in numbers]
 
     return step
 

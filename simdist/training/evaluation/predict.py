@@ -18,7 +18,7 @@ from simdist.training.arguments import require_inherited, require_numbers, requi
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.executions import count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
-from simdist.training.evaluation.steps import given_values, prediction_step
+from simdist.training.evaluation.steps import given_values, keep_changed, prediction_step
 from simdist.training.hooks import hooks_of
 from simdist.training.keras_model import Callbacks, Examples, ForwardStep, StrategyModel, Verbose, strategy_of
 from simdist.training.limits import limited_steps
@@ -77,14 +77,8 @@ def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
     alone = isinstance(strategy, SynchronousStrategy) and strategy.launched  # the outputs of other mains would be missing
     given = given_values(model, step, alone)
     if not step.may_be_split:
-        variables = [model.non_trainable_variables[number] for number in step.given]
         in_turn = PassInTurn(strategy, source, step.step, given)
-
-        def keep() -> None:
-            for variable, value in zip(variables, in_turn.state, strict=True):
-                variable.assign(value)
-
-        return in_turn, keep
+        return in_turn, lambda: keep_changed(model, step, in_turn.state)
     if isinstance(strategy, ParameterServerStrategy):
         return WorkerPass(strategy, source, step.step, given, steps), _keep_nothing
     kind = AlonePass if alone else ReplicaPass

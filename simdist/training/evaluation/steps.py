@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from simdist.program.arrays import HostArray, Tree
+from simdist.program.arrays import Array, HostArray, Tree
 from simdist.program.function import StepFunction
 from simdist.training.evaluation import forward
 from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
@@ -15,7 +15,7 @@ from simdist.training.step import Example, eager_where_asked
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
-__all__ = ["given_values", "prediction_step", "test_step"]
+__all__ = ["given_values", "keep_changed", "prediction_step", "test_step"]
 
 
 def test_step(model: StrategyModel, batch: Example) -> ForwardStep:
@@ -37,6 +37,13 @@ def given_values(model: StrategyModel, step: ForwardStep, alone: bool) -> list[H
     return [np.asarray(own.placement.store.cell_value(own, own.placement.cells[0])) for own in owns]
 
 
+def keep_changed(model: StrategyModel, step: ForwardStep, values: Sequence[Array]) -> None:
+    """Assign to layers what a step in turn has changed of them; `values` are the last ones of all that it is given."""
+    for number, value in zip(step.given, values, strict=True):
+        if number in step.changed:
+            model.non_trainable_variables[number].assign(value)
+
+
 def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> ForwardStep:
     steps, trainable = model.simdist_state.forward_steps, [id(variable) for variable in model.trainable_variables]
     known = steps.get(name)
@@ -51,9 +58,10 @@ def _traced(
     anywhere: Callable[[StrategyModel, tuple[int, ...]], forward.ReplicaForward],
     in_turn: Callable[[StrategyModel, tuple[int, ...]], forward.Forward],
 ) -> ForwardStep:
-    if not probe.may_be_split:
-        return ForwardStep(eager_where_asked(model, StepFunction(in_turn(model, probe.changed))), False, probe.changed)
     averaged = tuple(number for number, variable in enumerate(model.non_trainable_variables) if _is_averaged(variable))
+    if not probe.may_be_split:
+        given = tuple(sorted({*probe.changed, *averaged}))
+        return ForwardStep(eager_where_asked(model, StepFunction(in_turn(model, given))), False, given, probe.changed)
     strategy, of_replica = strategy_of(model), anywhere(model, averaged)
 
     def step(iterator: Iterator[Tree], given: Tree) -> Tree:
