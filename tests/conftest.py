@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -26,6 +27,10 @@ sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgument
 # Which lines of Python an operation comes from is for debuggers; to write it down takes a quarter of the time of a first step.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+
+# A shell starts what runs in its background with Ctrl-C ignored; the tests of interruptions need Python's handler there, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
 from simdist.compilation_cache import switch_on  # noqa: E402
