@@ -311,3 +311,31 @@ def test_single_batches_are_evaluated_and_predicted() -> None:
     wanted = expected.test_on_batch(X, Y, weight, return_dict=True)
     assert ours.test_on_batch(X, Y, weight, return_dict=True) == pytest.approx(wanted, rel=1e-6)
     np.testing.assert_allclose(ours.predict_on_batch(X), expected.predict_on_batch(X), rtol=1e-6)
+
+
+def predicted_on(layers: list[Any]) -> tuple[Any, set[str]]:
+    """The predictions of a model for 23 rows, and the devices that have computed them."""
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        model = keras.Sequential(layers)
+    model.compile("sgd", "mse")
+    model.fit(X[:16], Y[:16], batch_size=8, verbose=0)
+    began = strategy.cluster.now
+    outputs = model.predict(X[:16], batch_size=8, verbose=0)
+    return outputs, {span.lane for span in strategy.cluster.trace.spans.where(category="compute") if span.start_s >= began}
+
+
+def test_a_sequential_model_without_an_input_is_predicted_on_all_replicas() -> None:
+    outputs, devices = predicted_on([keras.layers.Dense(1)])
+    assert outputs.shape == (16, 1)
+    assert len(devices) == 2
+
+
+def test_a_model_for_one_size_of_batches_is_predicted_in_one_place() -> None:
+    fixed = [keras.Input(batch_shape=(8, 6)), keras.layers.Dense(1), keras.layers.Lambda(lambda x: keras.ops.reshape(x, (8, 1)))]
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        model = keras.Sequential(fixed)
+    model.compile("sgd", "mse")
+    assert model.predict(X[:16], batch_size=8, verbose=0).shape == (16, 1)
+    assert len({span.lane for span in strategy.cluster.trace.spans.where(category="compute")}) == 1

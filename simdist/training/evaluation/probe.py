@@ -14,6 +14,7 @@ import jax
 import keras
 from jax.extend.core import Literal
 from keras.src import backend
+from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
 from simdist.program.arrays import Tree
 from simdist.training.additive import adds_up
@@ -75,7 +76,7 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
     names = set(logs) if isinstance(logs, dict) else None
     before = len(model.trainable_variables) + len(others)
     counters = adds_up(traced.jaxpr, traced.jaxpr.invars[before : before + len(metrics)], traced.jaxpr.outvars[-len(metrics) :])
-    may_be_split = names == _names_of_metrics(model) and all(counters) and not changed and not _has_fixed_batch(model)
+    may_be_split = names == _names_of_metrics(model) and all(counters) and not changed and not _has_fixed_batch(model, batch)
     return Probe(may_be_split, changed)
 
 
@@ -90,7 +91,7 @@ def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
 
     traced = jax.make_jaxpr(step)(_avals(model.trainable_variables), _avals(others), given)
     changed = _changed(traced, others, len(model.trainable_variables))
-    return Probe(not changed and not _has_fixed_batch(model), changed)
+    return Probe(not changed and not _has_fixed_batch(model, batch), changed)
 
 
 def _changed(traced: Tree, others: Sequence[KerasVariable], first: int) -> tuple[int, ...]:
@@ -104,10 +105,30 @@ def _changed(traced: Tree, others: Sequence[KerasVariable], first: int) -> tuple
     )
 
 
-def _has_fixed_batch(model: StrategyModel) -> bool:
-    """Whether a model takes batches of one size only, as one with a stateful recurrent layer does."""
+def _has_fixed_batch(model: StrategyModel, batch: Example) -> bool:
+    """Whether a model takes batches of one size only, as one with a stateful recurrent layer does.
+
+    Inputs of a fixed size alone do not say so: a `Sequential` without an `Input` has those of the first batch that it gets.
+    """
     inputs: Sequence[keras.KerasTensor] = keras.tree.flatten(getattr(model, "inputs", None) or [])
-    return any(tensor.shape and tensor.shape[0] is not None for tensor in inputs)
+    return any(tensor.shape and tensor.shape[0] is not None for tensor in inputs) and not _takes_one_row_more(model, batch)
+
+
+def _takes_one_row_more(model: StrategyModel, batch: Example) -> bool:
+    """Whether a batch with one more row gives one more row of each output."""
+    given = _shapes(batch)
+    x, _, _ = unpack_x_y_sample_weight(given)
+    rows = {leaf.shape[0] for leaf in jax.tree_util.tree_leaves(x)}
+    larger = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct((leaf.shape[0] + 1, *leaf.shape[1:]), leaf.dtype), x)
+
+    def forward(trained: Tree, state: Tree, x: Tree) -> Tree:
+        return model.stateless_call(trained, state, x, training=False)[0]
+
+    try:
+        found = jax.eval_shape(forward, _avals(model.trainable_variables), _avals(model.non_trainable_variables), larger)
+    except (TypeError, ValueError):
+        return False
+    return all(leaf.shape and leaf.shape[0] - 1 in rows for leaf in jax.tree_util.tree_leaves(found))
 
 
 def _names_of_metrics(model: StrategyModel) -> set[str]:
