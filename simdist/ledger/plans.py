@@ -1,7 +1,7 @@
 """The plans by which entries are computed: one call after the other, many in one scan, or in batches.
 
 XLA does not promise that a computation has the same last bits inside a scan as on its own. Almost all kernels do (they are
-compiled without fused multiply-add); a few reductions are vectorised in another order. So a kernel is tried before it is
+compiled without fusion, or so that it changes no bit); a few reductions are vectorised in another order. So a kernel is tried before it is
 replayed: its first entries are computed both ways, and one whose bits differ is called by itself from then on. The
 equality of the plans (class E1) does not rest on hope.
 """

@@ -7,76 +7,50 @@ cluster to the next; those that a living program runs are found too, so there ar
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import jax
 import numpy as np
-from jax.core import ShapedArray
 from jax.extend import core as jex_core
+from jax.stages import Wrapped
 
 from simdist.caches import shared
 from simdist.program.arrays import Array
-from simdist.program.jaxprs import aval_in, equations_in, variables_in
+from simdist.program.fusion import NOTHING, fuses_exactly, guarded, only_adds
+from simdist.program.jaxprs import aval_in, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
 
-__all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of", "only_adds"]
+__all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
 
 # Kernels that the process keeps; each takes about two megabytes once it has been compiled. A model makes three to ten of them.
 KEPT_KERNELS = 128
 
 
 def compiler_options(backend: str | None = None, fusion: bool = False) -> dict[str, str]:
-    """The compiler options of every kernel: on CPUs without fusion and without fused multiply-add.
+    """The compiler options of every kernel: on CPUs without fusion.
 
-    Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction, depends on what stands
-    around them; a reduction that is fused with what feeds it adds in another order. So with them one kernel would have
+    Which operations XLA puts into one loop, and which product of a*b + c*d becomes one instruction there, depends on what stands
+    around them; a reduction that is fused with what feeds it adds in another order. So with fusion one kernel would have
     other last bits in a scan than on its own, and on other processors.
 
     Args:
         backend: for which platform of JAX; None: the default.
-        fusion: whether operations may be put into one loop all the same: of what `only_adds`.
+        fusion: whether operations may be put into one loop all the same (see `simdist.program.fusion`).
     """
-    if (backend or jax.default_backend()) != "cpu":
-        return {}
-    options = {} if fusion else {"xla_disable_hlo_passes": "fusion"}
-    return {**options, "xla_cpu_max_isa": "AVX"} if platform.machine() in ("x86_64", "AMD64") else options
-
-
-# What moves numbers, and computes none.
-MOVES = frozenset(
-    (
-        *("broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "gather", "jit", "pad"),
-        *("reshape", "rev", "scan", "select_n", "slice", "squeeze", "transpose", "while"),
-    )
-)
-WHOLE = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
-EXACT = frozenset(("float32", "float64"))
-
-
-def only_adds(jaxpr: jex_core.Jaxpr) -> bool:
-    """Whether a jaxpr adds up numbers of single or double precision in an order that it fixes, moves them about, and does nothing else.
-
-    Its bits do not depend on fusion: XLA keeps the order of additions, and there is no product that an addition could take in.
-
-    Example:
-        >>> [only_adds(jax.make_jaxpr(f)(1.0).jaxpr) for f in (lambda x: x + 1, lambda x: 2 * x + 1)]
-        [True, False]
-    """
-    # Narrower numbers are added in single precision, and fusion may leave out a rounding between two additions.
-    return all(
-        str(variable.aval.dtype) in WHOLE
-        or eqn.primitive.name in MOVES
-        or (eqn.primitive.name == "add" and str(variable.aval.dtype) in EXACT)
-        for eqn in equations_in(jaxpr)
-        for variable in eqn.outvars
-        if isinstance(variable.aval, ShapedArray)
-    )
+    on_cpu = (backend or jax.default_backend()) == "cpu"
+    return {} if fusion or not on_cpu else {"xla_disable_hlo_passes": "fusion"}
 
 
 _kernels = shared("compiled kernels", KEPT_KERNELS, finds_living=True)
+
+
+def _fused(closed: jex_core.ClosedJaxpr) -> Wrapped | None:
+    """What is called in place of a kernel where its operations may be put into one loop and its products have to be kept apart."""
+    if not compiler_options() or only_adds(closed.jaxpr) or not fuses_exactly(closed.jaxpr):
+        return None
+    return jax.jit(guarded(closed), compiler_options=compiler_options(fusion=True))
 
 
 class Kernel:
@@ -99,9 +73,17 @@ class Kernel:
         self.runs_python = calls_python(closed.jaxpr)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(closed)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options(fusion=only_adds(closed.jaxpr)))
+        self._fused = _fused(closed)
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
+        if self._fused is not None:
+            return tuple(self._fused(NOTHING, *arrays))
         return tuple(self.function(*arrays) if self.runs_python else self.jitted(*arrays))
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether its operations are put into one loop and its products kept apart (`simdist.program.fusion.fuses_exactly`)."""
+        return self._fused is not None
 
     @cached_property
     def priced(self) -> Kernel:
