@@ -5,7 +5,7 @@ long so. With fusion, XLA may change last bits in two ways: a reduction that is 
 and a product that is fused with an addition is not rounded (one instruction, fused multiply-add). So two kinds of kernels are
 fused: what `only_adds`, and what `fuses_exactly`, element by element, with operations whose results IEEE 754 fixes. Of the latter, a
 product that is added goes through a `guarded` bit operation first, which leaves it as it is, though the compiler cannot know that: so it
-has to round it.
+has to round it. Of a NaN, the sign may differ: no standard fixes it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ EXACT = frozenset(("float32", "float64"))
 SUMS = frozenset(("add", "add_any", "sub"))
 PRODUCTS = frozenset(("div", "integer_pow", "mul", "square"))  # XLA makes products of some divisions
 PASSED_ON = frozenset(
-    ("abs", "broadcast_in_dim", "clamp", "convert_element_type", "copy", "jit", "max", "min", "neg", "reshape", "select_n", "squeeze")
+    ("abs", "broadcast_in_dim", "clamp", "convert_element_type", "copy", "max", "min", "neg", "reshape", "select_n", "squeeze")
 )
-OTHERS = frozenset(("and", "ceil", "eq", "floor", "ge", "gt", "is_finite", "le", "lt", "ne", "not", "or", "sign", "sqrt", "xor"))
+OTHERS = frozenset(("and", "ceil", "eq", "floor", "ge", "gt", "is_finite", "jit", "le", "lt", "ne", "not", "or", "sign", "sqrt", "xor"))
 ROUNDED = SUMS | PRODUCTS | PASSED_ON | OTHERS
 # Of one number, they are the same call of the same function wherever they stand.
 OF_ONE_NUMBER = frozenset(("cos", "exp", "exp2", "log", "log1p", "pow", "rsqrt", "sin", "tanh"))

@@ -47,8 +47,8 @@ _kernels = shared("compiled kernels", KEPT_KERNELS, finds_living=True)
 
 
 def _fused(closed: jex_core.ClosedJaxpr) -> Wrapped | None:
-    """What is called in place of a kernel where its operations may be put into one loop and its products have to be kept apart."""
-    if not compiler_options() or only_adds(closed.jaxpr) or not fuses_exactly(closed.jaxpr):
+    """What is called in place of a kernel where its operations may be put into one loop if its products are kept apart."""
+    if not compiler_options() or not fuses_exactly(closed.jaxpr):
         return None
     return jax.jit(guarded(closed), compiler_options=compiler_options(fusion=True))
 
@@ -72,8 +72,9 @@ class Kernel:
         self.used = tuple(v in read for v in closed.jaxpr.invars)
         self.runs_python = calls_python(closed.jaxpr)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(closed)
-        self.jitted = jax.jit(self.function, compiler_options=compiler_options(fusion=only_adds(closed.jaxpr)))
-        self._fused = _fused(closed)
+        adds = only_adds(closed.jaxpr)
+        self.jitted = jax.jit(self.function, compiler_options=compiler_options(fusion=adds))
+        self._fused = None if adds else _fused(closed)
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
         if self._fused is not None:
