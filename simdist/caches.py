@@ -54,10 +54,11 @@ class BoundedCache(Generic[K, V]):
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of a key; made now where there is none. Nothing is kept where making it fails."""
         kept = self._kept
-        if key in kept:
-            kept.move_to_end(key)
+        try:
+            kept.move_to_end(key)  # finds it as fast as a question would
             return kept[key]
-        value: V | None = None if self._living is None else self._living.get(key)
+        except KeyError:
+            value: V | None = None if self._living is None else self._living.get(key)
         if value is None:
             value = make()
             if self._living is not None:

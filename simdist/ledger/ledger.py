@@ -33,7 +33,7 @@ from simdist.ledger.heap import Heaps
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import RegisterFile
-from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel
+from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel, lanes_of, stack_of
 from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.ledger.slicing import everything_before, needed_for, without_dead
 from simdist.program.arrays import Array, Arrays
@@ -87,6 +87,7 @@ class Ledger:
         self._sites: dict[tuple[Kernel, tuple[BundleType, ...], tuple[BundleType, ...]], Site] = {}
         self._unread: list[int] = []
         self._noted = 0
+        self._looked_at = 0  # the last call that `begin` knows
         self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
         self._fed_bytes = 0
         self._computing = False
@@ -279,8 +280,11 @@ class Ledger:
             return tuple(np.broadcast_to(np.zeros((), jax.numpy.dtype(aval.dtype)), aval.shape) for aval in bundle.avals)
         return self.arrays(bundle)
 
-    def compute(self, bundles: Iterable[Bundle]) -> None:
-        """Compute several bundles in one go: much less work than one after the other, where they need the same entries."""
+    def compute(self, bundles: Sequence[Bundle]) -> None:
+        """Compute several bundles in one go: much less work than one after the other, where they need the same entries.
+
+        The lanes of one stack, all of them in order, may be promises of JAX afterwards: nobody waits for them here.
+        """
         pending = [bundle for bundle in map(_source, bundles) if bundle.arrays is None]
         if pending and self.numerics != "off":
             self._compute_for([bundle.register for bundle in pending])
@@ -288,6 +292,10 @@ class Ledger:
                 assert bundle.file is not None
                 if not bundle.file.tables:
                     bundle.arrays = bundle.file.get(bundle.register)
+        stack = stack_of(bundles)
+        if stack is not None and stack.arrays is not None:
+            for lane, arrays in zip(bundles, lanes_of(stack.arrays, len(bundles)), strict=True):
+                lane.arrays = arrays
 
     def _compute_for(self, registers: list[int]) -> None:
         if self.pending.flight is None and not any(needed_for(self.entries, registers)):
@@ -312,6 +320,15 @@ class Ledger:
                 self.entries[:] = without_dead(self.entries, self._held())
             # A version of a table that the last entry changes is replaced when its caller has got the next one.
             self._compute(len(self.entries) - (not at_once and self.pending.has_tables), at_once)
+
+    def begin(self) -> None:
+        """Begin to compute what can still be reached, where a call has been noted that takes long, and let the schedule go on meanwhile.
+
+        What is better computed in a long scan, or in a large batch, waits.
+        """
+        new, self._looked_at = self._noted - self._looked_at, self._noted
+        if new and self.plans.are_to_begin(self.entries[-new:]) and self._noted >= self._full_again_at and not self._computing:
+            self._make_room()
 
     def _make_room(self) -> None:
         """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""

@@ -8,7 +8,7 @@ equality of the plans (class E1) does not rest on hope.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -35,8 +35,13 @@ REPLAY_FROM = 2_048
 COMPILED_FROM = CHUNK
 # A call that reads more than this (the gradients of many replicas) is made by itself.
 WIDE_BYTES = 2 << 20
+# A call that reads more than this takes longer than the schedule of a step; it is not kept for a scan or for a batch of several steps.
+LONG_BYTES = 1 << 18
 # Entries that are computed both ways, to see whether the bits agree.
 TRIAL = 64
+
+BEGUN_EARLY = ("deferred", "loop", "vmap")
+"""The words of numerics with which long calls are begun beside the schedule."""
 
 
 class ComputePlans:
@@ -71,6 +76,7 @@ class ComputePlans:
         self.batches = ShardedBatches(devices) if numerics == "shard_map" else Batches()
         self.proved: set[Kernel] = set()
         self.refuted: set[Kernel] = set()
+        self._short: set[int] = set()  # branches whose calls need not begin early
 
     def run(self, count: int, noted: Sequence[BaseException] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
@@ -89,6 +95,12 @@ class ComputePlans:
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
+
+    def are_to_begin(self, entries: Iterable[Entry]) -> bool:
+        """Whether entries are better computed now, beside the schedule, than later, in a long scan or in a large batch."""
+        codes = {entry[1] for entry in entries} - self._short
+        self._short.update([code for code in codes if self._read_bytes(code) <= LONG_BYTES])
+        return self.numerics in BEGUN_EARLY and not codes <= self._short
 
     def _is_long(self, entries: Sequence[Entry]) -> bool:
         """Whether a scan of these entries takes less time than a call each."""
@@ -121,8 +133,11 @@ class ComputePlans:
 
     def _wide(self, entries: Sequence[Entry]) -> bool:
         """Whether some call reads so much that a scan would spend its time on moving registers."""
-        codes = {entry[1] for entry in entries}
-        return any(sum(map(self._moved_bytes, self.branches[code].site.reads)) > WIDE_BYTES for code in codes)
+        return any(self._read_bytes(code) > WIDE_BYTES for code in {entry[1] for entry in entries})
+
+    def _read_bytes(self, code: int) -> int:
+        """The bytes of the bundles that the calls of a branch read, without tables."""
+        return sum(map(self._moved_bytes, self.branches[code].site.reads))
 
     def _moved_bytes(self, avals: BundleType) -> int:
         """The bytes of a bundle, without its tables."""

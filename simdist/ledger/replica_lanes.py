@@ -15,9 +15,11 @@ kernel, and nothing is tried: class E2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import jax
+import numpy as np
 
 from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
@@ -28,7 +30,7 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, Bundle, BundleType, stacked_type
 
-__all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "stack_of"]
+__all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "lanes_of", "stack_of"]
 
 
 ON_THEIR_OWN = ("off", "shard_map")
@@ -211,6 +213,18 @@ def stack_of(bundles: Sequence[Bundle]) -> Bundle | None:
         if not isinstance(bundle, ReplicaLane) or bundle.stack is not stack or bundle.number != number:
             return None
     return stack
+
+
+def lanes_of(stack: Arrays, count: int) -> list[Arrays]:
+    """The numbers of each lane of a stack, which need not be computed yet: one call of JAX cuts them apart when they are."""
+    if all(isinstance(leaf, jax.Array) for leaf in stack):
+        return list(map(tuple, _cut_apart(stack, count)))
+    return [tuple([np.array(np.asarray(leaf)[number]) for leaf in stack]) for number in range(count)]
+
+
+@partial(jax.jit, static_argnums=1)
+def _cut_apart(stack: Sequence[jax.Array], count: int) -> list[list[jax.Array]]:
+    return [[leaf[number] for leaf in stack] for number in range(count)]
 
 
 @bounded("kernels that cut out a lane", size=256)

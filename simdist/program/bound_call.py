@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeGuard
 
 import jax
 
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, Tree, TreeStructure, is_array
+from simdist.program.arrays import Array, DType, Tree, TreeStructure, is_array
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.per_replica import ReplicaArgument
 from simdist.program.step_iterator import StepIterator
-from simdist.program.values import aval_of, snapshot
+from simdist.program.values import Aval, aval_of, snapshot
 
-__all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "fits", "fits_at_once", "is_iterator"]
+__all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "bound_for_each", "fits", "fits_at_once", "is_iterator"]
 
 CallKey = tuple[Hashable, ...]
 """What must be equal for two calls to be able to share a program, batches apart."""
+ITERATOR = ("iterator",)
+"""What is fixed of an iterator: that it is one."""
 
 
 @dataclass(frozen=True)
@@ -49,32 +52,57 @@ class BoundCall:
 
 def bound(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
     """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
+    return bound_for_each(name, args, kwargs, [resolve])[0]
+
+
+def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], resolves: Sequence[Callable[[Tree], Tree]]) -> list[BoundCall]:
+    """The same for several, each of which has a `resolve` of its own; those whose keys are equal have one key."""
     require_shallow((tuple(args), dict(kwargs)), f"the arguments of {name}")
     given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
-    leaves = [snapshot(resolve(leaf)) for leaf in given]
     own = tuple([_local_spec(leaf) for leaf in given])
-    iterators: list[StepIterator] = []
-    arrays: list[Array] = []
-    fixed: list[Hashable] = []
-    for leaf in leaves:
-        if is_iterator(leaf):
-            iterators.append(leaf)
-            fixed.append(("iterator",))
-        elif is_array(leaf):
-            require_numbers(leaf.dtype.name, f"an argument of {name}")
-            arrays.append(leaf)
-            fixed.append(aval_of(leaf))
+    calls: list[BoundCall] = []
+    before: tuple[Hashable, ...] | None = None
+    for resolve in resolves:
+        leaves = [snapshot(resolve(leaf)) for leaf in given]
+        fixed = tuple([_fixed(name, leaf) for leaf in leaves])
+        if before is not None and all(map(_is_same, fixed, before)):
+            key = calls[-1].key
         else:
-            fixed.append(leaf.ref() if isinstance(leaf, VariableHandle) else leaf)
-    key = (structure, own, tuple(fixed))
+            before, key = fixed, _key(name, structure, own, fixed)
+        iterators, arrays = [leaf for leaf in leaves if is_iterator(leaf)], [leaf for leaf in leaves if is_array(leaf)]
+        calls.append(BoundCall(structure, tuple(leaves), own, tuple(iterators), tuple(arrays), key))
+    return calls
+
+
+def _fixed(name: str, leaf: Tree) -> Hashable:
+    """What is fixed of an argument while a program can be used for it."""
+    if is_iterator(leaf):
+        return ITERATOR
+    if is_array(leaf):
+        require_numbers(_name_of(leaf.dtype), f"an argument of {name}")
+        return aval_of(leaf)
+    fixed: Hashable = leaf.ref() if isinstance(leaf, VariableHandle) else leaf
+    return fixed
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: DType) -> str:
+    return dtype.name  # numpy puts it together anew each time
+
+
+def _is_same(one: Hashable, other: Hashable) -> bool:
+    return one is other or (type(one) is Aval and one == other)
+
+
+def _key(name: str, structure: TreeStructure, own: tuple[ReplicaLocalSpec | None, ...], fixed: tuple[Hashable, ...]) -> CallKey:
     try:
-        hash(key[2])
+        hash(fixed)
     except TypeError as error:
         raise InvalidArgumentError(
             f"{name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
             "numbers or text, or close over the object."
         ) from None
-    return BoundCall(structure, tuple(leaves), own, tuple(iterators), tuple(arrays), key)
+    return structure, own, fixed
 
 
 def is_iterator(leaf: object) -> TypeGuard[StepIterator]:

@@ -19,7 +19,7 @@ from simdist.arguments import END_S, name_of_function, number, require_shallow
 from simdist.caches import BoundedCache
 from simdist.errors import SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
-from simdist.program.bound_call import BoundCall, bound, fits, is_iterator
+from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, is_iterator
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
@@ -89,6 +89,10 @@ class StepFunction:
     def bind(self, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
         return bound(self.name, args, kwargs, resolve)
+
+    def bind_for_each(self, args: Sequence[Tree], kwargs: dict[str, Tree], resolves: Sequence[Callable[[Tree], Tree]]) -> list[BoundCall]:
+        """The same for several replicas, each of which has a `resolve` of its own."""
+        return bound_for_each(self.name, args, kwargs, resolves)
 
     def program(self, call: BoundCall, cache: ProgramCache | None = None) -> Program:
         """The program of a call: one that was traced before with the same signature, or a new one.

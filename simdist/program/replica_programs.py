@@ -12,12 +12,12 @@ Source of the term: Darema et al., A Single-Program-Multiple-Data computational 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
-from simdist.program.bound_call import BoundCall, CallKey, fits, fits_at_once
+from simdist.program.bound_call import BoundCall, fits, fits_at_once
 from simdist.program.collective import GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.operations import Program
@@ -44,7 +44,7 @@ class ReplicaPrograms:
         self.num_replicas = num_replicas
         self.first_rank = first_rank
         self.options = options
-        self._known: BoundedCache[tuple[CallKey, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
+        self._known: BoundedCache[tuple[Hashable, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
 
     def programs(self, calls: Sequence[BoundCall]) -> list[Program]:
         """The program of each replica, for what its iterators give next.
@@ -56,7 +56,7 @@ class ReplicaPrograms:
             InvalidArgumentError: the replicas have different collectives.
             StopIteration: an iterator has not enough elements left.
         """
-        known = self._known.get(tuple([call.key for call in calls]), list)
+        known = self._known.get(_key_of_all(calls), list)
         for programs in known:
             if _all_fit(fits_at_once, programs, calls):
                 return programs
@@ -166,6 +166,12 @@ def _equal(one: object, other: object) -> bool:
         return one is other or (type(one) is type(other) and bool(one == other))
     except Exception:
         return False
+
+
+def _key_of_all(calls: Sequence[BoundCall]) -> tuple[Hashable, ...]:
+    """The keys of all calls; where they have one key, that and their number: to hash it for each takes longer."""
+    first = calls[0].key
+    return (len(calls), first) if all(call.key is first for call in calls) else tuple([call.key for call in calls])
 
 
 # A gather whose shapes depend on an earlier gather needs one round more.

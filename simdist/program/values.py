@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.program.arrays import Array, ArrayLike, has_dtype
+from simdist.program.arrays import Array, ArrayLike, DType, has_dtype
 
 __all__ = ["Aval", "Bundle", "BundleType", "Registers", "aval_of", "num_bytes", "snapshot", "stacked_type"]
 
@@ -66,7 +66,12 @@ def itemsize(dtype: str) -> int:
 def aval_of(array: ArrayLike) -> Aval:
     """The shape and dtype of anything array-like."""
     known = array if has_dtype(array) else np.asarray(array)
-    return Aval(tuple(known.shape), str(known.dtype))
+    return Aval(tuple(known.shape), _text_of(known.dtype))
+
+
+@lru_cache(maxsize=64)
+def _text_of(dtype: DType) -> str:
+    return str(dtype)  # numpy puts it together anew each time, which takes longer than all else here
 
 
 def snapshot(value: Leaf) -> Leaf:

@@ -103,7 +103,7 @@ class WorkerReplicas:
             return found
 
         own_args, own_kwargs = jax.tree_util.tree_map(of_worker, (tuple(args), dict(kwargs)), is_leaf=lambda x: isinstance(x, PerReplica))
-        calls = tuple([fn.bind(own_args, own_kwargs, arguments.resolver(rank)) for rank in range(self.count)])
+        calls = tuple(fn.bind_for_each(own_args, own_kwargs, [arguments.resolver(rank) for rank in range(self.count)]))
         arguments.require_no_surplus()
         return ReplicaCalls(calls, tuple(feeds.values()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.ledger import plans
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
@@ -60,6 +62,9 @@ class Story:
                 del chosen[first % len(chosen)]
         elif kind == "look":
             self.check(*(pair if second % 2 else one))
+        elif kind == "begin":
+            with patch.object(plans, "LONG_BYTES", 0):
+                self.ledger.begin()
         else:
             self.ledger.flush()
 
@@ -69,7 +74,7 @@ class Story:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["mix", "mix", "split", "drop", "drop", "look", "flush"]), st.integers(0, 50), st.integers(0, 50)),
+    st.tuples(st.sampled_from(["mix", "mix", "split", "drop", "drop", "look", "begin", "flush"]), st.integers(0, 50), st.integers(0, 50)),
     max_size=40,
 )
 

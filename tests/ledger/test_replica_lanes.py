@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.replica_lanes import ReplicaLane, stack_of
+from simdist.ledger.replica_lanes import ReplicaLane, lanes_of, stack_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -46,6 +46,16 @@ def test_equal_calls_are_one_entry_whose_results_are_lanes_of_one_stack() -> Non
     for lane, bundle in enumerate(made):
         np.testing.assert_array_equal(ledger.arrays(bundle)[0], twice(array, fed[lane]))
     assert ledger.computed == 1
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jax.numpy.asarray])
+def test_a_stack_is_cut_into_lanes_that_do_not_keep_it(kind: Any) -> None:
+    stack = (kind(np.arange(6.0, dtype=np.float32).reshape(3, 2)), kind(np.arange(3)))
+    lanes = lanes_of(stack, 3)
+    assert [[array.tolist() for array in lane] for lane in lanes] == [[[0, 1], 0], [[2, 3], 1], [[4, 5], 2]]
+    assert not any(
+        np.shares_memory(np.asarray(array), np.asarray(whole)) for lane in lanes for array, whole in zip(lane, stack, strict=True)
+    )
 
 
 def test_lanes_are_read_as_they_are_by_the_next_call_of_all() -> None:
@@ -175,7 +185,7 @@ def test_lanes_in_any_order_are_inputs_of_other_calls(plan: str, order: tuple[in
         np.testing.assert_allclose(ledger.arrays(difference)[0], twice(array, fed[first]) - twice(array, fed[second]), atol=1e-6)
 
 
-actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "sum", "flush"]), st.integers(0, 3)), max_size=12)
+actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "look at all", "sum", "flush"]), st.integers(0, 3)), max_size=12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -202,6 +212,9 @@ def test_any_story_has_the_numbers_of_numpy(story: list[tuple[str, int]], order:
             expected = [value * np.float32(0.5) + other for value in expected]
         elif kind == "look":
             np.testing.assert_allclose(ledger.arrays(bundles[number % 3])[0], expected[number % 3], rtol=1e-6)
+        elif kind == "look at all":
+            ledger.compute(bundles)
+            np.testing.assert_allclose([ledger.arrays(bundle)[0] for bundle in bundles], expected, rtol=1e-6)
         elif kind == "sum":
             made = [ledger.call(both, [bundles[lane], bundles[(lane + 1) % 3]])[1] for lane in range(3)]
             expected = [expected[lane] - expected[(lane + 1) % 3] for lane in range(3)]

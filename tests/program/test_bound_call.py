@@ -10,7 +10,7 @@ import pytest
 
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
-from simdist.program.bound_call import ReplicaLocalSpec, bound, fits, fits_at_once
+from simdist.program.bound_call import ReplicaLocalSpec, bound, bound_for_each, fits, fits_at_once
 from simdist.program.per_replica import PerReplica
 
 
@@ -45,6 +45,22 @@ def test_a_value_of_each_replica_is_marked_with_the_rows_of_all() -> None:
     call = bound("step", (values, 1), {}, lambda leaf: leaf.values[1] if isinstance(leaf, PerReplica) else leaf)
     assert call.local_specs == (ReplicaLocalSpec(5), None)
     assert [array.shape for array in call.arrays] == [(3,)]
+
+
+def test_calls_of_several_replicas_have_one_key_where_their_arguments_are_alike() -> None:
+    parts = PerReplica([np.zeros(2), np.ones(2), np.ones(3)])
+    resolves = [lambda leaf, rank=rank: leaf.values[rank] if isinstance(leaf, PerReplica) else leaf for rank in range(3)]
+    first, second, third = bound_for_each("step", (parts, 7), {"rate": 0.5}, resolves)
+    assert first.key is second.key
+    assert first.key != third.key
+    assert [call.arrays[0].tolist() for call in (first, second, third)] == [[0, 0], [1, 1], [1, 1, 1]]
+    for rank, call in enumerate((first, second, third)):
+        assert call.key == bound("step", (parts, 7), {"rate": 0.5}, resolves[rank]).key
+
+
+def test_calls_of_replicas_whose_fixed_arguments_differ_have_keys_of_their_own() -> None:
+    first, second = bound_for_each("step", (0,), {}, [lambda _: "one", lambda _: "two"])
+    assert (first.key[2], second.key[2]) == (("one",), ("two",))
 
 
 def test_an_argument_that_cannot_be_fixed_is_refused() -> None:

@@ -59,9 +59,11 @@ class SimulatedReplicaGroup:
         self._require_alive(local)
         self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.collective_group)
         try:
-            return self.step.run(linked, priced, calls)
+            results = self.step.run(linked, priced, calls)
         finally:
             self.step = None
+        self.world.ledger.begin()
+        return results
 
     def believes_in(self, member: Member) -> bool:
         if member.process in self._suspected or not (member.alive or self._is_lost_unnoticed(member)):

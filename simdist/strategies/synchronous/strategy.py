@@ -249,7 +249,7 @@ class SynchronousStrategy(Strategy):
 
     def _take(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> StepOutcome:
         arguments = ReplicaArguments(len(self.local_members))
-        calls = [fn.bind(args, kwargs, arguments.resolver(local_rank)) for local_rank in range(len(self.local_members))]
+        calls = fn.bind_for_each(args, kwargs, [arguments.resolver(local_rank) for local_rank in range(len(self.local_members))])
         try:
             with context.stepping(self):
                 programs = self._traced(fn).programs(calls)

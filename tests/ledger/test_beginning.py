@@ -1,0 +1,114 @@
+"""Long calls are begun while the schedule goes on; short ones wait, and the numbers are those that they would have later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from simdist.ledger import plans
+from simdist.ledger.ledger import Ledger
+from simdist.ledger.plans import ComputePlans
+from simdist.program.kernels import kernel_of
+from simdist.program.values import Aval, Bundle
+
+SHORT, LONG = Aval((3,), "float32"), Aval((plans.LONG_BYTES // 4 + 1,), "float32")
+NUMERICS = ["deferred", "loop", "vmap"]
+
+
+def noted(numerics: str, aval: Aval) -> tuple[Ledger, Bundle]:
+    """A ledger, and what one call gives that was noted there: twice as much as nothing but ones."""
+    ledger, kernel = Ledger(numerics), kernel_of("twice", lambda a: (a + a,), [aval])
+    site = ledger.site(kernel, [(aval,)], [(aval,)])
+    return ledger, ledger.call(site, [Bundle.of([np.ones(aval.shape, np.float32)])])[0]
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+def test_a_long_call_is_begun_and_has_its_numbers(numerics: str) -> None:
+    ledger, made = noted(numerics, LONG)
+    ledger.begin()
+    assert (len(ledger.entries), ledger.computed) == (0, 1)
+    assert set(np.asarray(ledger.arrays(made)[0]).tolist()) == {2.0}
+
+
+@pytest.mark.parametrize("numerics", [*NUMERICS, "replay"])
+def test_a_short_call_waits_for_others(numerics: str) -> None:
+    ledger, _ = noted(numerics, SHORT)
+    ledger.begin()
+    assert (len(ledger.entries), ledger.computed) == (1, 0)
+
+
+def test_a_ledger_that_was_told_to_scan_waits_with_long_calls_too() -> None:
+    ledger, made = noted("replay", LONG)
+    ledger.begin()
+    assert len(ledger.entries) == 1
+    assert np.asarray(ledger.arrays(made)[0])[0] == 2.0
+
+
+def test_what_nobody_can_read_is_not_begun() -> None:
+    ledger, made = noted("deferred", LONG)
+    del made
+    ledger.begin()
+    assert (len(ledger.entries), ledger.computed) == (0, 0)
+
+
+def test_a_call_that_fails_where_it_is_begun_fails_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, made = noted("deferred", LONG)
+    original = ComputePlans.run_kernel
+
+    def run_kernel(plans: ComputePlans, *arguments: Any) -> Any:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(ComputePlans, "run_kernel", run_kernel)
+    ledger.begin()
+    with pytest.raises(MemoryError, match="too large"):
+        ledger.arrays(made)
+    monkeypatch.setattr(ComputePlans, "run_kernel", original)
+    assert np.asarray(ledger.arrays(made)[0])[0] == 2.0
+
+
+# -- the steps of synchronous strategies --------------------------------------------------------------------------------
+
+
+def trained(numerics: str, long_bytes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], str, list[int]]:
+    """Variables and digest of a short training of three replicas, and how many calls were computed after each of its batches."""
+    monkeypatch.setattr(plans, "LONG_BYTES", long_bytes)
+    cluster = sd.Cluster({"worker": 1}, numerics=numerics)
+    with sd.MirroredStrategy(devices=3, cluster=cluster).scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    rng, computed = np.random.default_rng(0), list[int]()
+    x, y = rng.random((24, 2)).astype(np.float32), rng.random((24, 1)).astype(np.float32)
+    seen = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: computed.append(_computed(cluster)))
+    model.fit(x, y, batch_size=6, epochs=2, shuffle=False, verbose=0, callbacks=[seen])
+    return [np.asarray(weight).tobytes() for weight in model.get_weights()], cluster.trace.digest(), computed
+
+
+def _computed(cluster: sd.Cluster) -> int:
+    engine: Any = cluster.engine
+    return int(engine.world.ledger.computed)
+
+
+@pytest.mark.parametrize("numerics", ["deferred", "loop"])
+def test_steps_that_are_begun_early_have_the_bits_and_the_trace_of_late_ones(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, late_digest, computed_late = trained(numerics, 1 << 40, monkeypatch)
+    early, early_digest, computed_early = trained(numerics, 0, monkeypatch)
+    assert (early, early_digest) == (late, late_digest)
+    assert computed_early[0] > 0, "the first step is begun while the second is scheduled"
+    assert computed_early[2] > computed_late[2]
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+def test_results_of_all_replicas_are_promises(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "LONG_BYTES", 0)
+    strategy = sd.MirroredStrategy(devices=3, cluster=sd.Cluster({"worker": 1}, numerics=numerics))
+    step: Callable[[Any], Any] = sd.function(lambda value: value * 2.0)
+    given = strategy.distribute_values_from_function(lambda context: np.float32(context.replica_id_in_sync_group))
+    values = strategy.run(step, args=(given,)).values
+    assert all(isinstance(value, jax.Array) for value in values), "nobody has waited for them to be copied to the host"
+    assert [float(value) for value in values] == [0.0, 2.0, 4.0]
