@@ -48,6 +48,8 @@ NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap", "shard_map")
 # Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
 FULL = 8_192
 FULL_BYTES = 1 << 28
+# Bytes that long calls read before they are begun beside the schedule: to begin them costs some tens of microseconds.
+BEGIN_BYTES = 1 << 22
 # A table of so many bytes is kept in one buffer, of which rows are read and changed; a smaller one is copied sooner.
 TABLE_BYTES = 1 << 16
 
@@ -88,6 +90,7 @@ class Ledger:
         self._unread: list[int] = []
         self._noted = 0
         self._looked_at = 0  # the last call that `begin` knows
+        self._long_bytes = 0  # what long calls read that were noted since it computed
         self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
         self._fed_bytes = 0
         self._computing = False
@@ -322,12 +325,14 @@ class Ledger:
             self._compute(len(self.entries) - (not at_once and self.pending.has_tables), at_once)
 
     def begin(self) -> None:
-        """Begin to compute what can still be reached, where a call has been noted that takes long, and let the schedule go on meanwhile.
+        """Begin to compute what can still be reached, where enough long calls have been noted, and let the schedule go on meanwhile.
 
         What is better computed in a long scan, or in a large batch, waits.
         """
         new, self._looked_at = self._noted - self._looked_at, self._noted
-        if new and self.plans.are_to_begin(self.entries[-new:]) and self._noted >= self._full_again_at and not self._computing:
+        self._long_bytes += self.plans.long_bytes(self.entries[-new:]) if new else 0
+        if self._long_bytes >= BEGIN_BYTES and self._noted >= self._full_again_at and not self._computing:
+            self._long_bytes = 0
             self._make_room()
 
     def _make_room(self) -> None:

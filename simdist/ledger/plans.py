@@ -35,7 +35,7 @@ REPLAY_FROM = 2_048
 COMPILED_FROM = CHUNK
 # A call that reads more than this (the gradients of many replicas) is made by itself.
 WIDE_BYTES = 2 << 20
-# A call that reads more than this takes longer than the schedule of a step; it is not kept for a scan or for a batch of several steps.
+# A call that reads more than this takes longer than to note it; it is not kept for a scan or for a batch of several steps.
 LONG_BYTES = 1 << 18
 # Entries that are computed both ways, to see whether the bits agree.
 TRIAL = 64
@@ -76,7 +76,7 @@ class ComputePlans:
         self.batches = ShardedBatches(devices) if numerics == "shard_map" else Batches()
         self.proved: set[Kernel] = set()
         self.refuted: set[Kernel] = set()
-        self._short: set[int] = set()  # branches whose calls need not begin early
+        self._long: dict[int, int] = {}  # of each branch, what a call reads, if it is long
 
     def run(self, count: int, noted: Sequence[BaseException] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
@@ -96,11 +96,16 @@ class ComputePlans:
         else:
             self._loop(entries, noted)
 
-    def are_to_begin(self, entries: Iterable[Entry]) -> bool:
-        """Whether entries are better computed now, beside the schedule, than later, in a long scan or in a large batch."""
-        codes = {entry[1] for entry in entries} - self._short
-        self._short.update([code for code in codes if self._read_bytes(code) <= LONG_BYTES])
-        return self.numerics in BEGUN_EARLY and not codes <= self._short
+    def long_bytes(self, entries: Iterable[Entry]) -> int:
+        """How much is read by those of the entries that are better begun beside the schedule than kept for a long scan or a large batch."""
+        return sum(map(self._long_bytes_of, [entry[1] for entry in entries])) if self.numerics in BEGUN_EARLY else 0
+
+    def _long_bytes_of(self, code: int) -> int:
+        known = self._long.get(code)
+        if known is None:
+            read_bytes = self._read_bytes(code)
+            known = self._long[code] = read_bytes if read_bytes > LONG_BYTES else 0
+        return known
 
     def _is_long(self, entries: Sequence[Entry]) -> bool:
         """Whether a scan of these entries takes less time than a call each."""

@@ -148,9 +148,10 @@ def put_together(rows: Sequence[Arrays], on_host: bool) -> Sequence[Array]:
 
     Args:
         rows: at least one; a power of two of them where they lie on an accelerator, so that few sizes are compiled.
-        on_host: whether the host's memory is the device's too.
+        on_host: whether the host's memory is the device's too. Then many rows are put together there, where it is as fast, and few
+            on the device, which does not have to wait until they are computed.
     """
-    if on_host or on_host_alone(rows):
+    if (on_host and len(rows) > BLOCK) or on_host_alone(rows):
         return [np.stack([np.asarray(array) for array in column]) for column in zip(*rows, strict=True)]
     return put_together_on_device(rows)
 

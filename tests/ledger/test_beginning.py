@@ -11,6 +11,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.plans import ComputePlans
@@ -19,6 +20,11 @@ from simdist.program.values import Aval, Bundle
 
 SHORT, LONG = Aval((3,), "float32"), Aval((plans.LONG_BYTES // 4 + 1,), "float32")
 NUMERICS = ["deferred", "loop", "vmap"]
+
+
+@pytest.fixture(autouse=True)
+def begun_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "BEGIN_BYTES", 1)
 
 
 def noted(numerics: str, aval: Aval) -> tuple[Ledger, Bundle]:
@@ -34,6 +40,19 @@ def test_a_long_call_is_begun_and_has_its_numbers(numerics: str) -> None:
     ledger.begin()
     assert (len(ledger.entries), ledger.computed) == (0, 1)
     assert set(np.asarray(ledger.arrays(made)[0]).tolist()) == {2.0}
+
+
+def test_long_calls_are_begun_several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "BEGIN_BYTES", 3 * plans.LONG_BYTES)
+    ledger, kernel = Ledger("deferred"), kernel_of("twice", lambda a: (a + a,), [LONG])
+    site, waiting = ledger.site(kernel, [(LONG,)], [(LONG,)]), list[int]()
+    made = Bundle.of([np.ones(LONG.shape, np.float32)])
+    for _ in range(7):
+        (made,) = ledger.call(site, [made])
+        ledger.begin()
+        waiting.append(len(ledger.entries))
+    assert waiting == [1, 2, 0, 1, 2, 0, 1]
+    assert np.asarray(ledger.arrays(made)[0])[0] == 2.0**7
 
 
 @pytest.mark.parametrize("numerics", [*NUMERICS, "replay"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
@@ -63,7 +64,7 @@ class Story:
         elif kind == "look":
             self.check(*(pair if second % 2 else one))
         elif kind == "begin":
-            with patch.object(plans, "LONG_BYTES", 0):
+            with patch.object(plans, "LONG_BYTES", 0), patch.object(ledger_module, "BEGIN_BYTES", 1):
                 self.ledger.begin()
         else:
             self.ledger.flush()
