@@ -286,7 +286,7 @@ class Ledger:
     def compute(self, bundles: Sequence[Bundle]) -> None:
         """Compute several bundles in one go: much less work than one after the other, where they need the same entries.
 
-        The lanes of one stack, all of them in order, may be promises of JAX afterwards: nobody waits for them here.
+        Where there are long calls, the lanes of one stack, all of them in order, are promises of JAX afterwards: nobody waits here.
         """
         pending = [bundle for bundle in map(_source, bundles) if bundle.arrays is None]
         if pending and self.numerics != "off":
@@ -295,9 +295,9 @@ class Ledger:
                 assert bundle.file is not None
                 if not bundle.file.tables:
                     bundle.arrays = bundle.file.get(bundle.register)
-        stack = stack_of(bundles)
+        stack = stack_of(bundles) if self.plans.has_long_calls else None
         if stack is not None and stack.arrays is not None:
-            for lane, arrays in zip(bundles, lanes_of(stack.arrays, len(bundles)), strict=True):
+            for lane, arrays in zip(bundles, lanes_of(stack, len(bundles)), strict=True):
                 lane.arrays = arrays
 
     def _compute_for(self, registers: list[int]) -> None:

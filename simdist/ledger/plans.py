@@ -100,6 +100,11 @@ class ComputePlans:
         """How much is read by those of the entries that are better begun beside the schedule than kept for a long scan or a large batch."""
         return sum(map(self._long_bytes_of, [entry[1] for entry in entries])) if self.numerics in BEGUN_EARLY else 0
 
+    @property
+    def has_long_calls(self) -> bool:
+        """Whether there were such entries."""
+        return any(self._long.values())
+
     def _long_bytes_of(self, code: int) -> int:
         known = self._long.get(code)
         if known is None:

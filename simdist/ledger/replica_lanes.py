@@ -15,11 +15,9 @@ kernel, and nothing is tried: class E2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Protocol
 
 import jax
-import numpy as np
 
 from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
@@ -215,16 +213,18 @@ def stack_of(bundles: Sequence[Bundle]) -> Bundle | None:
     return stack
 
 
-def lanes_of(stack: Arrays, count: int) -> list[Arrays]:
-    """The numbers of each lane of a stack, which need not be computed yet: one call of JAX cuts them apart when they are."""
-    if all(isinstance(leaf, jax.Array) for leaf in stack):
-        return list(map(tuple, _cut_apart(stack, count)))
-    return [tuple([np.array(np.asarray(leaf)[number]) for leaf in stack]) for number in range(count)]
+def lanes_of(stack: Bundle, count: int) -> list[Arrays]:
+    """The numbers of each lane of a stack that is computed, or promised: these are promises too, and nobody waits here."""
+    assert stack.arrays is not None
+    # One call, because JAX lets few wait for what is being computed; a call for each lane would wait itself.
+    leaves, width = _all_lanes_kernel(stack.avals, count)(*stack.arrays), len(stack.avals)
+    return [leaves[number * width : (number + 1) * width] for number in range(count)]
 
 
-@partial(jax.jit, static_argnums=1)
-def _cut_apart(stack: Sequence[jax.Array], count: int) -> list[list[jax.Array]]:
-    return [[leaf[number] for leaf in stack] for number in range(count)]
+@bounded("kernels that cut a stack apart", size=64)
+def _all_lanes_kernel(stack: BundleType, count: int) -> Kernel:
+    """The kernel that cuts a stack of this type apart: of the stack, the leaves of the first lane, then those of the second, and so on."""
+    return kernel_of("lanes", lambda *leaves: [leaf[number] for number in range(count) for leaf in leaves], stack)
 
 
 @bounded("kernels that cut out a lane", size=256)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -91,6 +90,20 @@ def test_a_call_that_fails_where_it_is_begun_fails_where_it_is_read(monkeypatch:
     assert np.asarray(ledger.arrays(made)[0])[0] == 2.0
 
 
+@pytest.mark.parametrize("numerics", NUMERICS)
+@pytest.mark.parametrize(("aval", "kind"), [(SHORT, np.ndarray), (LONG, jax.Array)])
+def test_the_numbers_of_all_replicas_are_promises_where_calls_are_long(numerics: str, aval: Aval, kind: type) -> None:
+    ledger = Ledger(numerics)
+    site = ledger.site(kernel_of("sums", lambda a, b: ((a + b).sum(keepdims=True),), [aval, aval]), [(aval,)], [(Aval((1,), "float32"),)])
+    lanes, shared = ledger.lanes(3), Bundle.of([np.zeros(aval.shape, np.float32)])
+    made = [lanes.call(lane, site, [shared], None, (np.full(aval.shape, lane, np.float32),))[0] for lane in range(3)]
+    ledger.begin()
+    ledger.compute(made)
+    numbers = [ledger.arrays(bundle)[0] for bundle in made]
+    assert all(isinstance(number, kind) for number in numbers), "nobody waits for what takes long, to copy it to the host"
+    assert [float(np.asarray(number)[0]) for number in numbers] == [lane * aval.shape[0] for lane in range(3)]
+
+
 # -- the steps of synchronous strategies --------------------------------------------------------------------------------
 
 
@@ -120,14 +133,3 @@ def test_steps_that_are_begun_early_have_the_bits_and_the_trace_of_late_ones(num
     assert (early, early_digest) == (late, late_digest)
     assert computed_early[0] > 0, "the first step is begun while the second is scheduled"
     assert computed_early[2] > computed_late[2]
-
-
-@pytest.mark.parametrize("numerics", NUMERICS)
-def test_results_of_all_replicas_are_promises(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "LONG_BYTES", 0)
-    strategy = sd.MirroredStrategy(devices=3, cluster=sd.Cluster({"worker": 1}, numerics=numerics))
-    step: Callable[[Any], Any] = sd.function(lambda value: value * 2.0)
-    given = strategy.distribute_values_from_function(lambda context: np.float32(context.replica_id_in_sync_group))
-    values = strategy.run(step, args=(given,)).values
-    assert all(isinstance(value, jax.Array) for value in values), "nobody has waited for them to be copied to the host"
-    assert [float(value) for value in values] == [0.0, 2.0, 4.0]
