@@ -55,7 +55,7 @@ class BoundedCache(Generic[K, V]):
         """The value of a key; made now where there is none. Nothing is kept where making it fails."""
         kept = self._kept
         try:
-            kept.move_to_end(key)  # finds it as fast as a question would
+            kept.move_to_end(key)  # fails where it is not: one search fewer than to ask before
             return kept[key]
         except KeyError:
             value: V | None = None if self._living is None else self._living.get(key)

@@ -35,7 +35,8 @@ REPLAY_FROM = 2_048
 COMPILED_FROM = CHUNK
 # A call that reads more than this (the gradients of many replicas) is made by itself.
 WIDE_BYTES = 2 << 20
-# A call that reads more than this takes longer than to note it; it is not kept for a scan or for a batch of several steps.
+# A call that reads more than this takes longer than to note it; it is not kept for a scan or for a batch of several steps. Tables do not
+# count: of many of them few rows are read, and where all of them are, the numbers take so long that little is gained beside the schedule.
 LONG_BYTES = 1 << 18
 # Entries that are computed both ways, to see whether the bits agree.
 TRIAL = 64
@@ -97,12 +98,12 @@ class ComputePlans:
             self._loop(entries, noted)
 
     def long_bytes(self, entries: Iterable[Entry]) -> int:
-        """How much is read by those of the entries that are better begun beside the schedule than kept for a long scan or a large batch."""
+        """How many bytes the long ones of these entries read: they are better begun beside the schedule than kept for a scan or a batch."""
         return sum(map(self._long_bytes_of, [entry[1] for entry in entries])) if self.numerics in BEGUN_EARLY else 0
 
     @property
     def has_long_calls(self) -> bool:
-        """Whether there were such entries."""
+        """Whether some entry that `long_bytes` was asked for was long."""
         return any(self._long.values())
 
     def _long_bytes_of(self, code: int) -> int:
