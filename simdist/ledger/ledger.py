@@ -89,7 +89,7 @@ class Ledger:
         self._sites: dict[tuple[Kernel, tuple[BundleType, ...], tuple[BundleType, ...]], Site] = {}
         self._unread: list[int] = []
         self._noted = 0
-        self._looked_at = 0  # the last call that `begin` knows
+        self._last_seen = 0  # the last call that `begin` knows
         self._long_bytes = 0  # what long calls read that were noted since it computed
         self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
         self._fed_bytes = 0
@@ -329,7 +329,7 @@ class Ledger:
 
         What is better computed in a long scan, or in a large batch, waits.
         """
-        new, self._looked_at = self._noted - self._looked_at, self._noted
+        new, self._last_seen = self._noted - self._last_seen, self._noted
         self._long_bytes += self.plans.long_bytes(self.entries[-new:]) if new else 0
         if self._long_bytes >= BEGIN_BYTES and self._noted >= self._full_again_at and not self._computing:
             self._long_bytes = 0

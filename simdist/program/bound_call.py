@@ -59,7 +59,7 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
     """The same for several, each of which has a `resolve` of its own; those whose keys are equal have one key."""
     require_shallow((tuple(args), dict(kwargs)), f"the arguments of {name}")
     given, structure = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
-    own = tuple([_local_spec(leaf) for leaf in given])
+    local_specs = tuple([_local_spec(leaf) for leaf in given])
     calls: list[BoundCall] = []
     before: tuple[Hashable, ...] | None = None
     for resolve in resolves:
@@ -68,9 +68,9 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
         if before is not None and all(map(_is_same, fixed, before)):
             key = calls[-1].key
         else:
-            before, key = fixed, _key(name, structure, own, fixed)
+            before, key = fixed, _key(name, structure, local_specs, fixed)
         iterators, arrays = [leaf for leaf in leaves if is_iterator(leaf)], [leaf for leaf in leaves if is_array(leaf)]
-        calls.append(BoundCall(structure, tuple(leaves), own, tuple(iterators), tuple(arrays), key))
+        calls.append(BoundCall(structure, tuple(leaves), local_specs, tuple(iterators), tuple(arrays), key))
     return calls
 
 
@@ -94,7 +94,7 @@ def _is_same(one: Hashable, other: Hashable) -> bool:
     return one is other or (type(one) is Aval and one == other)
 
 
-def _key(name: str, structure: TreeStructure, own: tuple[ReplicaLocalSpec | None, ...], fixed: tuple[Hashable, ...]) -> CallKey:
+def _key(name: str, structure: TreeStructure, local_specs: tuple[ReplicaLocalSpec | None, ...], fixed: tuple[Hashable, ...]) -> CallKey:
     try:
         hash(fixed)
     except TypeError as error:
@@ -102,7 +102,7 @@ def _key(name: str, structure: TreeStructure, own: tuple[ReplicaLocalSpec | None
             f"{name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
             "numbers or text, or close over the object."
         ) from None
-    return structure, own, fixed
+    return structure, local_specs, fixed
 
 
 def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
