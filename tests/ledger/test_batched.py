@@ -146,6 +146,13 @@ def test_lanes_that_are_cut_apart_and_put_together_are_the_same(count: int, on_h
         np.testing.assert_array_equal(np.asarray(again), np.asarray(leaf))
 
 
+@pytest.mark.parametrize(("count", "kind"), [(stack_lanes.BLOCK, jax.Array), (stack_lanes.BLOCK + 1, np.ndarray)])
+def test_on_a_host_few_rows_of_jax_are_put_together_without_waiting_for_them(count: int, kind: type) -> None:
+    (stack,) = put_together([(jax.numpy.full(2, row),) for row in range(count)], on_host=True)
+    assert isinstance(stack, kind)
+    assert np.asarray(stack).tolist() == [[row, row] for row in range(count)]
+
+
 def test_column_of_several_stacks_is_cut_stack_by_stack(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = Batches()
     batches.on_host = on_host
