@@ -190,7 +190,7 @@ class Ledger:
         arrays: list[Array] = [array for bundle in inputs for array in self.arrays(bundle)]
         if batch is not None:
             arrays.extend(batch.leaves())
-        with jax.ensure_compile_time_eval():
+        with jax.core.eval_context():
             results = self.plans.run_kernel(site.kernel, [*arrays, *host], where)
         self.pending.computed += 1
         return [Bundle(avals, part) for avals, part in zip(site.writes, site.split(results), strict=True)]
@@ -355,7 +355,7 @@ class Ledger:
         end, noted = self.computed + count, False
         while self.computed < end and (at_once or not noted):
             # A read may happen during another trace (Keras builds a model symbolically): the numbers are computed outside of it.
-            with delayed_interrupts() as interrupts, jax.ensure_compile_time_eval():
+            with delayed_interrupts() as interrupts, jax.core.eval_context():
                 self.plans.run(end - self.computed, interrupts, wait=at_once)
                 noted = bool(interrupts)
         if not self.entries:

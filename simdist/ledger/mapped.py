@@ -79,7 +79,7 @@ def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...],
     """The loop or the calls one after the other, whichever keeps the bits."""
     if not _can_be_tried(kernel):
         return None
-    with jax.ensure_compile_time_eval(), suppress(Exception):  # a kernel that fails is called by itself, and says so there
+    with jax.core.eval_context(), suppress(Exception):  # a kernel that fails is called by itself, and says so there
         rng = np.random.default_rng(0)
         # Two orders of addition often agree in one sum, and hardly ever in many.
         trials = [_samples(rng, kernel, reads, forms, lanes) for _ in range(max(2, -(-TRIED_CALLS // lanes)))]

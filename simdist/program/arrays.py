@@ -26,6 +26,7 @@ __all__ = [
     "TreeStructure",
     "has_dtype",
     "is_array",
+    "jax_array",
     "present_value",
     "supports_jax_array",
 ]
@@ -99,6 +100,19 @@ def has_dtype(leaf: object) -> TypeGuard[HasDtype]:
 def supports_jax_array(leaf: object) -> TypeGuard[SupportsJaxArray]:
     """Whether something says of itself how JAX makes an array of it."""
     return hasattr(leaf, "__jax_array__")
+
+
+def jax_array(numbers: HostArray) -> jax.Array:
+    """An array of JAX of the numbers of a NumPy array that nobody changes any more.
+
+    ``jnp.asarray`` compiles a program for each shape that it meets, which takes about 10 ms; this compiles nothing. But the array may
+    share its memory with the one that it is made of.
+
+    Example:
+        >>> jax_array(np.zeros(2, np.float32))
+        Array([0., 0.], dtype=float32)
+    """
+    return jax.device_put(numbers)
 
 
 def present_value(operand: ArrayLike) -> ArrayLike:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, present_value, supports_jax_array
+from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
 __all__ = ["canonical", "kept_dtype", "narrowed", "require_numbers"]
@@ -72,7 +72,7 @@ def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> ja
     wanted = kept_dtype(array.dtype if dtype is None else dtype)
     if isinstance(value, jax.Array) and value.dtype == wanted:
         return value
-    return jnp.asarray(narrowed(array, wanted, what))
+    return jax_array(narrowed(array, wanted, what))
 
 
 def _in_a_step(value: jax.Array, what: str, dtype: DType) -> jax.Array:

@@ -130,7 +130,7 @@ def _on_host(kernel: Kernel) -> Callable[[Sequence[Array]], Sequence[Array]]:
 
 
 def _called(kernel: Callable[..., Sequence[jax.Array]], arrays: Sequence[jax.Array]) -> Sequence[Array]:
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         return kernel(*arrays)
 
 

@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from simdist.program.arrays import jax_array
 from simdist.program.kernels import kernel_of
 from simdist.program.operations import (
     Argument,
@@ -97,7 +99,7 @@ class _Linker:
         self.argument_avals: list[Aval] = []
         self.position_avals: dict[int, Aval] = {}
         if program.constants:
-            bundle = Bundle.of([jnp.asarray(array) for array in program.constants.values()])
+            bundle = Bundle.of([jax_array(np.array(array)) for array in program.constants.values()])
             self.constants.append((self._slot(bundle.avals), bundle))
             for position, register in enumerate(program.constants):
                 self.source[register] = [("slot", self.constants[0][0], position)]
@@ -288,7 +290,7 @@ class _Linker:
         slot = self._slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
         if pieces and all(register in self.program.constants for register in registers):
-            arrays = [piece_of(jnp.asarray(self.program.constants[register]), part) for register, part in pieces]
+            arrays = [piece_of(jax_array(np.array(self.program.constants[register])), part) for register, part in pieces]
             self.constants.append((slot, Bundle.of(arrays)))
         elif pieces:
             self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from simdist.arguments import flag, whole_number
@@ -25,7 +24,7 @@ from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.input import InputContext
 from simdist.process_state import TaskLocal
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Tree, jax_array
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.tracing import active_tracer
@@ -222,7 +221,7 @@ class ParameterServerStrategy(Strategy):
             return self.whole(variable, value, self._server())
         cells: list[Cell] = []
         for part in ranges:
-            piece = jnp.asarray(part.of(np.asarray(value)))
+            piece = jax_array(part.of(np.asarray(value)))
             cell = Cell(variable.name, aval_of(piece), self._server(), part)
             self.store.layout.add(cell, piece)
             cells.append(cell)

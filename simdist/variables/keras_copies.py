@@ -17,7 +17,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
-from simdist.program.arrays import Array
+from simdist.program.arrays import Array, jax_array
 from simdist.program.values import Aval
 from simdist.variables.keras_objects import (
     Config,
@@ -157,7 +157,7 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     import keras
 
     aval = variable.aval if cell is None else cell.aval
-    stand_in: KerasVariable = keras.Variable(jnp.zeros(aval.shape, aval.dtype), name=variable.name.rsplit("/", 1)[-1])
+    stand_in: KerasVariable = keras.Variable(jax_array(np.zeros(aval.shape, jnp.dtype(aval.dtype))), name=variable.name.rsplit("/", 1)[-1])
     if aval.size_bytes >= LARGE_BYTES:
         # Its shape is all that counts: zeros that take no memory.
         stand_in.__dict__["_value"] = np.broadcast_to(np.zeros((), jnp.dtype(aval.dtype)), aval.shape)

@@ -176,7 +176,7 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
         pairs += [(old, changed) for old, changed in zip(state, after, strict=True) if old.shape in shapes]
         return jnp.stack([jnp.any(old != changed) for old, changed in pairs]).any()
 
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         compiled, zeros = jax.jit(changes), [jnp.zeros_like(value) for value in values]
         return not any(compiled(jnp.asarray(step), values, state, zeros) for step in TRIED_STEPS)
 

@@ -22,7 +22,7 @@ def call_kernel(
 ) -> list[Bundle]:
     """The results of a kernel, bundle by bundle; also while a step is traced."""
     arrays = [array for bundle in bundles for array in arrays_of(bundle)]
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         try:
             results = iter(kernel(*arrays, *rest))
         except Exception as error:
