@@ -13,21 +13,19 @@ Invariants:
   kernels on the same inputs, so their bits agree (class E1); those of ``vmap`` and ``shard_map`` nearly so (class E2).
 - With numerics "off" nothing is noted, and asking for a value is an error.
 
-What may live in this file: noting, and when to compute what. Not: how (plans.py), clocks, tasks, strategies.
+What may live in this file: noting and reading. Not: when to compute what (computing.py), nor how (plans.py), clocks, tasks, strategies.
 """
 
 from __future__ import annotations
 
-import signal
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import jax
+import jax.core
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.interrupts import delayed_interrupts
+from simdist.ledger.computing import Computing
 from simdist.ledger.entry import Branch, Entry, Site, Where
 from simdist.ledger.heap import Heaps
 from simdist.ledger.pending import Pending
@@ -35,7 +33,6 @@ from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import RegisterFile
 from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel, lanes_of, stack_of
 from simdist.ledger.sharded import JaxDevice, mesh_devices
-from simdist.ledger.slicing import everything_before, needed_for, without_dead
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
 from simdist.program.row_kernels import row_form
@@ -45,11 +42,6 @@ from simdist.program.values import Aval, Bundle, BundleType, aval_of, num_bytes
 __all__ = ["NUMERICS", "Ledger"]
 
 NUMERICS = ("deferred", "eager", "off", "replay", "loop", "vmap", "shard_map")
-# Pending entries, and bytes that the host has passed with them, at which the ledger computes what can be reached.
-FULL = 8_192
-FULL_BYTES = 1 << 28
-# Bytes that long calls read before they are begun beside the schedule: to begin them costs some tens of microseconds.
-BEGIN_BYTES = 1 << 22
 # A table of so many bytes is kept in one buffer, of which rows are read and changed; a smaller one is copied sooner.
 TABLE_BYTES = 1 << 16
 
@@ -65,6 +57,7 @@ class Ledger:
 
     Attributes:
         pending: what is still to be computed.
+        computing: computes it.
 
     Raises:
         InvalidArgumentError: an unknown word, or devices that cannot work together or have nothing to do.
@@ -89,11 +82,7 @@ class Ledger:
         self._sites: dict[tuple[Kernel, tuple[BundleType, ...], tuple[BundleType, ...]], Site] = {}
         self._unread: list[int] = []
         self._noted = 0
-        self._last_seen = 0  # the last call that `begin` knows
-        self._long_bytes = 0  # what long calls read that were noted since it computed
-        self._full_again_at = 0  # the call from which on a full ledger is computed; later, after that has failed
-        self._fed_bytes = 0
-        self._computing = False
+        self.computing = Computing(self.pending, self.plans, self._files, self._unread)
 
     @property
     def entries(self) -> list[Entry]:
@@ -175,15 +164,13 @@ class Ledger:
         if batch is not None:
             if table is None:
                 host = (*batch.leaves(), *host)
-                self._fed_bytes += num_bytes(site.fed)
+                self.computing.fed_bytes += num_bytes(site.fed)
             else:
                 rows = batch.rows
                 assert rows is not None
                 host = (rows, *host)
-        entries = self.pending.entries
-        entries.append((number, branch, reads, writes, host, where))
-        if (len(entries) >= FULL or self._fed_bytes >= FULL_BYTES) and number >= self._full_again_at and not self._computing:
-            self._make_room()
+        self.pending.entries.append((number, branch, reads, writes, host, where))
+        self.computing.make_room_if_full(number)
         return outputs
 
     def _call_now(self, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, where: Where) -> list[Bundle]:
@@ -263,7 +250,7 @@ class Ledger:
                     'A value was asked for, but this cluster was made with numerics="off" and computes none. '
                     'Use numerics="deferred" to get values; timing is the same.'
                 )
-            self._compute_for([bundle.register])
+            self.computing.of_registers([bundle.register])
             assert bundle.file is not None
             if bundle.file.tables:
                 return tuple([np.array(array) for array in bundle.file.get(bundle.register)])  # the tables will be changed in place
@@ -290,7 +277,7 @@ class Ledger:
         """
         pending = [bundle for bundle in map(_source, bundles) if bundle.arrays is None]
         if pending and self.numerics != "off":
-            self._compute_for([bundle.register for bundle in pending])
+            self.computing.of_registers([bundle.register for bundle in pending])
             for bundle in pending:
                 assert bundle.file is not None
                 if not bundle.file.tables:
@@ -300,84 +287,13 @@ class Ledger:
             for lane, arrays in zip(bundles, lanes_of(stack, len(bundles)), strict=True):
                 lane.arrays = arrays
 
-    def _compute_for(self, registers: list[int]) -> None:
-        if self.pending.flight is None and not any(needed_for(self.entries, registers)):
-            return
-        with self._alone():
-            self.plans.land()
-            needed = needed_for(self.entries, registers)
-            if self.pending.has_tables:
-                needed = everything_before(needed)  # what still reads a table is computed before the table changes
-            self._compute(self.pending.bring_forward(needed))
-
-    def flush(self, at_once: bool = True) -> None:
-        """Compute everything that can still be reached.
-
-        Args:
-            at_once: whether a Ctrl-C that other code takes note of may not put off the rest.
-        """
-        with self._alone():
-            self.plans.land()
-            unread = Counter(self._unread)
-            if any(unread[entry[0]] == len(entry[3]) for entry in self.entries):
-                self.entries[:] = without_dead(self.entries, self._held())
-            # A version of a table that the last entry changes is replaced when its caller has got the next one.
-            self._compute(len(self.entries) - (not at_once and self.pending.has_tables), at_once)
+    def flush(self) -> None:
+        """Compute everything that can still be reached."""
+        self.computing.flush()
 
     def begin(self) -> None:
-        """Begin to compute what can still be reached, where enough long calls have been noted, and let the schedule go on meanwhile.
-
-        What is better computed in a long scan, or in a large batch, waits.
-        """
-        new, self._last_seen = self._noted - self._last_seen, self._noted
-        self._long_bytes += self.plans.long_bytes(self.entries[-new:]) if new else 0
-        if self._long_bytes >= BEGIN_BYTES and self._noted >= self._full_again_at and not self._computing:
-            self._long_bytes = 0
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Flush a full ledger. A caller that notes a call has to get its outputs: an error here is raised again by the next read."""
-        try:
-            self.flush(at_once=False)
-        except KeyboardInterrupt:
-            signal.raise_signal(signal.SIGINT)
-        except Exception:
-            self._full_again_at = self._noted + FULL
-
-    def _held(self) -> Iterable[int]:
-        moved = self.pending.moved  # read by entries alone
-        for file in self._files:
-            free = moved.union(file.free)
-            yield from (register for register in file.given if register not in free)
-
-    def _compute(self, count: int, at_once: bool = True) -> None:
-        """Compute the first entries; a Ctrl-C waits until what has been computed counts."""
-        end, noted = self.computed + count, False
-        while self.computed < end and (at_once or not noted):
-            # A read may happen during another trace (Keras builds a model symbolically): the numbers are computed outside of it.
-            with delayed_interrupts() as interrupts, jax.core.eval_context():
-                self.plans.run(end - self.computed, interrupts, wait=at_once)
-                noted = bool(interrupts)
-        if not self.entries:
-            self._unread.clear()
-            self._fed_bytes = 0
-        if not self.entries and not self.pending.flight:
-            self.pending.forget()
-            for file in self._files:
-                file.prune()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if self._computing:
-            raise FailedPreconditionError(
-                "A value was asked for while numbers are being computed: by a callback of a kernel, a handler of a signal, or another "
-                "thread. Look at it before or afterwards, or pass it to the function as an argument."
-            )
-        self._computing = True
-        try:
-            yield
-        finally:
-            self._computing = False
+        """Begin to compute what can still be reached, where enough long calls have been noted, and let the schedule go on meanwhile."""
+        self.computing.begin(self._noted)
 
 
 def _source(bundle: Bundle) -> Bundle:

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 

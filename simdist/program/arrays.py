@@ -105,7 +105,7 @@ def supports_jax_array(leaf: object) -> TypeGuard[SupportsJaxArray]:
 def jax_array(numbers: HostArray) -> jax.Array:
     """An array of JAX of the numbers of a NumPy array that nobody changes any more.
 
-    ``jnp.asarray`` compiles a program for each shape that it meets, which takes about 10 ms; this compiles nothing. But the array may
+    ``jnp.asarray`` compiles a program for each new shape, which takes about 10 ms; this compiles nothing. But the array may
     share its memory with the one that it is made of.
 
     Example:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 

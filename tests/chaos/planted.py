@@ -15,7 +15,7 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.queue import Attempt
 from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
-from simdist.ledger.ledger import Ledger
+from simdist.ledger.computing import Computing
 from simdist.runtime.cluster import newest_cluster
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated import worker_loop
@@ -44,17 +44,18 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def interrupted_looks_drop_updates(patch: pytest.MonkeyPatch) -> None:
     """What ends a computation early takes the calls with it that were still to be made."""
-    compute = Ledger._compute
+    compute = Computing._compute
 
-    def forgetful(ledger: Ledger, count: int, at_once: bool = True) -> None:
-        end = ledger.computed + count
+    def forgetful(computing: Computing, count: int, at_once: bool = True) -> None:
+        pending = computing.pending
+        end = pending.computed + count
         try:
-            compute(ledger, count, at_once)
+            compute(computing, count, at_once)
         except BaseException:
-            del ledger.entries[: end - ledger.computed]
+            del pending.entries[: end - pending.computed]
             raise
 
-    patch.setattr(Ledger, "_compute", forgetful)
+    patch.setattr(Computing, "_compute", forgetful)
 
 
 def losses_of_layers_are_dropped(patch: pytest.MonkeyPatch) -> None:

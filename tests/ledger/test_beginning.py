@@ -10,8 +10,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.ledger import ledger as ledger_module
-from simdist.ledger import plans
+from simdist.ledger import computing, plans
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.plans import ComputePlans
 from simdist.program.kernels import kernel_of
@@ -23,7 +22,7 @@ NUMERICS = ["deferred", "loop", "vmap"]
 
 @pytest.fixture(autouse=True)
 def begun_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "BEGIN_BYTES", 1)
+    monkeypatch.setattr(computing, "BEGIN_BYTES", 1)
 
 
 def noted(numerics: str, aval: Aval) -> tuple[Ledger, Bundle]:
@@ -42,7 +41,7 @@ def test_a_long_call_is_begun_and_has_its_numbers(numerics: str) -> None:
 
 
 def test_long_calls_are_begun_several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "BEGIN_BYTES", 3 * plans.LONG_BYTES)
+    monkeypatch.setattr(computing, "BEGIN_BYTES", 3 * plans.LONG_BYTES)
     ledger, kernel = Ledger("deferred"), kernel_of("twice", lambda a: (a + a,), [LONG])
     site, waiting = ledger.site(kernel, [(LONG,)], [(LONG,)]), list[int]()
     made = Bundle.of([np.ones(LONG.shape, np.float32)])

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simdist.ledger import ledger as ledger_module
-from simdist.ledger import pending, plans, replay
+from simdist.ledger import computing, pending, plans, replay
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
@@ -49,7 +48,7 @@ class Story:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger that is full after a few entries, short chunks and trials."""
-    for module, name, value in [(ledger_module, "FULL", 24), (replay, "CHUNK", 5), (plans, "TRIAL", 4), (plans, "REPLAY_FROM", 10)]:
+    for module, name, value in [(computing, "FULL", 24), (replay, "CHUNK", 5), (plans, "TRIAL", 4), (plans, "REPLAY_FROM", 10)]:
         monkeypatch.setattr(module, name, value)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.ledger import ledger as ledger_module
+from simdist.ledger import computing
 from simdist.ledger.plans import ComputePlans
 
 STEPS = 40
@@ -45,7 +45,7 @@ def scheduled(numerics: str) -> tuple[sd.ClusterCoordinator, sd.Variable]:
 def test_an_error_while_a_full_ledger_makes_room_loses_no_update_and_no_closure(
     failing_call: int, fail_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "FULL", 8)
+    monkeypatch.setattr(computing, "FULL", 8)
     coordinator, variable = scheduled("loop")
     fail_at(failing_call, MemoryError())
     coordinator.join()
@@ -55,7 +55,7 @@ def test_an_error_while_a_full_ledger_makes_room_loses_no_update_and_no_closure(
 def test_an_impatient_ctrl_c_while_a_full_ledger_makes_room_ends_the_wait_and_loses_nothing(
     fail_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "FULL", 8)
+    monkeypatch.setattr(computing, "FULL", 8)
     coordinator, variable = scheduled("loop")
     fail_at(5, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -65,7 +65,7 @@ def test_an_impatient_ctrl_c_while_a_full_ledger_makes_room_ends_the_wait_and_lo
 
 
 def test_an_error_that_stays_comes_to_whoever_looks(fail_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "FULL", 8)
+    monkeypatch.setattr(computing, "FULL", 8)
     coordinator, variable = scheduled("loop")
     monkeypatch.setattr(ComputePlans, "run_kernel", lambda *_: (_ for _ in ()).throw(MemoryError("full")))
     coordinator.join()

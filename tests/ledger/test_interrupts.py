@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import simdist as sd
 from sampling import covering, sampled
 from simdist.errors import FailedPreconditionError
-from simdist.ledger import ledger as ledger_module
-from simdist.ledger import plans, replay
+from simdist.ledger import computing, plans, replay
 from simdist.ledger.batched import Batches
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.replay import Machine
@@ -305,7 +304,7 @@ def test_look_from_within_a_kernel_is_refused_and_changes_nothing(disturb: Any) 
 
 
 def test_full_ledger_leaves_the_rest_for_later_when_somebody_notes_a_ctrl_c(disturb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "FULL", ROUNDS * (2 * WORKERS + 1))
+    monkeypatch.setattr(computing, "FULL", ROUNDS * (2 * WORKERS + 1))
     training, noted = Training("loop"), list[int]()
     outer = signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
     try:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.ledger import ledger as ledger_module
-from simdist.ledger import plans
+from simdist.ledger import computing, plans
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
@@ -64,7 +63,7 @@ class Story:
         elif kind == "look":
             self.check(*(pair if second % 2 else one))
         elif kind == "begin":
-            with patch.object(plans, "LONG_BYTES", 0), patch.object(ledger_module, "BEGIN_BYTES", 1):
+            with patch.object(plans, "LONG_BYTES", 0), patch.object(computing, "BEGIN_BYTES", 1):
                 self.ledger.begin()
         else:
             self.ledger.flush()
@@ -200,7 +199,7 @@ def test_results_that_nobody_holds_are_not_computed_because_their_register_was_g
 
 
 def test_full_ledger_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simdist.ledger.ledger.FULL", 4)
+    monkeypatch.setattr("simdist.ledger.computing.FULL", 4)
     story = Story("deferred")
     for _ in range(5):
         story.step("mix", 0, 0)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
