@@ -52,6 +52,8 @@ class KeyValueTensorInitializer:
         self.name = name
         self.values = values_of(values, value_dtype, "values")
         given = np.asarray(keys)
+        if given.dtype.kind in "US" and key_dtype is None:
+            _require_text(keys)
         is_text = given.dtype.kind in "USOT" if key_dtype is None else _dtype_name(key_dtype) == TEXT
         self.keys = text_of(keys, "utf-8", "the table's keys") if is_text else np.asarray(integers_of(keys, "the table's keys"))
         if self.keys.ndim != 1 or self.values.shape != self.keys.shape:
@@ -70,6 +72,13 @@ class KeyValueTensorInitializer:
     def value_dtype(self) -> str:
         """ "string", or the name of a dtype of numbers."""
         return TEXT if self.values.dtype.kind == "U" else self.values.dtype.name
+
+
+def _require_text(keys: Any) -> None:
+    """Refuse numbers among texts, of which NumPy would make texts."""
+    number = next((key for key in np.asarray(keys, object).ravel().tolist() if not isinstance(key, (str, bytes))), None)
+    if number is not None:
+        raise TypeError(f"the table's keys are texts and numbers, as {number!r}; expected keys of one type. Write text as '{number}'.")
 
 
 def values_of(values: Any, dtype: Any, what: str) -> Array:

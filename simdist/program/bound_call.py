@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import TypeGuard
 
 import jax
+import numpy as np
 
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, DType, Tree, TreeStructure, is_array
-from simdist.program.narrowing import require_numbers
+from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.per_replica import ReplicaArgument
 from simdist.program.step_iterator import StepIterator
@@ -22,6 +23,8 @@ __all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "bound_for_each"
 
 CallKey = tuple[Hashable, ...]
 """What must be equal for two calls to be able to share a program, batches apart."""
+# A number of so many bytes may be wider than JAX keeps.
+WIDE_BYTES = 8
 ITERATOR = ("iterator",)
 """What is fixed of an iterator: that it is one."""
 
@@ -63,7 +66,7 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
     calls: list[BoundCall] = []
     before: tuple[Hashable, ...] | None = None
     for resolve in resolves:
-        leaves = [snapshot(resolve(leaf)) for leaf in given]
+        leaves = [_kept(name, resolve(leaf)) for leaf in given]
         fixed = tuple([_fixed(name, leaf) for leaf in leaves])
         if before is not None and all(map(_is_same, fixed, before)):
             key = calls[-1].key
@@ -72,6 +75,15 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
         iterators, arrays = [leaf for leaf in leaves if is_iterator(leaf)], [leaf for leaf in leaves if is_array(leaf)]
         calls.append(BoundCall(structure, tuple(leaves), local_specs, tuple(iterators), tuple(arrays), key))
     return calls
+
+
+def _kept(name: str, leaf: Tree) -> Tree:
+    """An argument as it is now; an array of NumPy with a dtype that JAX keeps."""
+    leaf = snapshot(leaf)
+    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.itemsize >= WIDE_BYTES and leaf.dtype.kind in "iufc":
+        wanted = kept_dtype(leaf.dtype)
+        return leaf if wanted == leaf.dtype else narrowed(np.asarray(leaf), wanted, f"an argument of {name}")
+    return leaf
 
 
 def _fixed(name: str, leaf: Tree) -> Hashable:

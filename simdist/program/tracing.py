@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, overload
 
 import jax
 import jax.core
+import numpy as np
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
@@ -85,6 +86,7 @@ class Tracer:
         self.structures: dict[tuple[int, int], TreeStructure] = {}  # of the batches of each iterator, in order
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}
+        self._sums: dict[int, tuple[Reference, jax.Array, ArrayLike]] = {}  # by identity: what was made by adding to a variable
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
         self.lookup_counts: dict[Reference, int] = {}
         self._rank = rank
@@ -204,11 +206,22 @@ class Tracer:
     def foresee(self, variables: Sequence[VariableHandle], values: Sequence[jax.Array]) -> None:
         """Let variables be read with these values, which an update gives them; a trace has no values, and reads them where they are."""
 
+    def note_sum(self, variable: VariableHandle, total: jax.Array, added: ArrayLike) -> None:
+        """A variable's value plus something was computed: if that is assigned, `added` is what the step adds."""
+        self._sums[id(total)] = variable.ref(), total, added
+
+    def added_to(self, variable: VariableHandle, value: ArrayLike) -> ArrayLike | None:
+        """What was added to a variable to get this value; None where that is not known."""
+        of, total, added = self._sums.get(id(value), (None, None, None))
+        return added if of == variable.ref() and total is value else None
+
     def random_key(self, generator: VariableHandle) -> jax.Array:
-        """The state of a Keras seed generator: a fresh key for each step and replica, then counted within the step."""
+        """The state of a Keras seed generator: a fresh key for each seed, step and replica, then counted within the step."""
         own = generator.ref()
         if own not in self.seeds:
-            self.seeds[own] = self.mark(KeyMarker(len(self.seeds)), [], [generator.aval])[0]
+            with jax.core.eval_context():
+                seed = int(np.asarray(generator.unseen_value())[0])
+            self.seeds[own] = self.mark(KeyMarker(seed), [], [generator.aval])[0]
         return self.seeds[own]
 
     def set_random_key(self, generator: VariableHandle, value: jax.Array) -> None:

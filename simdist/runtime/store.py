@@ -109,6 +109,8 @@ class Store:
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
             self._require_own(variable)
+            if self.strategy is not None and placement.combine != "worker":
+                self.strategy.require_change_at_once(variable)
             if placement.combine == "worker" and running_closure.get() is not None:
                 self._change(rule, [self._cell_here(variable)], operand)
                 continue

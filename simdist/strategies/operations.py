@@ -86,6 +86,9 @@ class ReplicaOperations:
                 f"{running!r}. Make the variable in that strategy's scope."
             )
 
+    def require_change_at_once(self, variable: Any) -> None:
+        """Raise if a variable of this strategy must not be changed outside of every step here and now."""
+
     def _arguments_here(self, arguments: Any) -> Any:
         """The arguments of one replica."""
         tracer = active_tracer()

@@ -39,6 +39,7 @@ from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
+from simdist.strategies.ownership import require_a_step, require_own
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
 from simdist.strategies.server_traffic import hot_rows, traffic_records
@@ -84,7 +85,7 @@ class ParameterServerStrategy(Strategy):
             nobody else starts again is started again, and workers wait for it.
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
             least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
-            snapshot loses updates that were applied.
+            snapshot loses updates that were applied. A plain function cannot change variables then: write it with ``@sd.function``.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own. Of more, each is a replica
             (`num_replicas_in_sync`); those of a worker take each step together. Then a worker reads variables once for all, tables
             whole, and sends one update, of the sum of their gradients.
@@ -306,12 +307,17 @@ class ParameterServerStrategy(Strategy):
         return linked
 
     def _linked(self, program: Program, worker: int) -> LinkedProgram:
+        require_own(self, program)
         move_to_chief(self, program)
         prepare(program, self.store.layout, worker)
         linked = link(program, self.store.layout, worker)
         if self.serving.in_rounds:
             require_one_step(linked, self.store.layout)
         return linked
+
+    def require_change_at_once(self, variable: Any) -> None:
+        if self.serving.remembers:
+            require_a_step(variable, f"mode={self.mode!r}" if self.serving.in_rounds else "exactly_once=True")
 
     # -- on the coordinator ---------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from weakref import WeakKeyDictionary
 
 import jax
@@ -22,21 +23,26 @@ from keras.src.backend.common import global_state, stateless_scope
 from keras.src.backend.jax import random as jax_random
 from keras.src.ops.operation import Operation
 from keras.src.random import seed_generator
+from keras.src.utils import rng_utils
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.process_state import current_seed
+from simdist.process_state import active_context, current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.saved_parts import SavedParts, built
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
+from simdist.randomness import derive_seed
 from simdist.training.saved_variables import saved_variables
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization, is_sum_of_replicas
 from simdist.variables.handles import Adopted
 from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
+
+SEEDS_DRAWN = "simdist_seeds_drawn"
+"""Where Keras' state, which each task has for itself, keeps how many seeds were drawn since ``keras.utils.set_random_seed``."""
 
 
 class AdoptedVariable(keras.Variable, Adopted):
@@ -118,11 +124,24 @@ class AdoptedVariable(keras.Variable, Adopted):
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(tensor.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
+        added = tracer.added_to(own, value) if own.is_served and is_sum_of_replicas(own) else None
         if self.is_seed:
             tracer.set_random_key(own, tensor)
+        elif added is not None:
+            self.assign_add(added)  # what other workers have counted meanwhile stays
         else:
             tracer.update("assign", [own], [tensor])
         return tensor
+
+    def __add__(self, other: ArrayLike) -> jax.Array:
+        total: jax.Array = super().__add__(other)
+        tracer, own = tracing.active_tracer(), self.simdist_variable
+        if own is not None and tracer is not None:
+            tracer.note_sum(own, total, other)
+        return total
+
+    def __radd__(self, other: ArrayLike) -> jax.Array:
+        return self + other
 
     def assign_add(self, value: ArrayLike) -> jax.Array | None:
         """Add to the value, on the tasks that hold it."""
@@ -243,12 +262,21 @@ def _adopted_class(variable: object) -> AdoptedVariable:
 
 
 def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed) -> int:
-    """An unseeded initialiser draws from the stream of its task; outside of tasks, from the scope that was chosen."""
+    """An unseeded initialiser draws from the seed that its task has set; else from the task's stream, or from the chosen scope."""
+    given, scope = rng_utils.get_random_seed(), chosen_scope()
+    if given is not None and (scope is not None or active_context().seeds is not None):
+        drawn = 1 + (global_state.get_global_attribute(SEEDS_DRAWN) or 0)
+        global_state.set_global_attribute(SEEDS_DRAWN, drawn)
+        return 1 + derive_seed(given, "keras", drawn) % 1_000_000_000
     seed = current_seed()
-    scope = chosen_scope()
     if seed is None and scope is not None:
         seed = scope.next_seed()
     return original() if seed is None else seed
+
+
+def _set_random_seed(seed: int, original: Callable[[int], None] = rng_utils.set_random_seed) -> None:
+    original(seed)
+    global_state.set_global_attribute(SEEDS_DRAWN, 0)
 
 
 def _built(operation: Operation, original: Callable[[Operation], object] = Operation._post_build) -> None:
@@ -284,3 +312,4 @@ def install() -> None:
     stateless_scope.StatelessScope.__exit__ = _left
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task
+    rng_utils.set_random_seed = keras.utils.set_random_seed = wraps(rng_utils.set_random_seed)(_set_random_seed)

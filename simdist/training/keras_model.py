@@ -114,6 +114,10 @@ class StrategyModel(keras.Model):
         """Make the variables of the model, of its loss and of its metrics, for a batch of this shape."""
         self._symbolic_build(data_batch=data)
 
+    def simdist_has_layers(self) -> bool:
+        """Whether all layers have their variables: a model whose layers make theirs at its first call may say before that it is built."""
+        return bool(self.built) and all(layer.built for layer in self._flatten_layers(include_self=False))
+
     def simdist_build_slots(self) -> None:
         """Make the variables of the optimizer, if those exist that it trains."""
 

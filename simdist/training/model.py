@@ -168,7 +168,8 @@ class _Distributed(StrategyModel):
                 have no end, or a loss is not finite (and no TerminateOnNaN watches it).
             TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: the model overrides ``make_train_function``, or has a train_step(self, data) for another backend.
-            OutOfRangeError: the data ran out before the steps were done.
+            OutOfRangeError: under parameter servers, the data of a worker ran out before the steps were done. Elsewhere that ends the
+                training with a warning, as in Keras 2.
         """
         if not self._is_distributed():
             return super().fit(**readable_by_keras("fit", self, (x, y, *args), options))

@@ -51,7 +51,8 @@ class Scatter(Gather, VariableHandle):
     """The scatter methods of `Variable`.
 
     Each takes `indices` [b] (rows along the first axis, from 0; any shape will do) and `values` [b, ...], one for each index: of shape
-    ``indices.shape + variable.shape[1:]``, or what broadcasts to it. An index that stands there several times counts so often.
+    ``indices.shape + variable.shape[1:]``, or what broadcasts to it. An index that stands there several times counts so often. That of a
+    row that is not there is an error; in a step, where it comes from a batch or an argument and has no value yet, it changes nothing.
 
     Example:
         >>> import simdist as sd
@@ -82,13 +83,15 @@ class Scatter(Gather, VariableHandle):
         """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
-        self.assign_add(zeros.at[self.checked_rows(indices)].add(self._operand(values)))
+        rows = self.checked_rows(indices)
+        self.assign_add(zeros.at[rows].add(self._rows_of(values, rows)))
 
     def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Subtract from rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
-        self.assign_add(zeros.at[self.checked_rows(indices)].add(-self._operand(values)))
+        rows = self.checked_rows(indices)
+        self.assign_add(zeros.at[rows].add(-self._rows_of(values, rows)))
 
     def scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Assign to rows."""
@@ -139,7 +142,7 @@ class Scatter(Gather, VariableHandle):
                 f"{what} on {self.name} was called in a replica, but its aggregation {self.aggregation.name} cannot combine what the "
                 f"replicas do. Use scatter_add{others}, or call it outside strategy.run."
             )
-        given = self._operand(values)
+        given = self._rows_of(values, rows)
         if tracer is not None and (tracer.num_replicas == 1 or self.is_served) and not tracer.overlays:
             self._change_where_it_lies(tracer, how, rows, given)
         else:
@@ -159,8 +162,20 @@ class Scatter(Gather, VariableHandle):
                 f"{what} on {self.name}, which has synchronization ON_READ, is not supported. Use assign or assign_add."
             )
 
-    def _operand(self, values: ArrayLike) -> jax.Array:
-        return canonical(values, self.name, self.dtype)
+    def _rows_of(self, values: ArrayLike, rows: Array | tuple[ArrayLike, ...]) -> jax.Array:
+        """The values for rows, or items, of this variable."""
+        given = canonical(values, self.name, self.dtype)
+        wanted = jax.eval_shape(lambda: jnp.zeros(self.shape, self.dtype)[rows]).shape
+        try:
+            fits = np.broadcast_shapes(given.shape, wanted) == wanted
+        except ValueError:
+            fits = False
+        if not fits:
+            raise InvalidArgumentError(
+                f"{self.name}, of shape {self.shape}, was given values of shape {given.shape}; for these indices expected shape "
+                f"{wanted}, or what broadcasts to it."
+            )
+        return given
 
 
 def _neutral(how: str, dtype: str) -> float:

@@ -64,6 +64,10 @@ class OwningStrategy(Scope, Protocol):
         """Whether variables are on servers, one value for all replicas."""
         ...
 
+    def require_change_at_once(self, variable: Variable, /) -> None:
+        """Raise if a variable must not be changed outside of every step here and now."""
+        ...
+
     @property
     def is_chief(self) -> bool:
         """Whether this program saves checkpoints."""

@@ -95,3 +95,9 @@ def test_floats_and_their_gradients_in_a_step() -> None:
 
     loss, gradient = step(np.array([1, 3, 3, 9]))
     assert (float(loss), float(gradient)) == (5.5, 5.5)
+
+
+@pytest.mark.parametrize("keys", [{"a": 1, 2: 3}, {"a": 1, 2.5: 3}], ids=str)
+def test_keys_of_several_types_are_refused(keys: dict[Any, int]) -> None:
+    with pytest.raises(TypeError, match="the table's keys are texts and numbers"):
+        sd.StaticHashTable(keys, -1)

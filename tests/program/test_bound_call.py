@@ -89,3 +89,16 @@ def test_a_step_that_takes_more_batches_than_there_are_ends_the_iterator() -> No
     signature = call.iterators[0].peek(0).signature
     with pytest.raises(StopIteration):
         fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [np.array([1, 3]), np.int64(3), np.array([1.5, -1.0]), np.array([1 + 2j])], ids=str)
+def test_arguments_of_numpys_dtypes_become_those_that_jax_keeps(given: Any) -> None:
+    (array,) = bound("step", (given,), {}).arrays
+    assert array.dtype == jnp.asarray(given).dtype
+    np.testing.assert_array_equal(array, given)
+    assert key_of(given) == key_of(jnp.asarray(given))
+
+
+def test_an_argument_that_becomes_another_number_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"an argument of step has 1099511627776, which does not fit int32"):
+        bound("step", (np.array([2**40]),), {})

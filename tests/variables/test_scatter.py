@@ -78,3 +78,11 @@ def test_no_rows_change_nothing() -> None:
     v = sd.Variable(BEFORE)
     v.scatter_add(np.zeros(0, int), np.zeros((0, 2), np.float32))
     assert v.numpy().tolist() == BEFORE.tolist()
+
+
+@pytest.mark.parametrize("method", ["scatter_add", "scatter_sub", "scatter_update", "scatter_max", "scatter_mul"])
+def test_values_of_another_shape_are_refused_with_the_shape_that_fits(method: str) -> None:
+    v = sd.Variable(np.ones((4, 2), np.float32), name="v")
+    with pytest.raises(InvalidArgumentError, match=r"v, of shape \(4, 2\), was given values of shape \(3, 2\); .* expected shape \(1, 2\)"):
+        getattr(v, method)([0], np.ones((3, 2)))
+    assert np.asarray(v.numpy()).tolist() == [[1.0, 1.0]] * 4

@@ -34,11 +34,11 @@ from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
+from simdist.strategies.ownership import require_own
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.alone import StepsAlone
 from simdist.strategies.synchronous.copies import place_copies, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome
-from simdist.strategies.synchronous.ownership import require_own
 from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import Axes, Replicas, StepPolicy
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
