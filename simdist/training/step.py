@@ -38,7 +38,7 @@ class Example(Protocol):
 def build(model: StrategyModel, batch: Example) -> None:
     """Make the model's variables, and those of its metrics, for batches of this shape, in the scope of its strategy."""
     optimizer = model.optimizer
-    if model.simdist_has_layers() and (model.simdist_state.is_built or optimizer is None):
+    if model.built and (model.simdist_state.is_built or (optimizer is None and model.simdist_has_layers())):
         return
     with strategy_of(model).scope():
         data = unpack_x_y_sample_weight(batch.value())

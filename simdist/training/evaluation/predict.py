@@ -49,7 +49,7 @@ def predict(
 def _predicted(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks, verbose: Verbose) -> Tree:
     """One pass of the prediction step over data."""
     data, batch = data_and_first("predict", source)
-    if not model.simdist_has_layers():
+    if not model.built or not (model.simdist_state.is_built or model.simdist_has_layers()):
         _make_layers(model, batch)
     steps = limited_steps(steps, count_batches(source, steps))
     hooks = hooks_of(callbacks, model, verbose, steps=count_batches(source, steps))
