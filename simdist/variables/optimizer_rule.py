@@ -24,7 +24,14 @@ from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
-from simdist.variables.row_rule import RowUpdate, changed_state, is_elementwise, leaves_rows_alone, warn_of_dense_updates
+from simdist.variables.row_rule import (
+    RowUpdate,
+    changed_state,
+    is_elementwise,
+    leaves_rows_alone,
+    warn_of_dense_updates,
+    warn_of_whole_tables,
+)
 from simdist.variables.slot_optimizer import SlotOptimizer, depends_on_values, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.slots import OptimizerSlots, copies_of, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
@@ -77,6 +84,8 @@ class OptimizerRule(UpdateRule):
         if owner in self.slot_optimizers:
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
+        if self.lazy_rows and not self.slot_optimizers:
+            warn_of_whole_tables(self.variables[0].placement.store.strategy)
         slot_optimizer = self._slot_optimizer(cells)
         if any(cell.range is not None for cell in own) and not is_elementwise(slot_optimizer, [cell.aval for cell in own]):
             raise InvalidArgumentError(

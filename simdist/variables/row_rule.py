@@ -25,8 +25,9 @@ from simdist.program.row_kernels import Port, local_rows, row_kernel_of
 from simdist.program.values import Aval
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
+from simdist.variables.variable import OwningStrategy
 
-__all__ = ["RowUpdate", "changed_state", "is_elementwise", "leaves_rows_alone", "warn_of_dense_updates"]
+__all__ = ["RowUpdate", "changed_state", "is_elementwise", "leaves_rows_alone", "warn_of_dense_updates", "warn_of_whole_tables"]
 
 REDUCING = ("reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
 # At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
@@ -188,6 +189,17 @@ def _is_whole(aval: Aval) -> bool:
 
 def _is_rate(aval: Aval) -> bool:
     return not aval.shape and bool(jnp.issubdtype(aval.dtype, jnp.floating))
+
+
+def warn_of_whole_tables(strategy: OwningStrategy | None) -> None:
+    """Say that lazy_rows=True has no effect under a strategy whose servers get whole gradients."""
+    if strategy is not None and strategy.is_served and not strategy.moves_rows:
+        warnings.warn(
+            f"lazy_rows=True has no effect under {strategy!r}: with mode='sync', mode='bounded' or devices_per_worker= tables travel "
+            "whole, and each update changes all rows, as without lazy_rows.",
+            DenseUpdateWarning,
+            stacklevel=2,
+        )
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:

@@ -297,8 +297,9 @@ class World:
         if size_bytes >= 0:
             if not self.task(task_of(device_name)).alive:
                 raise UnavailableError(
-                    f"{task_of(device_name)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up; "
-                    "after a death under on_failure='continue', after the next step."
+                    f"{task_of(device_name)} is down, and cannot hold {name}. Make variables while all tasks that hold them are up (those "
+                    "of an optimizer are made by optimizer.build(variables), or at its first step); after a death, when the task is back, "
+                    "or under on_failure='continue' after the next step."
                 )
             memory.allocate(name, size_bytes)
         else:
