@@ -189,6 +189,8 @@ class Tracer:
 
     def update(self, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
         """Update variables; inside `value_and_grad` the update becomes part of the step."""
+        changed = {variable.ref() for variable in variables}
+        self._sums = {key: known for key, known in self._sums.items() if known[0] not in changed}
         if self.overlays:
             self.overlays[-1].write(self, rule, variables, operands)
             return
@@ -207,7 +209,7 @@ class Tracer:
         """Let variables be read with these values, which an update gives them; a trace has no values, and reads them where they are."""
 
     def note_sum(self, variable: VariableHandle, total: jax.Array, added: ArrayLike) -> None:
-        """A variable's value plus something was computed: if that is assigned, `added` is what the step adds."""
+        """A variable's value plus something was computed: if that is assigned before the next change, `added` is what the step adds."""
         self._sums[id(total)] = variable.ref(), total, added
 
     def added_to(self, variable: VariableHandle, value: ArrayLike) -> ArrayLike | None:

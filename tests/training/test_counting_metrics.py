@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,34 @@ def test_a_metric_in_closures_of_ones_own_loses_no_count() -> None:
         coordinator.schedule(step)
     coordinator.join()
     assert float(metric.result()) == 18.0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda v: v.assign(v + 3.0), 6.0),
+        (lambda v: v.assign(3.0 + v), 6.0),
+        (lambda v: [v.assign(total) for total in [v + 3.0] * 2], 6.0),  # the same sum twice: it is added once
+        (lambda v: [v.assign(v + 1.0), v.assign(v + 2.0)], 6.0),
+        (lambda v: [(total := v + 3.0), v.assign_add(5.0), v.assign(total)], 6.0),  # what was added meanwhile is overwritten
+        (lambda v: v.assign(v + v + 1.0), 3.0),
+        (lambda v: v.assign(2.0), 2.0),
+    ],
+)
+def test_a_sum_is_added_once_and_only_if_nothing_came_between(change: Callable[[Any], Any], expected: float) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    coordinator = sd.ClusterCoordinator(strategy)
+    with strategy.scope():
+        metric = keras.metrics.Sum()
+
+    @sd.function
+    def step() -> None:
+        change(metric.total)
+
+    for _ in range(2):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert float(metric.result()) == expected
 
 
 def test_what_is_assigned_otherwise_is_assigned() -> None:
