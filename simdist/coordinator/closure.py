@@ -70,7 +70,7 @@ class Closure:
 
     def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""
-        with self._running_on(worker):
+        with self._running_on(worker, is_plain=True):
             args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
             self._note_taken(worker)
             return self.fn(*args, **kwargs)
@@ -134,9 +134,9 @@ class Closure:
         return linked.version == self.strategy.store.layout.version and fits_at_once(linked.program, call)
 
     @contextmanager
-    def _running_on(self, worker: Worker) -> Iterator[None]:
+    def _running_on(self, worker: Worker, is_plain: bool = False) -> Iterator[None]:
         """While code of users runs: what it calls can know that it is called in a closure."""
-        running_closure.set(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine))
+        running_closure.set(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, is_plain))
         try:
             yield
         finally:

@@ -113,12 +113,13 @@ class StepResult:
 
 @dataclass(frozen=True)
 class RunningClosure:
-    """The closure that code of a user runs in: its number, its worker, whose it is, and on which engine."""
+    """The closure that code of a user runs in: its number, its worker, whose it is, on which engine, and whether a plain function runs."""
 
     number: int
     worker: str
     strategy: object
     engine: object
+    is_plain: bool
 
 
 running_closure: TaskLocal[RunningClosure | None] = TaskLocal(lambda: None)

@@ -49,7 +49,8 @@ def require_a_step(variable: Variable, option: str) -> None:
     Raises:
         FailedPreconditionError: such a function runs.
     """
-    if running_closure.get() is not None and active_tracer() is None:
+    closure = running_closure.get()
+    if closure is not None and closure.is_plain and active_tracer() is None:
         raise FailedPreconditionError(
             f"{variable.name} was about to be changed by a plain function that coordinator.schedule runs, under {option}: such a change "
             "does not say which closure it belongs to, so it would count twice where the closure is run again. Write the function with "

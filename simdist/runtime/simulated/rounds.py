@@ -131,12 +131,21 @@ class RoundServer:
         self._later: dict[int, tuple[Round, RoundCaller, Leg, Incarnation]] = {}
         self._applying = -1
         self._lost: set[int] = set()  # tickets with updates that were lost with the server's memory
+        self._averaged: dict[tuple[int, int, int], Kernel] = {}  # of a round, a group, and the n-th update of each ticket
         server.rounds.append(self)
 
     def keep(self, ticket: int, kept: KeptUpdate) -> None:
         """Keep an update until its round is complete; if that is over, it does not count."""
         if kept.clock >= self.applied:
             self.kept.setdefault(ticket, []).append(kept)
+
+    def can_be_averaged(self, ticket: int, kept: KeptUpdate) -> bool:
+        """Whether an optimizer changes the same variables of a group here as in the other closures of the round."""
+        if kept.update.combination != "mean":
+            return True
+        group = kept.update.group
+        before = [one for one in self.kept.get(ticket, ()) if one.update.combination == "mean" and one.update.group == group]
+        return self._averaged.setdefault((kept.clock, group, len(before)), kept.update.kernel) is kept.update.kernel
 
     def take_back(self, ticket: int, kept: KeptUpdate) -> None:
         """An update was taken back: its worker sends it again."""
@@ -213,6 +222,7 @@ class RoundServer:
             return
         kept, self.applied, self._applying = self.kept, complete.clock + 1, -1
         self.kept = {ticket: updates for ticket, updates in kept.items() if not updates or updates[0].clock >= self.applied}
+        self._averaged = {key: kernel for key, kernel in self._averaged.items() if key[0] >= self.applied}
         self._tell_lost(complete)
 
         def undo() -> None:
@@ -270,6 +280,7 @@ class RoundServer:
         """What was in the memory of the process is lost: the updates that wait for their round."""
         self._lost.update(self.kept)
         self.kept.clear()
+        self._averaged.clear()
 
 
 def _kernel(updates: Sequence[KeptUpdate]) -> Kernel:

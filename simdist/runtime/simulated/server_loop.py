@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from simdist.errors import AbortedError, UnavailableError
+from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
 from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
@@ -102,6 +102,9 @@ class ServerLoop:
         operands = push.operands[part.position]
         assert not isinstance(operands, RowOperands)  # in rounds, gradients are dense
         kept = KeptUpdate(ticket.clock, update, push.priced, operands, read_version)
+        if not rounds.can_be_averaged(ticket.number, kept):
+            push.fail(self._not_averaged(kept))
+            return
         rounds.keep(ticket.number, kept)
         self._seen.add(identity)
 
@@ -110,6 +113,14 @@ class ServerLoop:
             self._seen.pop(identity, None)
 
         self.secure(int(part.there.size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
+
+    def _not_averaged(self, kept: KeptUpdate) -> FailedPreconditionError:
+        names = ", ".join(cell.name for cell in self.states.groups[kept.update.group].cells if cell.kind == "parameter")
+        return FailedPreconditionError(
+            f"{self.task.name}: closures of round {kept.clock} have gradients for different variables among {names}, so they cannot be "
+            "averaged. Let all closures of a round give the optimizer gradients for the same variables (zeros where there are none), or "
+            "train with mode='async'."
+        )
 
     def _refuse(self, push: Pushing, part: ServerCall, why: str) -> None:
         self.trace.instant(self.task.name, "drop", why, self.clock.now, task=push.client.name)
