@@ -9,7 +9,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -43,6 +43,15 @@ common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, He
 settings.register_profile("ci", common, derandomize=True, max_examples=50, database=None)
 settings.register_profile("explore", common, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def no_seed_of_keras() -> Iterator[None]:
+    """Let no test have the seed of Keras that another one has set."""
+    yield
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    if state is not None:
+        state.set_global_attribute("global_random_seed", None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,6 +22,7 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.backend.common.variables import Variable as KerasBaseVariable
+from keras.src.utils import rng_utils
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskLocal, active_context
@@ -55,18 +56,23 @@ class CreatedVariables:
         Raises:
             InvalidArgumentError: it made fewer variables than the first call; or others.
         """
-        context, names = active_context(), "object_name_uids"
-        before = context.seeds, global_state.get_global_attribute(names), _open.get()
+        context = active_context()
+        # dense, dense_1: counted for each call anew; and each call draws the same seeds, whatever seed Keras was given outside
+        own = {"object_name_uids": defaultdict[str, int](int), rng_utils.GLOBAL_RANDOM_SEED: None}
+        kept = {name: global_state.get_global_attribute(name) for name in own}
+        before = context.seeds, _open.get()
         context.seeds = self._next_seed
-        global_state.set_global_attribute(names, defaultdict(int))  # dense, dense_1: counted for each call anew
+        for name, value in own.items():
+            global_state.set_global_attribute(name, value)
         _open.set(self)
         self._number = self._seeds_drawn = 0
         try:
             yield
         finally:
             context.seeds = before[0]
-            global_state.set_global_attribute(names, before[1])
-            _open.set(before[2])
+            for name, value in kept.items():
+                global_state.set_global_attribute(name, value)
+            _open.set(before[1])
         if self._is_complete and self._number < len(self.all):
             raise _others("nothing", repr(self.all[self._number].path))
         self._is_complete = True
