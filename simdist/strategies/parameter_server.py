@@ -307,8 +307,8 @@ class ParameterServerStrategy(Strategy):
         return linked
 
     def _linked(self, program: Program, worker: int) -> LinkedProgram:
-        require_own(self, program)
         move_to_chief(self, program)
+        require_own(self, program)
         prepare(program, self.store.layout, worker)
         linked = link(program, self.store.layout, worker)
         if self.serving.in_rounds:
