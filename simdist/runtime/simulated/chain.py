@@ -141,6 +141,12 @@ class Chain(ServerRecovery):
             change.undo()
         return self.held()
 
+    def why_lost(self) -> str:
+        return (
+            f"Its copy on {self.follower.name} was lost too, or not complete, so its variables are lost. recovery='replica' outlives one "
+            "server at a time: save checkpoints as well."
+        )
+
     def believed(self, decision: MemberDecision) -> None:
         """The chief believes that a task is up, or down."""
         if decision.task != self.follower.name:

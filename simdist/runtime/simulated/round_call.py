@@ -111,7 +111,7 @@ class ApplyingRound:
         if (isinstance(error, TimedOutError) or is_away) and not too_late:
             self.world.clock.after(REPEAT_S, self._call)
         else:
-            self._end(error)
+            self._end(self.served.explained(error, call.plan.servers))
 
     def _end(self, error: BaseException | None) -> None:
         self.error, self.is_over = error, True

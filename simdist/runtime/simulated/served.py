@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Serving, Ticket
@@ -79,5 +80,14 @@ class Served:
         """Whether calls to these servers may be repeated: what they hold is not lost."""
         if self.serving.recovery == "raise":
             return False
+        return not self._lost(tasks)
+
+    def explained(self, error: BaseException, tasks: Iterable[Task]) -> BaseException:
+        """The error of a call to these servers, which says why one of them cannot come back with what it held."""
+        lost = [] if self.serving.recovery == "raise" or type(error) is not UnavailableError else self._lost(tasks)
+        return UnavailableError(f"{error} {lost[0].why_lost()}") if lost else error
+
+    def _lost(self, tasks: Iterable[Task]) -> list[ServerRecovery]:
         asked = {task.name for task in tasks}
-        return not any(server.recovery is not None and server.recovery.is_lost for server in self.servers if server.task.name in asked)
+        recoveries = [server.recovery for server in self.servers if server.task.name in asked]
+        return [recovery for recovery in recoveries if recovery is not None and recovery.is_lost]

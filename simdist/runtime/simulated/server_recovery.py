@@ -79,6 +79,10 @@ class ServerRecovery(ABC):
         """What is left of a server that has just died; None if it is lost."""
 
     @abstractmethod
+    def why_lost(self) -> str:
+        """Two sentences for an error: why nothing is left of what the server held, and what keeps it next time."""
+
+    @abstractmethod
     def _bring_back(self, process: Incarnation, size_bytes: int) -> None:
         """Bring what was kept to this process; ends in `_restored`."""
 

@@ -53,6 +53,7 @@ class Snapshots(ServerRecovery):
         self._written: dict[int, int] = {}  # the versions of the groups that were written last, torn or not
         self._file = self._last_file = 0  # the numbers of the files that have these, and `last`
         self._writing: Incarnation | None = None
+        self._disk_is_lost = False
         self._groups = 0  # of the whole cluster, when it last looked for new ones
         self._write()
         world.clock.after_daemon(interval_s, self._beat)
@@ -88,6 +89,7 @@ class Snapshots(ServerRecovery):
         self._file, self._written = number, _versions(held)
         if written.is_whole:
             self.last, self._last_file = held, number
+            self._disk_is_lost = False
         self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, bytes=size_bytes, groups=len(held))
 
     def _over(self, process: Incarnation, error: BaseException | None) -> None:
@@ -108,8 +110,17 @@ class Snapshots(ServerRecovery):
         saved = {number: self.last[number] for number in held if number in self.last}
         return saved if len(saved) == len(held) else None
 
+    def why_lost(self) -> str:
+        if self._disk_is_lost:
+            return "Its snapshots were on a disk that was lost with its machine. recovery='replica' keeps a copy on another server."
+        return (
+            "It had no complete snapshot of its variables yet, so they are lost. Snapshots take the time of the disk: let the fault come "
+            "later, or use recovery='replica', which loses nothing."
+        )
+
     def _disk_lost(self) -> None:
         self.last, self._written = {}, {}
+        self._disk_is_lost = True
         self.lose()
 
     def _bring_back(self, process: Incarnation, size_bytes: int) -> None:

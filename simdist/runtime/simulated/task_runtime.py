@@ -193,7 +193,7 @@ class SimulatedTask:
         errand, too_late = self.errand, self.clock.now - self._began_s > REPEAT_FOR_S
         is_away = isinstance(error, (UnavailableError, TimedOutError)) and not too_late
         if errand is None or not is_away or not errand.served.comes_back(call.plan.servers):
-            self.step.fail(error)
+            self.step.fail(error if errand is None else errand.served.explained(error, call.plan.servers))
         else:
             self.waits_for = "parameter servers to be back"
             assert isinstance(call, (Reading, Pushing))

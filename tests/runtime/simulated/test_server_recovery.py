@@ -76,7 +76,7 @@ def test_a_server_that_dies_with_its_copy_is_lost_and_says_so(second_s: float) -
         cluster.faults.crash("ps:0", at=0.0015)
         cluster.faults.crash("ps:1", at=second_s)
 
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError, match="Its copy on ps:1 was lost too"):
         trained(CLOSURES, plan, mode="sync", **SAFE)
 
 
@@ -129,7 +129,7 @@ def test_a_server_with_snapshots_goes_on_from_the_last_one() -> None:
 
 
 def test_variables_without_a_snapshot_are_lost() -> None:
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError, match="no complete snapshot of its variables yet"):
         trained(60, killed("crash", "ps:0", 0.0005), recovery="checkpoint")
 
 
@@ -147,7 +147,7 @@ LOST_DISKS: dict[str, Callable[[sd.Cluster], object]] = {
 
 @pytest.mark.parametrize("how", LOST_DISKS)
 def test_snapshots_are_lost_with_their_disk(how: str) -> None:
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError, match="a disk that was lost with its machine"):
         trained(60, LOST_DISKS[how], recovery="checkpoint")
 
 
