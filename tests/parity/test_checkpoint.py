@@ -240,7 +240,9 @@ def test_b228_another_number_of_rows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "shards"), sampled([("SGD", 1), ("SGD", 3), ("RMSprop", 1), ("RMSprop", 3)], [("RMSprop", 3)]))
-def test_b230_slots_that_do_not_exist_yet_are_restored_exactly_into_any_number_of_shards(kind: str, shards: int, tmp_path: Path) -> None:
+def test_b230_c12_slots_that_do_not_exist_yet_are_restored_exactly_into_any_number_of_shards(
+    kind: str, shards: int, tmp_path: Path
+) -> None:
     def training(number: int) -> tuple[Any, Any, sd.Checkpoint]:
         v = sharded(np.ones(3, np.float32), number)
         options = {"momentum": 0.9} if kind == "SGD" else {}
@@ -263,7 +265,7 @@ def test_b230_slots_that_do_not_exist_yet_are_restored_exactly_into_any_number_o
     assert other.numpy().tolist() == v.numpy().tolist()
 
 
-def test_b231_a_model_with_sharded_variables_is_saved_and_loads_as_a_whole(tmp_path: Path) -> None:
+def test_b231_c14_a_model_with_sharded_variables_is_saved_and_loads_as_a_whole(tmp_path: Path) -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), variable_partitioner=sd.FixedShardsPartitioner(2))
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
