@@ -21,8 +21,7 @@ LONGEST_FILE_LINES = 400
 MACHINE_PATH = re.compile(r"(?<![\w.:/~-])/(?:" + "|".join(["home", "Users", "root", "tmp", "work"]) + r")/[\w.-]+")
 FREE_OF_STATE = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "PCG64", "Philox"}
 HEAVY = ["IPython", "ipywidgets", "keras", "matplotlib", "pandas", "ray", "sklearn", "tensorboard", "tensorflow"]
-IMPORT_BUDGET_S = 0.3
-SLOW_MACHINE = 4  # a busy machine may be this much slower than the one that the budget was meant for
+MOST_OF_JAX = 1.25  # of its seconds of processor time: 0.6 to 0.95 were measured, also beside other work
 
 
 def files() -> Iterator[Path]:
@@ -105,9 +104,9 @@ def test_importing_the_engine_imports_nothing_heavy() -> None:
     assert in_fresh_python(f"import simdist, sys; print(sorted(set({HEAVY!r}) & set(sys.modules)))") == "[]"
 
 
-def test_importing_the_engine_costs_little_more_than_jax() -> None:
-    code = "import time, jax; start = time.perf_counter(); import simdist; print(time.perf_counter() - start)"
-    assert any(float(in_fresh_python(code)) < IMPORT_BUDGET_S * SLOW_MACHINE for _ in range(3))
+def test_importing_the_engine_costs_no_more_than_importing_jax_does() -> None:
+    code = "from time import process_time as t; a = t(); import jax; b = t(); import simdist; print((t() - b) / (b - a))"
+    assert any(float(in_fresh_python(code)) < MOST_OF_JAX for _ in range(3))
 
 
 def test_citation_names_the_version_of_the_project() -> None:
