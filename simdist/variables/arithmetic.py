@@ -26,7 +26,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, supports_jax_array
 from simdist.program.operations import VariableHandle
 
-__all__ = ["Arithmetic"]
+__all__ = ["Arithmetic", "Index", "checked_index"]
 
 Operator = Callable[[Any, Any], Any]
 # What stands beside a variable: numbers, arrays, other variables.
@@ -126,12 +126,7 @@ class Arithmetic(VariableHandle):
         return self.value
 
     def __getitem__(self, index: Index) -> jax.Array:
-        parts = index if isinstance(index, tuple) else (index,)
-        parts = tuple(
-            np.asarray(part) if isinstance(part, list) else part.value if isinstance(part, Arithmetic) else part for part in parts
-        )
-        _require_inside(self.name, self.shape, parts)
-        return jnp.asarray(self.value)[parts]
+        return jnp.asarray(self.value)[checked_index(self, index)]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -164,24 +159,27 @@ def _is_array_like(value: object) -> TypeGuard[Operand]:
     return isinstance(value, known) or supports_jax_array(value)
 
 
-def _require_inside(name: str, shape: tuple[int, ...], index: tuple[IndexPart, ...]) -> None:
-    """JAX takes the nearest element for one that is not there; numpy raises, and so do we where the index is known.
+def checked_index(variable: VariableHandle, index: Index) -> tuple[Any, ...]:
+    """The parts of an index: JAX takes the nearest element for one that is not there; numpy raises, and so do we where the index is known.
 
     Raises:
         IndexError: the index is out of range, or no index.
     """
+    given = index if isinstance(index, tuple) else (index,)
+    parts = tuple([np.asarray(part) if isinstance(part, list) else part.value if isinstance(part, Arithmetic) else part for part in given])
 
-    def known(part: IndexPart) -> Any:
+    def known(part: Any) -> Any:
         if not isinstance(part, jax.core.Tracer):
             return np.asarray(part) if isinstance(part, jax.Array) else part
         return np.zeros(part.shape, int)
 
-    if any(isinstance(part, jax.core.Tracer) and part.dtype == bool for part in index):
-        return  # a mask that is not known yet; JAX says what can be done with it
+    if any(isinstance(part, jax.core.Tracer) and part.dtype == bool for part in parts):
+        return parts  # a mask that is not known yet; JAX says what can be done with it
     try:
-        np.broadcast_to(False, shape)[tuple(map(known, index))]
+        np.broadcast_to(False, variable.shape)[tuple(map(known, parts))]
     except IndexError as error:
-        raise IndexError(f"{name}: {error}") from None
+        raise IndexError(f"{variable.name}: {error}") from None
+    return parts
 
 
 def _no_aval(variable: Arithmetic) -> Never:

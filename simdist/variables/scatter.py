@@ -1,4 +1,4 @@
-"""Scatter: changes of some rows of a variable, by their numbers.
+"""Scatter: changes of some rows of a variable, by their numbers, and of items, by an index.
 
 An increment of rows is an increment of the variable that is zero elsewhere, so the aggregation of the variable combines those of
 the replicas. What is no increment (a maximum, a product, another value) has no sum and no mean over replicas.
@@ -9,7 +9,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,14 @@ from simdist.program.narrowing import canonical
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.arithmetic import Index, checked_index
 from simdist.variables.gather import Gather, known_array
 from simdist.variables.masked_rule import update_masked
 
 __all__ = ["Scatter"]
+
+# Rows by their numbers, or any elements by an index.
+Elements: TypeAlias = "Array | tuple[Any, ...]"
 
 
 class Rows(Protocol):
@@ -79,6 +83,16 @@ class Scatter(Gather, VariableHandle):
         """Add to the value."""
         raise NotImplementedError
 
+    def __setitem__(self, index: Index, value: ArrayLike) -> None:
+        """Assign to some elements, as in numpy: ``v[1:3] = x``.
+
+        Raises:
+            IndexError: the index is out of range, or no index.
+            InvalidArgumentError: the value does not fit.
+            NotImplementedError: called in a replica, where the variable's aggregation combines what several replicas do.
+        """
+        self._replace("an assignment of items", "set", checked_index(self, index), value)
+
     def scatter_add(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
@@ -132,7 +146,7 @@ class Scatter(Gather, VariableHandle):
         grid = np.indices(places.shape, sparse=True)[:-1]
         self._replace("batch_scatter_update", "set", (*grid, places), values)
 
-    def _replace(self, what: str, how: str, rows: Array | tuple[ArrayLike, ...], values: ArrayLike) -> None:
+    def _replace(self, what: str, how: str, rows: Elements, values: ArrayLike) -> None:
         self._refuse_own_values(what)
         tracer = active_tracer()
         combined = self.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
@@ -148,7 +162,7 @@ class Scatter(Gather, VariableHandle):
         else:
             self.assign(CHANGES[how](jnp.asarray(self.value).at[rows], given))
 
-    def _change_where_it_lies(self, tracer: Tracer, how: str, rows: Array | tuple[ArrayLike, ...], given: jax.Array) -> None:
+    def _change_where_it_lies(self, tracer: Tracer, how: str, rows: Elements, given: jax.Array) -> None:
         """Let the tasks that hold the variable change these rows, so that no change of other workers is undone."""
         # Of a row that stands there several times, the divisors are multiplied.
         values = CHANGES["multiply" if how == "divide" else how](
@@ -162,7 +176,7 @@ class Scatter(Gather, VariableHandle):
                 f"{what} on {self.name}, which has synchronization ON_READ, is not supported. Use assign or assign_add."
             )
 
-    def _rows_of(self, values: ArrayLike, rows: Array | tuple[ArrayLike, ...]) -> jax.Array:
+    def _rows_of(self, values: ArrayLike, rows: Elements) -> jax.Array:
         """The values for rows, or items, of this variable."""
         given = canonical(values, self.name, self.dtype)
         wanted = jax.eval_shape(lambda: jnp.zeros(self.shape, self.dtype)[rows]).shape

@@ -86,3 +86,47 @@ def test_values_of_another_shape_are_refused_with_the_shape_that_fits(method: st
     with pytest.raises(InvalidArgumentError, match=r"v, of shape \(4, 2\), was given values of shape \(3, 2\); .* expected shape \(1, 2\)"):
         getattr(v, method)([0], np.ones((3, 2)))
     assert np.asarray(v.numpy()).tolist() == [[1.0, 1.0]] * 4
+
+
+ITEMS: list[Any] = [1, slice(0, 2), (slice(None), 1), [2, 0], BEFORE > 2.5, (..., -1)]
+
+
+@pytest.mark.parametrize("make", STRATEGIES)
+@pytest.mark.parametrize("item", range(len(ITEMS)))
+def test_items_are_assigned_as_in_numpy_wherever_the_variable_lies(item: int, make: str) -> None:
+    with STRATEGIES[make]().scope():
+        v = sd.Variable(BEFORE)
+    expected = BEFORE.copy()
+    v[ITEMS[item]] = expected[ITEMS[item]] = 9.0
+    np.testing.assert_array_equal(v.numpy(), expected)
+    with pytest.raises(IndexError, match="Variable"):
+        v[7] = 0.0
+    with pytest.raises(InvalidArgumentError):
+        v[:2] = np.zeros(3)
+
+
+def test_workers_that_assign_other_items_of_a_whole_variable_do_not_undo_each_other() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}))
+    with strategy.scope():
+        v = sd.Variable(np.zeros(6, np.float32))
+
+    def step(row: int) -> None:
+        v[row] = row + 1.0
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    for row in range(6):
+        coordinator.schedule(sd.function(lambda row=row: step(row)))
+    coordinator.join()
+    assert v.numpy().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+def test_an_item_is_not_assigned_where_replicas_are_combined() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable(BEFORE, aggregation=sd.VariableAggregation.MEAN)
+
+    def step() -> None:
+        v[0] = 1.0
+
+    with pytest.raises(NotImplementedError, match=r"^an assignment of items on .* MEAN"):
+        strategy.run(step)
