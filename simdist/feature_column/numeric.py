@@ -90,7 +90,9 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
 
     def prepare(self, features: Mapping[str, HostArray]) -> HostArray:
         values = self.source_column.values(features)
-        intervals = np.searchsorted(np.asarray(self.boundaries), values, side="right")
+        # As numbers of the feature's dtype, so that a boundary is in the interval that begins with it.
+        boundaries = np.asarray(self.boundaries, values.dtype if values.dtype.kind == "f" else np.float64)
+        intervals = np.searchsorted(boundaries, values, side="right")
         return (intervals + (len(self.boundaries) + 1) * np.arange(self.source_column.width)).astype(np.int32)
 
 

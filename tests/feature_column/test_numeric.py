@@ -83,6 +83,15 @@ def test_intervals_are_closed_below_and_counted_for_each_number() -> None:
     assert column.name == "x_bucketized"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+def test_a_boundary_is_in_the_interval_that_begins_with_it(dtype: str) -> None:
+    boundaries = [0.7, 1.1, 2.3]  # the nearest float32 of some of them is lower, and of others higher
+    column = bucketized_column(numeric_column("x", dtype=dtype), boundaries)
+    given = np.array(boundaries) if dtype != "int32" else np.array([1, 2, 3])
+    assert column.prepare({"x": given})[:, 0].tolist() == [1, 2, 3]
+    assert column.prepare({"x": np.array([0, 1, 2])})[:, 0].tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("column", "boundaries", "error"),
     [

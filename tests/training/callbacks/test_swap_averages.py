@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras as plain
@@ -95,3 +96,25 @@ def test_an_optimizer_without_averages_is_an_error() -> None:
         model = model_of(keras)
     with pytest.raises(ValueError, match="use_ema"):
         trained(model)
+
+
+@pytest.mark.parametrize("swap_first", [True, False])
+def test_a_training_that_was_interrupted_goes_on_with_the_weights_and_not_with_their_averages(swap_first: bool, tmp_path: Path) -> None:
+    def train(stop_in: int | None) -> Any:
+        with sd.OneDeviceStrategy().scope():
+            model = averaged(keras)
+
+        def stop(epoch: int, logs: Any) -> None:
+            if epoch == stop_in:
+                raise KeyboardInterrupt
+
+        calls = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True), keras.callbacks.BackupAndRestore(tmp_path)]
+        calls = calls if swap_first else calls[::-1]
+        calls.append(keras.callbacks.LambdaCallback(on_epoch_begin=stop))
+        model.fit(X, Y, epochs=4, batch_size=4, shuffle=False, verbose=0, callbacks=calls)
+        return model.get_weights()[0]
+
+    expected = train(None)
+    with pytest.raises(KeyboardInterrupt):
+        train(2)
+    np.testing.assert_array_equal(train(None), expected)
