@@ -73,6 +73,7 @@ class Checkpoint(Nest):
         Objects.of(self.objects)
         self.save_counter = 0
         self._writing: Writing | None = None
+        self._restores: list[Restoring] = []  # whose values wait for variables, the latest first
 
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Save to ``file_prefix-N``, where N counts the saves.
@@ -140,6 +141,8 @@ class Checkpoint(Nest):
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)
         self.save_counter = restoring.counter
+        if restoring.waiting().arrays:
+            self._restores.insert(0, restoring)
         return restoring.status
 
     read = restore
@@ -161,7 +164,9 @@ class Checkpoint(Nest):
             raise TypeError(f"options is a {type(options).__name__}; expected an sd.CheckpointOptions, or None")
         objects = Objects.of(self.objects)
         mains = Mains(objects.strategies)
-        found = collected(objects, mains, {"save_counter": self.save_counter})
+        waiting = [(restoring, values) for restoring in self._restores if (values := restoring.waiting()).arrays]
+        self._restores = [restoring for restoring, _ in waiting]
+        found = collected(objects, mains, {"save_counter": self.save_counter}, [values for _, values in waiting])
         if not mains.is_chief:
             saved()
             return str(path)

@@ -45,13 +45,14 @@ class Saved:
         return Manifest(number, sequence, saved_s, arrays, dict(self.aliases), contents.states, contents.replicas)
 
 
-def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState]) -> Saved:
+def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState], waiting: Sequence[Contents] = ()) -> Saved:
     """The state of some objects now, of all mains together.
 
     Args:
         found: the objects.
         mains: that save.
         counters: state of the checkpoint itself.
+        waiting: values from restores that wait for variables, the latest first.
 
     Raises:
         InvalidArgumentError: mains save different objects, or the state of one is no plain data.
@@ -67,6 +68,10 @@ def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState]) 
     contents = Contents(arrays={}, states={})
     for part in arrays.values():
         part.save(contents, everywhere)
+    for values in waiting:
+        contents.arrays = values.arrays | contents.arrays
+        contents.names = values.names | contents.names
+        contents.replicas = values.replicas | contents.replicas
     for path in states:
         contents.states[path] = [one["states"][path] for one in all_states]
     draws = {task: drawn for one in all_states for task, drawn in one["draws"].items()}

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from simdist.checkpoint.parts import OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
+from simdist.checkpoint.parts import KEPT, CompanionPart, OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
 from simdist.checkpoint.paths import replace_parts
 from simdist.errors import InvalidArgumentError
 from simdist.program.saved_parts import OwnState, SavedScope
 from simdist.program.scope import libraries
 from simdist.variables.handles import own_variable
 from simdist.variables.optimizer import Optimizer
+from simdist.variables.variable import Variable
 
 __all__ = ["Nest", "Objects", "Trackable"]
 
@@ -59,6 +60,8 @@ class Objects:
         found = cls()
         for name, value in objects.items():
             found._add(name, value)
+        for number, strategy in enumerate(found.strategies):
+            found._add_kept(number, strategy)
         return found
 
     @property
@@ -67,10 +70,17 @@ class Objects:
         owners = [part.variable.placement.store.strategy for part in self.parts.values() if isinstance(part, VariablePart)]
         return list(dict.fromkeys(owner for owner in (*owners, *self._strategies) if owner is not None))
 
+    def _add_kept(self, number: int, strategy: SavedScope) -> None:
+        """Add what a strategy keeps from step to step."""
+        for name, kept in strategy.kept.items():
+            self._add(f"{KEPT}/strategies/{number}/{name}", kept)
+        if strategy.keeps_companions:
+            self.unbuilt.append((f"{KEPT}/companions", strategy))
+
     def _add(self, path: str, value: Trackable) -> None:
         own = own_variable(value)
         if own is not None:
-            self._note(VariablePart(path, own))
+            self._variable(path, own)
         elif isinstance(value, Optimizer):
             self._optimizer(path, value)
         elif isinstance(value, Nest):
@@ -104,7 +114,10 @@ class Objects:
             for name, variable in found.variables.items():
                 below = f"{path}/{name}" if name else path
                 own = own_variable(variable)
-                self._note(PlainVariablePart(below, variable) if own is None else VariablePart(below, own))
+                if own is None:
+                    self._note(PlainVariablePart(below, variable))
+                else:
+                    self._variable(below, own)
             for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))
             self.unbuilt += [(path, holder) for holder in found.unbuilt]
@@ -120,6 +133,11 @@ class Objects:
                 "goes into an sd.Variable."
             )
         self._note(StatePart(path, value))
+
+    def _variable(self, path: str, variable: Variable) -> None:
+        self._note(VariablePart(path, variable))
+        for name, companion in variable.companions.items():
+            self._note(CompanionPart(f"{KEPT}/companions/{path}/{name}", companion, path))
 
     def _note(self, part: Part) -> None:
         first = self._paths.setdefault(part.identity, part.path)

@@ -20,12 +20,27 @@ from simdist.checkpoint.plain_state import plain
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, HostArray
 from simdist.program.saved_parts import OwnState, SavedState
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.variable import Variable
 
-__all__ = ["REPLICA_VALUES", "ArrayPart", "Contents", "OwnPart", "Part", "PlainVariablePart", "StatePart", "Stateful", "VariablePart"]
+__all__ = [
+    "KEPT",
+    "REPLICA_VALUES",
+    "ArrayPart",
+    "CompanionPart",
+    "Contents",
+    "OwnPart",
+    "Part",
+    "PlainVariablePart",
+    "StatePart",
+    "Stateful",
+    "VariablePart",
+]
 
 REPLICA_VALUES = "replica_values"
+KEPT = "simdist/kept"
+"""Below this path is what strategies keep from step to step."""
 
 
 @runtime_checkable
@@ -137,10 +152,13 @@ class VariablePart:
         if found is None:
             return False
         require_fit(self.path, found, self.variable.shape, self.variable.dtype)
-        if self._is_local and self._values(path, contents) is None and self.variable.placement.combine in ("none", "worker"):
+        placement, many = self.variable.placement, contents.replicas.get(path, 1)
+        own = self.variable.synchronization is VariableSynchronization.ON_READ and self.variable.aggregation is VariableAggregation.NONE
+        is_other = self._values(path, contents) is None if self._is_local else own and many > 1
+        if is_other and (own or placement.combine in ("none", "worker")):
             raise InvalidArgumentError(
                 f"{self.path} has a value of its own on each of {self._everywhere} replicas, and the checkpoint has those of "
-                f"{contents.replicas.get(path, 1)}, which cannot be combined. Restore it into as many, or leave the variable out."
+                f"{many}, which cannot be combined. Restore it into as many, or leave the variable out."
             )
         return True
 
@@ -167,6 +185,32 @@ class VariablePart:
         values = contents.arrays.get(f"{REPLICA_VALUES}/{path}")
         fits = values is not None and values.shape == (self._everywhere, *self.variable.shape)
         return values if fits else None
+
+
+@dataclass
+class CompanionPart(VariablePart):
+    """A companion of a variable. What does not fit it is no error: then it begins anew.
+
+    Attributes:
+        main: the path of the variable.
+    """
+
+    main: str
+
+    def check(self, path: str, contents: Contents) -> bool:
+        found, variable = contents.arrays.get(path), self.variable
+        if found is None or (tuple(found.shape), str(found.dtype)) != (variable.shape, variable.dtype):
+            return False
+        return not self._is_local or self._values(path, contents) is not None
+
+    def begin(self) -> None:
+        """Let it begin anew."""
+        assert self.variable.beginning is not None
+        value, store = np.asarray(self.variable.beginning()), self.variable.placement.store
+        if self._is_local:
+            store.assign_local(self.variable, [value] * len(self.variable.placement.cells))
+        else:
+            store.update("assign", [self.variable], [value])
 
 
 @dataclass

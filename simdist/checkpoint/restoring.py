@@ -14,7 +14,7 @@ from simdist.checkpoint.files import read
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
-from simdist.checkpoint.parts import REPLICA_VALUES, Contents, OwnPart, Part, StatePart, VariablePart
+from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.status import RestoreStatus
 from simdist.program.saved_parts import SavedState, when_built
 
@@ -44,10 +44,14 @@ class Restoring:
         self.counter: int = counters["save_counter"]
         self._draws: dict[str, int] = counters["draws"]
         self._used: set[str] = set()
+        self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
         found = Objects.of(objects)
         wanted = self._wanted(found)
         self._take_time(path, wanted)
         self._carry_out(found, wanted)
+        for name, part in found.parts.items():
+            if isinstance(part, CompanionPart) and name not in wanted and part.main in wanted:
+                part.begin()
         self._set_draws()
 
     def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
@@ -90,15 +94,27 @@ class Restoring:
         status = self.status
         status.restored += [path for path in wanted if path not in status.restored]
         self._used |= {name for _, name in wanted.values()}
-        status.missing = [path for path in found.parts if path not in status.restored]
-        status.waiting = [path for path, _ in found.unbuilt if self._has_more_below(path)]
+        status.missing = [path for path in found.parts if path not in status.restored and not path.startswith(KEPT)]
+        waiting_for = [(path, holder) for path, holder in found.unbuilt if self._has_more_below(path)]
+        status.waiting = [path for path, _ in waiting_for if not path.startswith(KEPT)]
         there = [*self.contents.arrays, *self.contents.states]
-        waiting = tuple(f"{name}/" for path in status.waiting for name in (path, self.manifest.aliases.get(path, path)))
-        passed_over = ("simdist/", f"{REPLICA_VALUES}/", *waiting)
+        self._waiting = tuple(f"{name}/" for path, _ in waiting_for for name in (path, self.manifest.aliases.get(path, path)))
+        passed_over = ("simdist/", f"{REPLICA_VALUES}/", *self._waiting)
         status.superfluous = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
-        for path, holder in found.unbuilt:
-            if path in status.waiting:
-                when_built(holder, self._go_on)
+        for _, holder in waiting_for:
+            when_built(holder, self._go_on)
+
+    def waiting(self) -> Contents:
+        """What waits for variables that do not exist yet: a checkpoint that is saved meanwhile has it as well."""
+        found = Contents()
+        for path, array in self.contents.arrays.items():
+            base = path.removeprefix(f"{REPLICA_VALUES}/")
+            if base.startswith(self._waiting) and not self._is_used(base):
+                found.arrays[path] = array
+                found.names[path] = self.manifest.arrays[path].name
+                if base in self.contents.replicas:
+                    found.replicas[base] = self.contents.replicas[base]
+        return found
 
     def _is_used(self, path: str) -> bool:
         return path in self._used or any(path.startswith(f"{name}/") for name in self._used)

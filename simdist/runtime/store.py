@@ -82,6 +82,8 @@ class Store:
         """Assign to each cell of a variable with replica-local values."""
         for cell, value in zip(variable.placement.cells, values, strict=True):
             self._change("assign", [cell], snapshot(value))
+        if self.strategy is not None and variable.companions:
+            self.strategy.assigned(variable, "assign", np.mean(values, axis=0, dtype=variable.dtype))
 
     def cell_value(self, variable: Variable, cell: Cell) -> Array:
         """The present value of one cell of a variable."""
@@ -131,6 +133,8 @@ class Store:
                 for cell, part in pieces:
                     if part is not None:
                         self._change(rule, [cell], operand[part.index])
+            if self.strategy is not None and variable.companions:
+                self.strategy.assigned(variable, rule, operand)
 
     def _cell_here(self, variable: Variable) -> Cell:
         """The copy of the worker whose closure runs.

@@ -40,8 +40,11 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
             stand for them. Only where one notebook drives all workers. Default 0.
         sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
+            Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
+            your own each replica's values.
         on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
-            joins them. Only where one notebook drives all workers.
+            joins them. Only where one notebook drives all workers. What the dead one alone had added to metrics is lost, and the log
+            `simdist` says so.
         outer_optimizer: what moves the shared variables then (DiLoCo); None: to the average.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
 

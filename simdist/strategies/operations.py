@@ -7,7 +7,8 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import jax
@@ -88,6 +89,23 @@ class ReplicaOperations:
 
     def require_change_at_once(self, variable: Any) -> None:
         """Raise if a variable of this strategy must not be changed outside of every step here and now."""
+
+    def assigned(self, variable: Any, rule: str, operand: Any) -> None:
+        """A variable of this strategy was changed from outside of every step: "assign", or "add"."""
+
+    @property
+    def keeps_companions(self) -> bool:
+        """Whether variables have companions, from the first training step on."""
+        return False
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        """What this strategy itself keeps from step to step, by name, for a checkpoint."""
+        return {}
+
+    def evaluating(self, alone: bool = False) -> AbstractContextManager[None]:
+        """Inside, all replicas evaluate the same model; `alone`: a launched main may not count on the others, and evaluates its own."""
+        return nullcontext()
 
     def _arguments_here(self, arguments: Any) -> Any:
         """The arguments of one replica."""

@@ -1,8 +1,8 @@
 """The compressed sum of the replicas' gradients; each replica keeps the residual that it has not sent yet.
 
 Messages that can be added travel by an all-reduce, others by an all-gather (`simdist.collectives.compression`). PowerSGD
-needs two all-reduces, one for each factor. What a replica keeps from step to step is a variable of its own (ON_READ, never
-combined), so it survives like everything else, and a step that fails leaves it as it was.
+needs two all-reduces, one for each factor. What a replica keeps from step to step is a companion of the variable (ON_READ, never
+combined), so it is saved with it, and a step that fails leaves it as it was.
 
 Taught in lesson 03b.
 """
@@ -18,8 +18,10 @@ from simdist.collectives.power_sgd import PowerSGD
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree, TreeStructure
 from simdist.program.operations import Reference
+from simdist.program.saved_parts import built
 from simdist.program.tracing import Tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.companions import keep_beside
 from simdist.variables.variable import Variable
 
 __all__ = ["CompressedSum"]
@@ -57,7 +59,11 @@ class CompressedSum:
         Returns:
             The sums over the r replicas, of the same shapes (p...).
         """
+        new = [variable for variable in variables if variable.ref() not in self._states]
         states = [self._state(variable, tracer) for variable in variables]
+        if new:
+            with jax.ensure_compile_time_eval():
+                built(new[0].placement.store.strategy)
         if isinstance(self.compressor, PowerSGD):
             sums, new_states = _low_rank(self.compressor, tracer, list(gradients), states)
         else:
@@ -72,9 +78,21 @@ class CompressedSum:
         if variable.ref() not in self._states:
             with jax.ensure_compile_time_eval():
                 leaves, structure = jax.tree_util.tree_flatten(self.compressor.initial_state(variable.shape, variable.dtype))
-                self._states[variable.ref()] = (structure, [_own_variable(variable, number, leaf) for number, leaf in enumerate(leaves)])
+                self._states[variable.ref()] = (structure, [self._residual(variable, number) for number in range(len(leaves))])
         structure, own = self._states[variable.ref()]
         return jax.tree_util.tree_unflatten(structure, [tracer.read(part) for part in own])
+
+    def _residual(self, variable: Variable, number: int) -> Variable:
+        """A leaf of the state of a replica."""
+        initial_state, shape, dtype = self.compressor.initial_state, variable.shape, variable.dtype
+        return keep_beside(
+            variable,
+            f"residual_{len(variable.companions)}",
+            lambda: jax.tree_util.tree_leaves(initial_state(shape, dtype))[number],
+            trainable=False,
+            synchronization=VariableSynchronization.ON_READ,
+            aggregation=VariableAggregation.NONE,
+        )
 
     def _messages(self, tracer: Tracer, gradients: list[jax.Array], states: list[State]) -> tuple[list[jax.Array], list[State]]:
         made = [self.compressor.compress(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
@@ -107,8 +125,3 @@ def _low_rank(power: PowerSGD, tracer: Tracer, gradients: list[jax.Array], state
         sums.append(mean * count)
         new.append(after)
     return sums, new
-
-
-def _own_variable(variable: Variable, number: int, value: jax.Array) -> Variable:
-    on_read, none = VariableSynchronization.ON_READ, VariableAggregation.NONE
-    return Variable(value, f"{variable.name}/residual_{number}", trainable=False, synchronization=on_read, aggregation=none)

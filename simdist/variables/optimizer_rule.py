@@ -89,8 +89,8 @@ class OptimizerRule(UpdateRule):
         slot_optimizer = self._slot_optimizer(cells)
         if any(cell.range is not None for cell in own) and not is_elementwise(slot_optimizer, [cell.aval for cell in own]):
             raise InvalidArgumentError(
-                f"{type(self.optimizer).__name__} reduces over whole variables, so it cannot be applied shard by shard. Use an "
-                "element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
+                f"{type(self.optimizer).__name__} reduces over whole variables, or draws random numbers for them, so it cannot be applied "
+                "shard by shard. Use an element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
             )
         before = len(layout.groups)
         try:

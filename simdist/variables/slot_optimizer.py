@@ -118,19 +118,28 @@ def optax_slot_optimizer(
     """
     first = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells] if values is None else list(map(jnp.asarray, values))
     found, structure = jax.tree_util.tree_flatten_with_path(transformation.init(first))
-    leaves = [jnp.asarray(leaf) for _, leaf in found]
+    keys = [_key_implementation(leaf) for _, leaf in found]
+    leaves = [jnp.asarray(leaf if key is None else jax.random.key_data(leaf)) for (_, leaf), key in zip(found, keys, strict=True)]
     owners = [_owner(path, leaf.shape, cells) for (path, _), leaf in zip(found, leaves, strict=True)]
     state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1], of) for i, (leaf, of) in enumerate(zip(leaves, owners, strict=True))]
     count = jnp.zeros((), jnp.int32)
     state_cells.append(_slot("optimizer/iterations", count, cells[0][1]))
 
     def apply(values: Flat, old: Flat, gradients: Given) -> tuple[Flat, Flat]:
-        state = jax.tree_util.tree_unflatten(structure, list(old[:-1]))
+        parts = [part if key is None else jax.random.wrap_key_data(part, impl=key) for part, key in zip(old[:-1], keys, strict=True)]
+        state = jax.tree_util.tree_unflatten(structure, parts)
         updates, new_state = transformation.update(list(gradients), state, list(values))
         new = [value + jnp.asarray(update, value.dtype) for value, update in zip(values, updates, strict=True)]
-        return new, [*jax.tree_util.tree_leaves(new_state), old[-1] + 1]
+        after = jax.tree_util.tree_leaves(new_state)
+        return new, [*(one if key is None else jax.random.key_data(one) for one, key in zip(after, keys, strict=True)), old[-1] + 1]
 
     return SlotOptimizer(state_cells, [*leaves, count], apply, [*_optax_roles([path for path, _ in found], len(cells)), Role("iteration")])
+
+
+def _key_implementation(leaf: Any) -> str | None:
+    """How a typed random key of JAX draws; None of what is none. A cell holds its plain numbers."""
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return str(jax.random.key_impl(leaf)) if is_key else None
 
 
 def _optax_roles(paths: Sequence[Sequence[Any]], num_cells: int) -> list[Role]:

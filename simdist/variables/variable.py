@@ -9,8 +9,9 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, cast
 
 import jax
@@ -84,6 +85,10 @@ class OwningStrategy(Scope, Protocol):
 
     def require_own_run(self, variable: Variable, /) -> None:
         """Refuse what a replica of another strategy does to this variable."""
+        ...
+
+    def assigned(self, variable: Variable, rule: str, operand: Array, /) -> None:
+        """A variable was changed from outside of every step: "assign", or "add"."""
         ...
 
 
@@ -224,6 +229,8 @@ class Variable(Scatter, Overlapping, Arithmetic):
     placement: Placement
     keras_variable: KerasVariable | None = None  # the variable of Keras that has its value here
     per_worker = False
+    companions: Mapping[str, Variable] = MappingProxyType({})  # what its strategy keeps beside it from step to step, by name
+    beginning: Callable[[], ArrayLike] | None = None  # of a companion: its value where nothing of it was kept
 
     def __init__(
         self,

@@ -174,6 +174,29 @@ def test_a_layer_gets_its_values_when_it_is_built(make: Any, tmp_path: Path) -> 
     assert not np.asarray(other.kernel).any(), "values are given once"
 
 
+def test_values_that_wait_are_in_a_checkpoint_that_is_saved_meanwhile(tmp_path: Path) -> None:
+    first, second = dense(), dense()
+    for number, layer in enumerate((first, second)):
+        layer.build((1, 3))
+        layer.kernel.assign(np.full((3, 2), 5.0 + number))
+    path = sd.Checkpoint(first=first, second=second).save(tmp_path / "ckpt")
+    built, unbuilt = dense(), dense()
+    built.build((1, 3))
+    checkpoint = sd.Checkpoint(first=built, second=unbuilt)
+    checkpoint.restore(path).expect_partial()
+    built.kernel.assign(np.full((3, 2), 9.0))
+    again = checkpoint.save(tmp_path / "again")
+    unbuilt.build((1, 3))
+    unbuilt.kernel.assign(np.full((3, 2), 10.0))
+    last = checkpoint.save(tmp_path / "last")
+    for saved, expected in ((again, (9.0, 6.0)), (last, (9.0, 10.0))):
+        found = dense(), dense()
+        for layer in found:
+            layer.build((1, 3))
+        sd.Checkpoint(first=found[0], second=found[1]).restore(saved).assert_consumed()
+        assert tuple(np.asarray(layer.kernel)[0, 0] for layer in found) == expected
+
+
 def test_values_that_waited_and_do_not_fit_are_refused_when_the_layer_is_built(tmp_path: Path) -> None:
     layer, other = dense(2), dense(5)
     layer.build((1, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 
 
 def servers() -> Any:
@@ -124,3 +126,38 @@ def test_a_variable_without_a_gradient_in_the_first_step_gets_its_slots_with_the
     assert int(optimizer.iterations) == 2
     momenta = [np.asarray(variable.value).tolist() for variable in optimizer.wrapped.variables[2:]]
     assert momenta == [[-0.75], [-0.5]]
+
+
+NOISE = optax.chain(optax.add_noise(0.1, 0.5, 0), optax.sgd(0.1))
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, lambda: sd.MirroredStrategy(2)], ids=["device", "replicas"])
+def test_a_transformation_that_draws_random_numbers_has_its_key_among_its_slots(make: Callable[[], Any], tmp_path: Path) -> None:
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.ones(4, np.float32)), sd.Optimizer(NOISE)
+    gradient = np.full(4, 0.5, np.float32) / strategy.num_replicas_in_sync
+    expected, state = jnp.ones(4), NOISE.init([jnp.ones(4)])
+    checkpoint, saved, seen = sd.Checkpoint(v=v, optimizer=optimizer), "", list[Any]()
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(gradient, v)])))
+    for number in range(4):
+        step()
+        updates, state = NOISE.update([jnp.full(4, 0.5)], state, [expected])
+        expected = expected + updates[0]
+        seen.append(v.numpy())
+        np.testing.assert_allclose(seen[-1], expected, rtol=1e-6)
+        if number == 1:
+            saved = checkpoint.save(tmp_path / "p")
+    checkpoint.restore(saved).assert_consumed()
+    step()
+    np.testing.assert_array_equal(v.numpy(), seen[2])
+
+
+def test_random_numbers_are_not_drawn_shard_by_shard() -> None:
+    strategy = servers()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.ones(4, np.float32)), sd.Optimizer(NOISE)
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: optimizer.apply_gradients([(jnp.ones(4), v)])))
+    with pytest.raises(InvalidArgumentError, match="draws random numbers"):
+        coordinator.join()

@@ -12,6 +12,7 @@ Taught in lesson 04.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,8 @@ from simdist.variables.variable import Placement, Variable
 
 __all__ = ["MAX_TIME_OUTS", "Elastic"]
 
+
+log = logging.getLogger("simdist")
 
 # So often a step of survivors is taken again because bytes of it were lost.
 MAX_TIME_OUTS = 5
@@ -165,8 +168,21 @@ class Elastic(OverAnother):
         strategy.programs.clear()
         strategy.store.layout.version += 1
         self.rewind(iterators)
+        if len(members) < len(old):
+            self._say_what_is_lost(old, own)
         engine = strategy.engine
         engine.trace.instant(strategy.members[0].task, "resize", f"{what}: {len(members)} replicas", engine.now)
+
+    def _say_what_is_lost(self, old: Sequence[str], local: Sequence[Variable]) -> None:
+        gone = sorted(set(old) - {member.device for member in self.strategy.members})
+        counts = [variable.name for variable in local if variable.placement.combine == "sum"]
+        if counts:
+            log.warning(
+                "%s: gone, and what it alone had added since their last reset to %s is lost: the losses and metrics of this epoch are "
+                "those of the other replicas' rows, while the weights have seen all.",
+                ", ".join(gone),
+                ", ".join(counts[:8]),
+            )
 
     def _first_cell(self, variable: Variable, old: list[str], members: list[Member]) -> Cell:
         """A cell of one that stays."""
@@ -194,6 +210,8 @@ class Elastic(OverAnother):
 
     def _beginning(self, variable: Variable, first: Cell) -> Array:
         store = self.strategy.store
+        if variable.beginning is not None:
+            return np.asarray(variable.beginning())
         if variable.placement.combine == "sum" or store.engine.numerics == "off":
             return np.zeros(first.aval.shape, first.aval.dtype)
         return store.cell_value(variable, first)

@@ -4,6 +4,9 @@ Each replica has trainable variables and optimizer slots of its own. After `ever
 in one all-reduce. Without an outer optimizer all go on from the average. With one (DiLoCo), the way from where all began to
 the average counts as a gradient, and the outer optimizer takes a step with it from there. That is 1 / every of the bytes.
 
+Where all began is a companion of each variable, its *anchor*. What is assigned from outside of a step moves it as well.
+Between two averages the replicas differ: an evaluation takes their average, and gives each its values back.
+
 Source: Stich, Local SGD Converges Fast and Communicates Little, 2019; Douillard et al., DiLoCo: Distributed Low-Communication
 Training of Language Models, 2023 (outer Nesterov momentum).
 
@@ -12,17 +15,24 @@ Taught in lesson 03b.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
+
+import jax
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import Array
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program, Update
+from simdist.program.saved_parts import SavedState, built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import SteppingStrategy
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer
+from simdist.variables.companions import keep_beside
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.variable import Variable
 
@@ -30,6 +40,8 @@ __all__ = ["LocalSteps", "OuterOptimizer"]
 
 
 AVERAGE = "average variables"
+EVALUATED = "average variables for an evaluation"
+ANCHOR = "anchor"
 
 OuterOptimizer: TypeAlias = KerasOptimizer | GradientTransformation | Optimizer | None
 """What moves the shared variables with the average of all replicas; None: nothing, they become the average."""
@@ -55,10 +67,11 @@ class LocalSteps(EveryReplica):
         self.every = every
         inner = outer_optimizer.wrapped if isinstance(outer_optimizer, Optimizer) else outer_optimizer
         self.outer = None if inner is None else Optimizer(inner)
-        self.num_steps = 0
+        self.num_steps = self.num_averages = 0
         self.anchors: list[Variable] = []
-        self._makes_anchors = False
+        self._makes_anchors = self._renews_outer = self._is_evaluating = False
         self._average: StepFunction | None = None
+        self._mean: StepFunction | None = None
 
     @property
     def local_updates(self) -> bool:
@@ -74,6 +87,7 @@ class LocalSteps(EveryReplica):
                 "instead. Leave one of them out."
             )
         self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE)
+        self._mean = StepFunction(lambda: self._assign(strategy, self._means(strategy)), name=EVALUATED)
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
@@ -81,16 +95,19 @@ class LocalSteps(EveryReplica):
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Before the first training step, remember where all began."""
-        if self.outer is None or self.anchors or not _trains(programs):
+        if self.outer is None or not _trains(programs):
+            return
+        if self._renews_outer:
+            self._renew_outer(strategy)
+        if self.anchors:
             return
         trained, self._makes_anchors = self._trained(strategy), True
         try:
             with strategy.scope():
-                for variable in trained:
-                    value = variable.placement.store.cell_value(variable, variable.placement.cells[0])
-                    self.anchors.append(Variable(value, f"{variable.name}/anchor"))
+                self.anchors = [keep_beside(variable, ANCHOR, partial(_first_copy, variable)) for variable in trained]
         finally:
             self._makes_anchors = False
+        built(strategy)
 
     def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """After every so many training steps the replicas average their variables."""
@@ -100,24 +117,83 @@ class LocalSteps(EveryReplica):
         if self.num_steps % self.every == 0:
             assert self._average is not None
             strategy.step(self._average, (), {})
+            self.num_averages += 1
 
     def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""
-        anchors = set(map(id, self.anchors))
-        return [v for v in strategy.variables if v.trainable and id(v) not in anchors and v.placement.spread == "replicas"]
+        return [v for v in strategy.variables if v.trainable and v.beginning is None and v.placement.spread == "replicas"]
+
+    def _means(self, strategy: SteppingStrategy) -> list[jax.Array]:
+        """The averages of the variables over the replicas."""
+        tracer = active_tracer()
+        assert tracer is not None
+        totals = tracer.collective("all_reduce", [tracer.read(variable) for variable in self._trained(strategy)], label="variables")
+        return [total / tracer.num_replicas for total in totals]
+
+    def _assign(self, strategy: SteppingStrategy, values: Sequence[jax.Array]) -> None:
+        tracer = active_tracer()
+        assert tracer is not None
+        for variable, value in zip(self._trained(strategy), values, strict=True):
+            tracer.update("assign", [variable], [value])
 
     def _averaged(self, strategy: SteppingStrategy) -> None:
         tracer = active_tracer()
         assert tracer is not None
-        trained = self._trained(strategy)
-        totals = tracer.collective("all_reduce", [tracer.read(variable) for variable in trained], label="variables")
-        values = [total / tracer.num_replicas for total in totals]
+        values = self._means(strategy)
         if self.outer is not None:
             moved = [tracer.read(anchor) - value for anchor, value in zip(self.anchors, values, strict=True)]
             self.outer.apply_gradients(zip(moved, self.anchors, strict=True), skip_gradients_aggregation=True)
             values = [tracer.read(anchor) for anchor in self.anchors]
-        for variable, value in zip(trained, values, strict=True):
-            tracer.update("assign", [variable], [value])
+        self._assign(strategy, values)
+
+    # -- what is kept from step to step ---------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        return {"local_steps": self} if self.outer is None else {"local_steps": self, "outer_optimizer": self.outer}
+
+    def state_dict(self) -> SavedState:
+        """How many steps were taken, and how often the replicas have averaged."""
+        return {"steps": self.num_steps, "averages": self.num_averages}
+
+    def load_state_dict(self, state: SavedState) -> None:
+        """Go to a saved state. An outer optimizer that had no slots then gets new ones before the next step."""
+        self._renews_outer = self.num_averages > 0 and not state["averages"]
+        self.num_steps, self.num_averages = int(state["steps"]), int(state["averages"])
+
+    def _renew_outer(self, strategy: SteppingStrategy) -> None:
+        """Make the outer optimizer anew."""
+        assert self.outer is not None
+        inner = self.outer.wrapped
+        self.outer = Optimizer(type(inner).from_config(inner.get_config()) if is_keras_optimizer(inner) else inner)
+        self._renews_outer = False
+        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE)
+
+    def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
+        anchor = variable.companions.get(ANCHOR)
+        if anchor is not None and not self._is_evaluating:
+            anchor.placement.store.update(rule, [anchor], [operand])
+
+    @contextmanager
+    def evaluating(self, strategy: SteppingStrategy) -> Iterator[None]:
+        if self._is_evaluating or self.num_steps % self.every == 0:
+            yield
+            return
+        assert self._mean is not None
+        store, trained = strategy.store, self._trained(strategy)
+        values = [] if strategy.engine.numerics == "off" else [(variable, store.local_values(variable)) for variable in trained]
+        self._is_evaluating = True
+        try:
+            strategy.step(self._mean, (), {})
+            yield
+        finally:
+            for variable, of_replicas in values:
+                store.assign_local(variable, of_replicas)
+            self._is_evaluating = False
+
+
+def _first_copy(variable: Variable) -> Array:
+    return variable.placement.store.cell_value(variable, variable.placement.cells[0])
 
 
 def _trains(programs: Sequence[Program]) -> bool:

@@ -10,11 +10,12 @@ Taught in lesson 04.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Array, Tree
 from simdist.program.operations import Program
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.protocols import SteppingStrategy, StepPolicy
@@ -46,6 +47,17 @@ class EveryReplica:
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return take()
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        return {}
+
+    def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
+        """Nothing."""
+
+    def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
+        """Nothing: replicas are equal after each step."""
+        return nullcontext()
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Nothing."""
@@ -84,6 +96,16 @@ class OverAnother:
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return self.inner.step(strategy, arguments, take)
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        return self.inner.kept
+
+    def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
+        self.inner.assigned(variable, rule, operand)
+
+    def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
+        return self.inner.evaluating(strategy)
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         self.inner.before(strategy, programs)

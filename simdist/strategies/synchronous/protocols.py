@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -163,6 +163,19 @@ class StepPolicy(Protocol):
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         """Take a step: call `take`, which binds the arguments and runs all replicas, once or until it succeeds."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        """What it keeps from step to step, by name, for a checkpoint."""
+        ...
+
+    def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
+        """A variable was changed from outside of every step: "assign", or "add"."""
+        ...
+
+    def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
+        """Inside, all replicas evaluate the same model."""
         ...
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:

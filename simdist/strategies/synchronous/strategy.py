@@ -14,7 +14,8 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TypeVar
 
@@ -189,6 +190,21 @@ class SynchronousStrategy(Strategy):
     def place(self, variable: Variable, value: Array) -> Placement:
         """A copy for every replica."""
         return place_copies(self, variable, value)
+
+    def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
+        """A variable was changed from outside of every step."""
+        self.policy.assigned(variable, rule, operand)
+
+    @property
+    def keeps_companions(self) -> bool:
+        return self.options.compression is not None or bool(self.kept)
+
+    @property
+    def kept(self) -> Mapping[str, object]:
+        return self.policy.kept
+
+    def evaluating(self, alone: bool = False) -> AbstractContextManager[None]:
+        return nullcontext() if alone and self.launched else self.policy.evaluating(self)
 
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""

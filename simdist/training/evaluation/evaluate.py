@@ -57,6 +57,12 @@ def tested(model: StrategyModel, source: Source, steps: int | None, callbacks: C
         callbacks, verbose: of the call.
         alone: whether a launched main may not count on the others.
     """
+    with strategy_of(model).evaluating(alone):
+        return _tested(model, source, steps, callbacks, verbose, alone)
+
+
+def _tested(model: StrategyModel, source: Source, steps: int | None, callbacks: Callbacks | Hooks, verbose: Verbose, alone: bool) -> Logs:
+    """The same, where all replicas have the same model."""
     data, batch = data_and_first("evaluate", source)
     build(model, batch)
     steps = limited_steps(steps, count_batches(source, steps))

@@ -42,7 +42,7 @@ def predict(
     require_numbers(model, "predict")
     given = usable(callbacks, model)
     source = evaluation_source("predict", x, None, None, batch_size, steps)
-    with source.epoch():
+    with source.epoch(), strategy_of(model).evaluating(alone=True):
         return _predicted(model, source, steps, given, verbose)
 
 

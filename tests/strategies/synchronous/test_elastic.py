@@ -46,6 +46,29 @@ def test_a_worker_that_comes_back_joins_again(build: Any, regression: sd.Dataset
         np.testing.assert_allclose(own, other, rtol=0, atol=2e-6)
 
 
+def test_a_worker_that_comes_back_begins_with_no_residual() -> None:
+    """Nothing is sent twice: with a crash of a worker that had sent all, the updates are those without."""
+
+    def trained(crashes: bool) -> list[float]:
+        cluster = sd.Cluster({"worker": 3})
+        options = sd.CommunicationOptions(compression=sd.collectives.TopK(fraction=0.5))
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue", communication_options=options)
+        with strategy.scope():
+            v, optimizer = sd.Variable(np.zeros(2, np.float32)), sd.Optimizer(optax.sgd(1.0))
+        rows = np.zeros((24, 2), np.float32)
+        rows[:9:3] = [10.0, 1.0]  # gradients of worker:0, whose second number waits in its residual
+        iterator = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(rows).batch(3)))
+        step = sd.function(lambda it: strategy.run(lambda x: optimizer.apply_gradients([(x.sum(axis=0), v)]), args=(next(it),)))
+        for number in range(8):
+            if number == 3 and crashes:
+                cluster.faults.crash("worker:1", at=cluster.now, restart_after=0.5)
+                sd.sleep(3.0, cluster)
+            step(iterator)
+        return v.numpy().tolist()
+
+    assert trained(False) == trained(True) == [-30.0, -3.0]
+
+
 # -- any moment -------------------------------------------------------------------------------------------------------
 
 ROWS = np.random.default_rng(3).normal(size=(24, 3)).astype(np.float32)

@@ -75,6 +75,34 @@ def test_between_meetings_the_replicas_differ_and_a_read_gives_their_mean(build:
     np.testing.assert_allclose(kernel.numpy(), (first + second) / 2, rtol=1e-6)
 
 
+def test_an_evaluation_between_two_averages_is_of_the_model_that_would_be_saved(build: Any, regression: sd.Dataset) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=4)
+    model = build(strategy)
+    model.fit(regression, epochs=1, steps_per_epoch=3, verbose=0)
+    kernel = model.layers[0].kernel.simdist_variable
+    before = [np.asarray(value) for value in strategy.local_results(kernel)]
+    x = np.ones((4, 4), np.float32)
+    alone = build(sd.OneDeviceStrategy())
+    alone.set_weights(model.get_weights())
+    np.testing.assert_allclose(model.predict(x, verbose=0), alone.predict(x, verbose=0), rtol=1e-6)
+    found, expected = (one.evaluate(regression, verbose=0, return_dict=True)["loss"] for one in (model, alone))
+    assert found == pytest.approx(expected, rel=1e-6)
+    for value, own in zip(strategy.local_results(kernel), before, strict=True):
+        np.testing.assert_array_equal(np.asarray(value), own)
+
+
+def test_weights_that_are_assigned_are_where_the_next_way_begins(build: Any, regression: sd.Dataset) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2, outer_optimizer=keras.optimizers.SGD(0.5))
+    model = build(strategy)
+    model.fit(regression, epochs=1, steps_per_epoch=2, verbose=0)
+    given = [np.full_like(weight, 5.0) for weight in model.get_weights()]
+    model.set_weights(given)
+    model.optimizer.learning_rate = 0.0
+    model.fit(regression, epochs=1, steps_per_epoch=2, verbose=0)
+    for weight, wanted in zip(model.get_weights(), given, strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+
+
 @pytest.mark.parametrize(("options", "message"), [({"sync_every": 0}, "sync_every"), ({"outer_optimizer": "sgd"}, "outer_optimizer")])
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=message):
