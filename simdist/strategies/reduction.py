@@ -85,8 +85,13 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
             "much. Give what strategy.run returned, or use MEAN."
         )
-    value = present_value(value)
-    return value if axis is None else _over_axis(op, jnp.asarray(value), axis)
+    alone = _of_one(op, present_value(value))
+    return alone if axis is None else _over_axis(op, jnp.asarray(alone), axis)
+
+
+def _of_one(op: ReduceOp, value: Any) -> Any:
+    """The value of one replica, with the dtype that the sum, or the mean, of several would have."""
+    return _summand(op, jnp.asarray(value)) if isinstance(value, (bool, np.generic, np.ndarray, jax.Array)) else value
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
@@ -122,9 +127,12 @@ def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> 
 
 
 def _summand(op: ReduceOp, value: Any) -> Any:
-    """The summand of a replica. The mean of whole numbers is no whole number, and their sum may be too large for their dtype."""
-    whole = not jnp.issubdtype(value.dtype, jnp.inexact)
-    return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) if whole and op is ReduceOp.MEAN else value
+    """The summand of a replica: truth values are counted; the mean of whole numbers is none, and their sum may be too large for them."""
+    if jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+    if op is ReduceOp.MEAN:
+        return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+    return value.astype(jnp.int32) if value.dtype == bool else value
 
 
 def _length(value: Any, axes: tuple[int, ...]) -> int:
@@ -180,7 +188,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     """Combine a structure of values of this replica with those of the others, in one collective."""
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1:
-        return value
+        return jax.tree_util.tree_map(lambda leaf: _of_one(op, leaf), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
     leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
     totals = tracer.collective("all_reduce", leaves, options=options, label=label, averaged=op is ReduceOp.MEAN)

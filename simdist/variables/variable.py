@@ -215,7 +215,8 @@ class Variable(Scatter, Overlapping, Arithmetic):
 
     Raises:
         InvalidArgumentError: no initial value or one that only a step knows, numbers that the dtype cannot hold, another shape, MEAN for
-            integers, a trainable variable with ON_READ or one of each worker, or an unknown synchronization or aggregation.
+            integers, SUM for truth values, a trainable variable with ON_READ or one of each worker, or an unknown synchronization or
+            aggregation.
         TypeError: the name is no text, or `trainable` neither True nor False.
 
     Example:
@@ -267,6 +268,8 @@ class Variable(Scatter, Overlapping, Arithmetic):
             raise InvalidArgumentError(f"The variable {self.name!r} was given shape={tuple(shape)} and a value of shape {value.shape}.")
         if self.aggregation is VariableAggregation.MEAN and not jnp.issubdtype(value.dtype, jnp.inexact):
             raise InvalidArgumentError(f"The variable {self.name!r} has the dtype {value.dtype}; MEAN needs a floating one.")
+        if self.aggregation is VariableAggregation.SUM and value.dtype == bool:
+            raise InvalidArgumentError(f"The variable {self.name!r} has the dtype bool; SUM needs numbers, such as those of dtype='int32'.")
         self.shape, self.dtype = tuple(value.shape), str(value.dtype)
         current_scope().create(self, value)
 

@@ -1,4 +1,4 @@
-"""The mean of whole numbers of several replicas is that of numpy, also where their sum does not fit their dtype."""
+"""Sums and means of whole numbers and truth values of several replicas are those of numpy, also where a sum does not fit its dtype."""
 
 from __future__ import annotations
 
@@ -35,3 +35,26 @@ def test_mean_of_an_all_reduce_is_exact_where_the_sum_overflows() -> None:
 def test_sum_of_integers_stays_an_integer() -> None:
     strategy = sd.MirroredStrategy(3)
     assert strategy.reduce("sum", strategy.run(lambda: jnp.int32(2)), None).dtype == np.int32
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_a_sum_of_truth_values_counts_them(replicas: int) -> None:
+    strategy = sd.MirroredStrategy(replicas)
+    hits = strategy.distribute_values_from_function(lambda context: np.array([True, context.replica_id_in_sync_group == 0]))
+    together = strategy.run(lambda hit: sd.get_replica_context().all_reduce("sum", hit), args=(hits,))
+    for found in (strategy.reduce("sum", hits, axis=None), strategy.local_results(together)[0]):
+        assert found.dtype == np.int32 and found.tolist() == [replicas, 1]
+    assert int(strategy.reduce("sum", hits, axis=0)) == replicas + 1
+
+
+def test_the_dtype_of_a_mean_does_not_depend_on_the_number_of_replicas() -> None:
+    for strategy in (sd.OneDeviceStrategy(), sd.MirroredStrategy(1), sd.MirroredStrategy(2)):
+        values = strategy.run(lambda: jnp.arange(2))
+        assert strategy.reduce("mean", values, axis=None).dtype == np.float32
+        within = strategy.run(lambda: sd.get_replica_context().all_reduce("mean", jnp.arange(2)))
+        assert strategy.local_results(within)[0].dtype == np.float32
+
+
+def test_a_variable_of_truth_values_has_no_sum() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match="SUM needs numbers"):
+        sd.Variable(True, aggregation=sd.VariableAggregation.SUM)
