@@ -175,13 +175,14 @@ class Elastic(OverAnother):
 
     def _say_what_is_lost(self, old: Sequence[str], local: Sequence[Variable]) -> None:
         gone = sorted(set(old) - {member.device for member in self.strategy.members})
-        counts = [variable.name for variable in local if variable.placement.combine == "sum"]
+        counts = dict.fromkeys(
+            variable.name.rpartition("/")[0] or variable.name for variable in local if variable.placement.combine == "sum"
+        )
         if counts:
             log.warning(
-                "%s: gone, and what it alone had added since their last reset to %s is lost: the losses and metrics of this epoch are "
-                "those of the other replicas' rows, while the weights have seen all.",
+                "%s: what it alone had added to %s is lost. This epoch's losses and metrics miss these rows; the weights do not.",
                 ", ".join(gone),
-                ", ".join(counts[:8]),
+                ", ".join(list(counts)[:8]),
             )
 
     def _first_cell(self, variable: Variable, old: list[str], members: list[Member]) -> Cell:
