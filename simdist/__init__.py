@@ -23,6 +23,7 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
 from simdist.data import AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
+from simdist.faults.plan import FaultPlan
 from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
 from simdist.lookup import IntegerLookup, KeyValueTensorInitializer, StaticHashTable, StringLookup, TextVectorization
 from simdist.program.function import function
@@ -84,6 +85,7 @@ __all__ = [
     "CommunicationOptions",
     "Dataset",
     "DatasetCreator",
+    "FaultPlan",
     "FixedShardsPartitioner",
     "HierarchicalCopyAllReduce",
     "InputContext",

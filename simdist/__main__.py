@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +129,31 @@ def _add_chaos(commands: Any) -> None:
     chaos = commands.add_parser(
         "chaos", help="search for failures: random clusters, workloads and faults, and what must hold in all of them"
     )
-    chaos.add_argument("--scenarios", type=int, default=500, help="how many (default 500)")
+    count, seconds = partial(_number, int, least=0), partial(_number, float, least=0)
+    chaos.add_argument("--scenarios", type=partial(_number, int, least=1), default=500, help="how many (default 500)")
     chaos.add_argument("--seed", type=int, default=0, help="of everything (default 0)")
-    chaos.add_argument("--first", type=int, default=0, help="number of the first scenario (default 0)")
+    chaos.add_argument("--first", type=count, default=0, help="number of the first scenario (default 0)")
     chaos.add_argument("--workload", help="only this one (default: all)")
-    chaos.add_argument("--timing-only", type=float, default=0.875, metavar="SHARE", help="of scenarios without numbers (default 0.875)")
-    chaos.add_argument("--time-limit", type=float, default=90.0, metavar="SECONDS", help="for one scenario (default 90)")
+    share = partial(_number, float, least=0, most=1)
+    chaos.add_argument("--timing-only", type=share, default=0.875, metavar="SHARE", help="of scenarios without numbers (default 0.875)")
     chaos.add_argument(
-        "--shrink", type=float, default=20.0, metavar="SECONDS", help="for making each failure smaller; 0: not at all (default 20)"
+        "--time-limit", type=partial(_number, float, least=1), default=90.0, metavar="SECONDS", help="for one scenario (default 90)"
     )
+    chaos.add_argument(
+        "--shrink", type=seconds, default=20.0, metavar="SECONDS", help="for making each failure smaller; 0: not at all (default 20)"
+    )
+
+
+def _number(kind: Callable[[str], float], text: str, least: float, most: float = math.inf) -> float:
+    """A number of the command line, from `least` to `most`."""
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most or value == math.inf:
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"{text} is not {what} from {least}{f' to {most:g}' if most < math.inf else ' on'}")
+    return value
 
 
 def _chaos(options: argparse.Namespace) -> int:

@@ -68,3 +68,12 @@ def test_demo_learns_the_digits_and_writes_its_files(options: list[str], tmp_pat
     assert retried == (0 if options else 1)
     assert json.loads((tmp_path / "demo" / "trace.json").read_text())
     assert "http" not in (tmp_path / "demo" / "report.html").read_text().split("<body", 1)[0]
+
+
+@pytest.mark.parametrize(
+    "words", ["--time-limit -1", "--time-limit 0", "--timing-only 7", "--timing-only nan", "--first -5", "--shrink -1", "--scenarios 0"]
+)
+def test_chaos_checks_its_numbers(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["chaos", *words.split()])
+    assert ended.value.code == 2 and "number from" in capsys.readouterr().err

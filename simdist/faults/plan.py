@@ -71,6 +71,14 @@ class FaultPlan(PlansOfTasks, PlansOfMessages):
         self.planned.append(fault)
         return fault
 
+    def require(self, fault: Fault) -> None:
+        """Refuse what could not be planned; nothing is.
+
+        Raises:
+            InvalidArgumentError, TypeError: as `add`.
+        """
+        self._check(copy_of(fault))
+
     def extend(self, plan: FaultPlan) -> None:
         """Plan what another plan has, all of it or, where something is refused, nothing; the other one stays as it is.
 

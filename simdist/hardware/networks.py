@@ -108,7 +108,8 @@ class Network:
         """The same network with hosts in racks, whose uplinks are shared.
 
         Args:
-            tasks_per_rack: how many hosts a rack holds; they fill the racks in their order.
+            tasks_per_rack: how many hosts a rack holds; they fill the racks in the order of `Cluster.tasks`, so the chief takes the
+                first place, also where a notebook is the chief.
             oversubscription: bandwidth of a full rack's ports over that of its uplink; default 1.0: the uplink never limits.
             hop_latency: seconds that a rack's uplink or downlink adds, each; default 0.0.
 

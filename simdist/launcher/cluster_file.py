@@ -113,6 +113,9 @@ def read_cluster_file(path: Path) -> ClusterFile:
     spec = _spec(table)
     output = table.table("output")
     output.require_known(("trace", "summary"))
+    trace, summary = _path(output, "trace"), _path(output, "summary")
+    if trace is not None and trace == summary:
+        raise output.wrong("summary", "another path than that of the trace, which it would overwrite")
     return ClusterFile(
         path=path,
         spec=spec,
@@ -125,8 +128,8 @@ def read_cluster_file(path: Path) -> ClusterFile:
         time_limit_s=table.seconds("time_limit", None),
         evaluator_grace_s=table.seconds("evaluator_grace", EVALUATOR_GRACE_S),
         faults=[(item, _checked(item, lambda item=item: _fault(spec, item))) for item in table.tables("faults")],
-        trace=_path(output, "trace"),
-        summary=_path(output, "summary"),
+        trace=trace,
+        summary=summary,
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simdist.errors import SimdistError
+from simdist.faults.table import as_text, rows_of
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.work import LaunchedRun
 from simdist.trace import format_summary
@@ -66,7 +68,12 @@ class Outcome:
             "restarts of mains": _counts({task: count for run in self._runs for task, count in run.restarts.items()}),
             "digest": self.cluster.trace.digest(),
         }
-        self.lines = [*(f"{name:<18} {value}" for name, value in facts.items()), "", *repr(self.cluster.faults).splitlines()]
+        self.lines = [*(f"{name:<18} {value}" for name, value in facts.items()), "", *self._faults().splitlines()]
+
+    def _faults(self) -> str:
+        """The table of faults: the run is over, so what has not fired by now never will."""
+        faults = self.cluster.faults
+        return as_text(rows_of(faults.planned, lambda fault: "never" if faults.state(fault) == "pending" else faults.state(fault)))
 
     def write(self, trace: Path | None, summary: Path | None) -> None:
         """Write the files that were asked for, and name them in the lines."""
@@ -81,7 +88,7 @@ class Outcome:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write(path)
-        except OSError as error:
+        except (OSError, SimdistError) as error:
             self.unwritten.append(f"{path} was not written: {error}. Give another path under [output].")
         else:
             self.lines.append(f"wrote {path}{hint}")

@@ -108,8 +108,12 @@ class _Linker:
         result, rebuild = -1, list
         operations = list(self.program.operations)
         at = 0
+        waits = self.program.seconds is not None and not any(isinstance(op, Compute) for op in operations)
         while at < len(operations):
             op = operations[at]
+            if waits and isinstance(op, (Update, TracedCollective, Return)):
+                self._wait()
+                waits = False
             match op:
                 case Read() | ReadRows():
                     reads = [op]
@@ -150,6 +154,12 @@ class _Linker:
             tuple(self.batch_avals),
             self.layout.version,
         )
+
+    def _wait(self) -> None:
+        """A kernel for the declared duration of a step that computes nothing."""
+        kernel = kernel_of("declared duration", lambda: [jnp.zeros((), jnp.float32)], [])
+        none = (Aval((), "float32"),)
+        self.operations.append(RunKernel(self.number(), kernel, (), (none,), (), None, (), (self._slot(none),), False))
 
     def _slot(self, avals: tuple[Aval, ...]) -> Slot:
         self.slot_avals.append(avals)

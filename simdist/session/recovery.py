@@ -80,7 +80,7 @@ class Recovery:
         units, units_without: how far both came, in closures or steps.
         steps, steps_without: that all workers have taken.
         lost_s: of work under way that died with its task.
-        waited_s: seconds that all other workers were idle for longer.
+        waited_s: seconds that the devices of all other workers were idle for longer, added up.
         loss, loss_without: of what both programs returned; None where it was not asked for, or there is no result.
     """
 
@@ -296,10 +296,11 @@ def _caught_up_s(progress_s: Sequence[float], other_s: Sequence[float], after_s:
 
 
 def _idle_s(session: Session, tasks: set[str]) -> float:
-    """Seconds that the workers were idle, but for these tasks."""
+    """Seconds that the workers were idle, but for these tasks: their devices, or where they have several no lane of their hosts."""
     lanes = summary(session.trace)["lanes"]
+    with_devices = {lane.split("/")[0] for lane in lanes if "/" in lane and "/network" not in lane}
     others = [lane for lane in lanes if lane.startswith("worker:") and lane.split("/")[0] not in tasks and "/network" not in lane]
-    return sum(session.now - lanes[lane]["busy_s"] for lane in others)
+    return sum(session.now - lanes[lane]["busy_s"] for lane in others if lane not in with_devices)
 
 
 def _retried(trace: Trace, task: str, fired_s: float) -> set[int]:

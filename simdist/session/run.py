@@ -171,6 +171,15 @@ class ProgramRun:
         self._plan(command)
         return command
 
+    def check(self, fault: Mapping[str, Any]) -> None:
+        """Refuse a fault that makes no sense here, before anything happens.
+
+        Raises:
+            InvalidArgumentError: it makes none.
+        """
+        if not self.is_over:
+            self.cluster.faults.require(Command(self.clock.now, fault).fault_at(self.clock.now))
+
     def _plan(self, command: Command) -> None:
         fault = command.fault_at(self.clock.now)
         self.cluster.faults.add(fault)

@@ -268,6 +268,7 @@ class Session:
         self._require_outside("inject")
         self._require_open("inject")
         run = self._live()
+        run.check(plain)
         self._branch.advance(UntilEvents(run.clock.events))  # a program that has not begun comes to its first wait
         if run.is_over:
             raise FailedPreconditionError(

@@ -2,8 +2,8 @@
 
 A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
 the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
-``retry`` instants up to its restart (or its next crash, or the end of the run) that name the lane in a fact ``task``,
-or name no task.
+``retry`` instants of that lane up to its restart (or its next crash, or the end of the run); one of another lane may
+name the lane in a fact ``task``.
 
 Invariant: a moment that never came is None.
 
@@ -59,7 +59,7 @@ class _Instants:
 
     def __init__(self, instants: Sequence[Instant]) -> None:
         self.instants = instants
-        self.rows: dict[tuple[str | None, str], list[int]] = {}
+        self.rows: dict[tuple[str, str], list[int]] = {}
         for row, item in enumerate(instants):
             self.rows.setdefault(_key(item), []).append(row)
         self.times_s = [item.time_s for item in instants]
@@ -72,7 +72,7 @@ class _Instants:
         detect, restart = (self.next_row((crash.lane, category), row, last) for category in ("detect", "restart"))
         until_s = self.times_s[restart] if restart < last else math.inf
         stop = min(last, bisect_right(self.times_s, until_s)) if self.in_order else last
-        retries = sorted([*self.between((crash.lane, "retry"), row, stop), *self.between((None, "retry"), row, stop)])
+        retries = self.between((crash.lane, "retry"), row, stop)
         return Failure(
             crash,
             self.instants[detect] if detect < last else None,
@@ -80,20 +80,20 @@ class _Instants:
             tuple(self.instants[retry] for retry in retries if self.times_s[retry] <= until_s),
         )
 
-    def between(self, key: tuple[str | None, str], first: int, last: int) -> list[int]:
+    def between(self, key: tuple[str, str], first: int, last: int) -> list[int]:
         """The rows of a key after the first and before the last of two rows."""
         rows = self.rows.get(key, [])
         return rows[bisect_right(rows, first) : bisect_left(rows, last)]
 
-    def next_row(self, key: tuple[str | None, str], first: int, last: int) -> int:
+    def next_row(self, key: tuple[str, str], first: int, last: int) -> int:
         """The first row of a key between two rows; the last of the two where there is none."""
         rows = self.rows.get(key, [])
         place = bisect_right(rows, first)
         return min(rows[place], last) if place < len(rows) else last
 
 
-def _key(item: Instant) -> tuple[str | None, str]:
-    """Lane and category; of a retry the task that it names, None where it names none."""
+def _key(item: Instant) -> tuple[str, str]:
+    """Lane and category; of a retry the task that it names, otherwise its lane."""
     if item.category == "retry":
-        return (str(item.facts["task"]) if "task" in item.facts else None), "retry"
+        return str(item.facts.get("task", item.lane)), "retry"
     return item.lane, "crash" if item.category in DEATHS else item.category

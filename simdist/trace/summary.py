@@ -41,7 +41,7 @@ from simdist.trace.summary_records import (
 
 __all__ = ["summary", "utilisation_by_task"]
 
-NOT_WORK = ("closure", "down")
+NOT_WORK = ("closure", "down", "input", "wait")
 DEVICE_WORK = ("compute", "apply")
 
 
@@ -54,7 +54,8 @@ def summary(trace: EventLog) -> Summary:
     Returns:
         A dict with ``seed``, ``duration_s``, ``spans`` and ``instants`` (counts by category), and
 
-        - ``lanes``: for each lane ``busy_s``, ``utilisation`` (share of the run in which it was busy, 0 to 1),
+        - ``lanes``: for each lane ``busy_s`` (it computed, read, sent or received; it did not wait), ``utilisation`` (share of the run in
+          which it was busy, 0 to 1),
           ``seconds`` by category, ``bytes_sent``;
         - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
         - ``links``: bytes by name of the link;

@@ -247,3 +247,11 @@ def test_workers_come_and_go_in_the_same_way_each_time(numerics: str) -> None:
         return cluster.trace.digest()
 
     assert digest() == digest()
+
+
+def test_a_fault_of_a_worker_that_was_removed_is_refused() -> None:
+    cluster, coordinator = coordinated(2)
+    coordinator.remove_worker("worker:1")
+    for plan in (cluster.faults.crash, cluster.faults.pause, cluster.faults.lose_host):
+        with pytest.raises(InvalidArgumentError, match="worker:1 was removed"):
+            plan("worker:1", at=cluster.now + 1.0)

@@ -94,6 +94,7 @@ def test_names_in_sentences_exist() -> None:
 def test_every_public_name_that_tensorflow_has_is_on_the_page() -> None:
     """What is ours alone, and what the README explains, need not be."""
     ours = {
+        "FaultPlan",
         "RemoteValue",
         "Session",
         "ShardedVariable",

@@ -242,7 +242,7 @@ restart_after = 0.001
 
 def test_fault_that_never_fired_is_in_the_table_and_no_warning(play: Runner) -> None:
     outcome = play("pass", CRASH)
-    assert any("crash('worker:1')" in line and "pending" in line for line in outcome.lines)
+    assert any("crash('worker:1')" in line and " never " in line for line in outcome.lines)
 
 
 def test_trace_and_summary_are_written_also_of_a_run_that_failed(play: Runner, tmp_path: Path) -> None:
@@ -263,6 +263,22 @@ def test_file_that_cannot_be_written_is_a_failure_that_names_it(play: Runner, tm
     outcome = play("pass", f"[jobs]\nworker = 1\n[output]\ntrace = '{tmp_path / 'file' / 'trace.json'}'\n")
     assert outcome.status == 1
     assert outcome.errors()[0].startswith(f"{tmp_path / 'file' / 'trace.json'} was not written: ")
+
+
+@pytest.mark.parametrize("wrong", ["trace", "summary"])
+def test_a_file_that_cannot_be_written_hides_nothing_else(play: Runner, tmp_path: Path, wrong: str) -> None:
+    paths = {"trace": tmp_path / "a.json", "summary": tmp_path / "b.txt"}
+    paths[wrong].mkdir()
+    outcome = play("raise KeyError('boom')", f"[jobs]\nworker = 1\n[output]\ntrace = '{paths['trace']}'\nsummary = '{paths['summary']}'\n")
+    errors = "\n".join(outcome.errors())
+    assert outcome.status == 1 and "boom" in errors and f"{paths[wrong]} was not written" in errors
+    assert len([line for line in outcome.lines if line.startswith("wrote")]) == 1
+
+
+def test_one_path_for_trace_and_summary_is_refused(play: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with pytest.raises(InvalidArgumentError, match="another path than that of the trace"):
+        play("pass", f"[jobs]\nworker = 1\n[output]\ntrace = '{path}'\nsummary = '{path}'\n")
 
 
 def test_script_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -288,3 +288,16 @@ def test_rewinding_says_how_long_it_will_take() -> None:
     session.advance()
     assert 0.0 < half_s <= session.rewind_seconds(session.now)
     assert session.rewind_seconds(0.0004) == half_s
+
+
+def test_a_fault_that_is_refused_before_the_start_changes_nothing() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+        coordinator.schedule(sd.function(lambda: 1.0, seconds=1.0))
+        coordinator.join()
+
+    session = sd.Session(program, sd.Cluster({"worker": 1, "ps": 1}))
+    before = session.moment()
+    with pytest.raises(errors.InvalidArgumentError, match="worker:7"):
+        session.inject({"kind": "crash", "task": "worker:7"})
+    assert session.moment() == before

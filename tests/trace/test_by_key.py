@@ -108,7 +108,7 @@ def plain_failures(instants: list[Instant]) -> list[tuple[float | None, float | 
                 detected_s = item.time_s
             if item.lane == crash.lane and item.category == "restart" and restarted_s is None:
                 restarted_s = item.time_s
-            if item.category == "retry" and str(item.facts.get("task", crash.lane)) == crash.lane:
+            if item.category == "retry" and str(item.facts.get("task", item.lane)) == crash.lane:
                 retries_s.append(item.time_s)
         count = len([time_s for time_s in retries_s if restarted_s is None or time_s <= restarted_s])
         found.append((detected_s, restarted_s, count))

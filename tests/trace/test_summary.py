@@ -96,11 +96,12 @@ def test_failure_is_followed_to_its_restart() -> None:
     }
 
 
-def test_retry_that_names_no_task_counts_for_the_open_failure() -> None:
+def test_retry_that_names_no_task_counts_for_the_failure_of_its_lane() -> None:
     trace = Trace()
-    trace.instant("chief", "retry", "before", 0.5)
+    trace.instant("worker:1", "retry", "before", 0.5)
     trace.instant("worker:1", "crash", "crash", 1.0)
-    trace.instant("worker:0", "retry", "closure 3", 1.5)
+    trace.instant("worker:1", "retry", "closure 3", 1.5)
+    trace.instant("worker:0", "retry", "of another worker", 1.5)
     assert only_failure(trace)["retried_closures"] == 1
 
 
@@ -209,3 +210,12 @@ def test_report_of_a_large_cluster_names_the_busiest_and_counts_the_others() -> 
     assert line.count("%") == 16
     assert "worker:39 100.0 %" in line and "worker:0 " not in line
     assert line.endswith("and 24 others")
+
+
+def test_a_lane_that_waits_is_not_busy() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.span("worker:0", "wait", "for all_reduce", 1.0, 3.0)
+    trace.span("worker:0", "input", "wait for input", 3.0, 4.0)
+    lane = trace.summary()["lanes"]["worker:0"]
+    assert (lane["busy_s"], lane["utilisation"], lane["seconds"]) == (1.0, 0.25, {"compute": 1.0, "input": 1.0, "wait": 2.0})

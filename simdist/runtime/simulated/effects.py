@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from simdist.errors import InvalidArgumentError
 from simdist.faults.effects import Heal
 from simdist.runtime.simulated.disturbances import Narrowing
 from simdist.runtime.simulated.world import World
@@ -35,6 +36,8 @@ class SimulatedEffects:
         return self.world.now
 
     def require_task(self, name: str) -> str:
+        if name in self.world.left:
+            raise InvalidArgumentError(f"{name} was removed from the cluster, so nothing can happen to it. Name a task of cluster.tasks.")
         return self.world.task(name).name
 
     def require_open(self, what: str) -> None:
