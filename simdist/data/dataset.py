@@ -51,8 +51,13 @@ class Dataset(DatasetCreation):
         A tuple is unpacked into arguments, everything else is one argument. Before batching, a pure function is called
         once per source row (a few rows twice, to find out whether it is pure), not once per visit.
 
+        Whether a function is pure is a guess: one that answers differently when it is called twice is not, nor one whose code
+        reaches a random generator, a clock, an iterator or an open file. Code of other packages is not read. Where such code
+        draws, and seldom, say ``pure=False``: else each epoch may repeat the draws of the first.
+
         Args:
-            map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array.
+            map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array. What it reads besides
+                its arguments is read when an element is first computed; a later ``map`` reads it anew.
             num_parallel_calls: accepted for tf.data's sake; the order is always kept.
             deterministic: accepted for tf.data's sake; it always is.
             pure: True or False where you know; None finds out.

@@ -12,10 +12,10 @@ from __future__ import annotations
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, flatten, spec_of
-from simdist.data.mapped import mapped_table
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
 from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
+from simdist.data.sharing import ComputedTables, mapped_table
 from simdist.data.sources import probed_element, table_spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
@@ -29,11 +29,12 @@ FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over a
 class Map(Transform):
     """A function of each element; a pure function of rows makes a new table."""
 
-    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None) -> None:
+    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None, computed: ComputedTables | None = None) -> None:
         if not callable(fn):
             raise TypeError(f"map was given {fn!r}; expected a function of one element")
         super().__init__(source, "map()")
         self.fn, self.pure = fn, pure
+        self.computed: ComputedTables = {} if computed is None else computed  # one for all copies of this step
         self.found: Table | None = None
         self.decided = False
         self.structure: Structure | None = None
@@ -41,7 +42,7 @@ class Map(Transform):
     def table(self) -> Table | None:
         if not self.decided:
             rows = self.source.table()
-            self.found = None if rows is None else mapped_table(rows, self.fn, self.pure)
+            self.found = None if rows is None else mapped_table(rows, self.fn, self.pure, self.computed)
             self.decided = True
         return self.found
 
@@ -58,7 +59,7 @@ class Map(Transform):
         return self.source.full_batches
 
     def over(self, sources: tuple[Node, ...]) -> Node:
-        return Map(sources[0], self.fn, self.pure)
+        return Map(sources[0], self.fn, self.pure, self.computed)
 
     def open(self, one_pass: Pass) -> Pull:
         if self.table() is not None:

@@ -57,7 +57,7 @@ class Table:
 
     pending = False  # True while rows are still to be computed (see mapped.py)
     unvisited = False  # True while a visit of a row may compute it, or raise
-    derived: dict[Hashable, tuple[Table, tuple[object, ...]]]  # what pure maps made of this one, by function (see mapped.py)
+    derived: dict[Hashable, Table]  # what pure maps made of this one, by function (see sharing.py)
 
     def __init__(self, columns: Leaves, structure: Structure, key: str | None = None) -> None:
         self._columns = columns

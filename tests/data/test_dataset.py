@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table
+from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table, purity
+from simdist.data.purity import call_on
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
 
@@ -62,16 +63,46 @@ def test_impure_map_reads_no_further_than_asked():
     assert seen == [0, 1]
 
 
-def test_equal_functions_of_many_workers_share_one_mapped_table():
+def test_equal_functions_of_many_workers_share_one_mapped_table(monkeypatch: pytest.MonkeyPatch):
     calls: list[int] = []
-    factor = 3
+    monkeypatch.setattr(purity, "call_on", lambda fn, *rest: calls.append(1) or call_on(fn, *rest))
+    factor, shift = 3, np.arange(2)
 
     def dataset_fn() -> Dataset:
-        return Dataset.from_tensor_slices(np.arange(200)).map(lambda x: calls.append(1) or x * factor)
+        return Dataset.from_tensor_slices(np.arange(200)).map(lambda x: x * factor + shift.copy())
 
     datasets = [dataset_fn().batch(50) for _ in range(20)]
     tables = {id(iter(dataset).next_batch().table.columns[0]) for dataset in datasets}
     assert len(tables) == 1 and len(calls) < 200 + 20 * 16 + 8
+
+
+def test_copies_of_one_map_step_share_its_table():
+    double = Calls(lambda x: x * 2 + len(double.seen) * 0)
+    node = Dataset.range(100).map(double, pure=True).node
+    tables = {id(node.over(node.sources).table()) for _ in range(5)}
+    assert len(tables) == 1
+
+
+def test_rows_of_a_map_are_not_used_again_after_what_it_reads_changed_and_changed_back():
+    limits = [5]
+
+    def dataset_fn() -> Dataset:
+        return Dataset.range(100).map(lambda x: int(x) > limits[0], pure=True)
+
+    first = iter(dataset_fn())
+    assert not next(first)
+    limits[0] = 50
+    assert sum(plain(first)) == 49
+    limits[0] = 5
+    assert sum(plain(dataset_fn())) == 94
+
+
+@pytest.mark.parametrize("step", ["map", "filter"])
+def test_chance_that_acts_on_few_rows_acts_anew_in_each_epoch(step: str):
+    rng = np.random.default_rng(0)
+    maps = {"map": lambda x: -x if rng.random() < 0.01 else x, "filter": lambda x: rng.random() > 0.01}
+    dataset = getattr(Dataset.range(1000), step)(maps[step])
+    assert plain(dataset) != plain(dataset)
 
 
 def test_function_whose_surroundings_changed_is_computed_again():
