@@ -9,20 +9,24 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, flatten, spec_of
+from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, common_spec, flatten, spec_of
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
 from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
 from simdist.data.sharing import ComputedTables, mapped_table
-from simdist.data.sources import probed_element, table_spec
+from simdist.data.sources import probed_elements, table_spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Filter", "Map"]
 
+PROBED = 4  # elements that show what a map returns, where looking at them has no effect
 FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over and above 64 passes of the table
 
 
@@ -38,6 +42,7 @@ class Map(Transform):
         self.found: Table | None = None
         self.decided = False
         self.structure: Structure | None = None
+        self.keeps_rows = True  # until a result has another number of rows than its batch
 
     def table(self) -> Table | None:
         if not self.decided:
@@ -56,7 +61,7 @@ class Map(Transform):
 
     @property
     def full_batches(self) -> bool:
-        return self.source.full_batches
+        return self.keeps_rows and self.source.full_batches
 
     def over(self, sources: tuple[Node, ...]) -> Node:
         return Map(sources[0], self.fn, self.pure, self.computed)
@@ -77,6 +82,8 @@ class Map(Transform):
                 f"{name_of(self.fn)} returned {result.structure}, and {self.structure} before; "
                 "expected one structure; return the same nesting from every branch"
             )
+        if self.keeps_rows and self.source.full_batches:
+            self.keeps_rows = result.is_batched and result.num_rows == common_rows(batch)
         return result
 
     def cardinality(self) -> int:
@@ -86,16 +93,30 @@ class Map(Transform):
         table = self.table()
         if table is not None:
             return table_spec(table)
-        before = probed_element(self.source)
-        result = self.element(before)
-        varies = any(leaf.shape[:1] == (None,) for leaf in self.source.spec()[1])
-        rows = before.num_rows if varies else -1
-        return result.structure, tuple(loosened(spec_of(leaf), rows) for leaf in result.leaves())
+        sources = probed_elements(self.source, PROBED if self.source.free else 1)
+        results = [self.element(sources[0])]
+        for before in sources[1:]:
+            with suppress(Exception):  # which is raised when its turn comes
+                results.append(self.element(before))
+        columns = zip(*(result.leaves() for result in results), strict=True)
+        varying = {rows for before in sources for rows in varying_rows(self.source.spec()[1], before)}
+        return results[0].structure, tuple(loosened(common_spec(list(map(spec_of, column))), varying) for column in columns)
 
 
-def loosened(spec: ArraySpec, rows: int) -> ArraySpec:
-    """A first axis as long as the batch varies with it."""
-    return ArraySpec((None, *spec.shape[1:]), spec.dtype) if spec.shape[:1] == (rows,) else spec
+def common_rows(batch: Batch) -> int | None:
+    """The rows of a batch, some leaves of which may have no axes; None where there is no common number."""
+    sizes = {len(leaf) for leaf in batch.leaves() if leaf.ndim}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def varying_rows(specs: Sequence[ArraySpec], element: Batch) -> set[int]:
+    """The first axes of an element that are not always as long."""
+    return {len(leaf) for spec, leaf in zip(specs, element.leaves(), strict=True) if spec.shape[:1] == (None,)}
+
+
+def loosened(spec: ArraySpec, varying: set[int]) -> ArraySpec:
+    """A first axis as long as one that varies does so, too."""
+    return ArraySpec((None, *spec.shape[1:]), spec.dtype) if spec.shape and spec.shape[0] in varying else spec
 
 
 class Filter(Reorder):

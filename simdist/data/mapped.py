@@ -108,6 +108,9 @@ class MappedTable(Table):
         leaves = self.any_row() if rows is None or not rows.size else self.checked((int(rows.reshape(-1)[0]),))[0]
         return tuple((leaf.shape, leaf.dtype.name) for leaf in leaves)
 
+    def found_specs(self) -> set[tuple[LeafSpec, ...]]:
+        return {tuple((leaf.shape, leaf.dtype.name) for leaf in leaves) for leaves in self._rows if leaves is not None}
+
     def checked(self, rows: Sequence[int]) -> list[Leaves]:
         """The leaves of some rows, after which it is certain, or not, with what they were computed."""
         try:

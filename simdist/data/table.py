@@ -117,6 +117,10 @@ class Table:
         """Shape and dtype name of each leaf of one row; `rows` says which rows the caller is about to use."""
         return tuple((column.shape[1:], column.dtype.name) for column in self._columns)
 
+    def found_specs(self) -> set[tuple[LeafSpec, ...]]:
+        """How the rows look that are known and may differ; empty where all are alike."""
+        return set()
+
     def signature(self, rows: Array) -> Signature:
         """Structure, shapes and dtypes of the element that these rows make; one object per shape of `rows`."""
         found = self._signatures.get(rows.shape)

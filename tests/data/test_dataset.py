@@ -308,6 +308,30 @@ def test_element_spec_knows_which_first_axes_vary():
     assert rows.batch(2).element_spec.shape == (None, 3)
     assert rows.batch(2, drop_remainder=True).element_spec.shape == (2, 3)
     assert rows.batch(2).map(lambda b: b * 2).element_spec.shape == (None, 3)
+    assert [spec.shape for spec in rows.batch(2).enumerate().map(lambda i, b: (i, b)).element_spec] == [(), (None, 3)]
+    paired = Dataset.zip((Dataset.range(4), Dataset.range(5).batch(2)))
+    assert paired.map(lambda _, b: b).element_spec.shape == (None,)
+
+
+def test_element_spec_of_a_map_knows_what_differs_among_the_first_elements():
+    full = Dataset.range(8).batch(4, drop_remainder=True)
+    assert full.map(lambda b: b * 2).element_spec.shape == (4,)
+    assert full.map(lambda b: b[:2] if b[0] else b).element_spec.shape == (None,)
+    assert full.map(lambda b: b[None]).element_spec.shape == (1, 4)
+    assert Dataset.range(1, 5).map(lambda n: np.ones((n, 2))).element_spec.shape == (None, 2)
+
+
+def test_error_of_a_later_element_does_not_keep_element_spec_from_looking_at_the_first():
+    batches = Dataset.range(8).batch(2).map(lambda b: b if b[0] < 2 else 1 / 0)
+    assert batches.element_spec.shape == (None,)
+
+
+def test_batches_are_full_as_long_as_a_map_keeps_their_rows():
+    full = Dataset.range(8).batch(4, drop_remainder=True)
+    for fn, expected in ((lambda b: b * 2, True), (lambda b: (b, b), True), (lambda b: b[:2] if b[0] else b, False)):
+        dataset = full.map(fn)
+        list(dataset)
+        assert dataset.node.full_batches is expected
 
 
 def test_cache_keeps_what_an_impure_function_said():
