@@ -150,12 +150,17 @@ class Dataset(DatasetCreation):
         Args:
             dataset: elements of the same structure and dtypes; its options win over earlier ones.
 
+        Raises:
+            InvalidArgumentError: structures or dtypes differ; where only a function of the user can tell, when that is met.
+
         Example:
             >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
             [0, 1, 7, 8]
         """
         if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"concatenate was given {type(dataset).__name__}; expected a dataset; wrap it in from_tensor_slices")
+        if self.node.knows_spec and dataset.node.knows_spec:
+            joining.require_alike(self.node.spec(), dataset.node.spec())
         return Dataset(joining.Concatenate(self._node, dataset.node), self._options.merge(dataset.options()))
 
     def unbatch(self) -> Dataset:

@@ -60,6 +60,10 @@ class Map(Transform):
         return self.table() is not None and self.source.fixed
 
     @property
+    def knows_spec(self) -> bool:
+        return False
+
+    @property
     def full_batches(self) -> bool:
         return self.keeps_rows and self.source.full_batches
 

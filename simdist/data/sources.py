@@ -72,6 +72,10 @@ class FromIterable(Node):
         self.started = False
         self.structure: Structure | None = None
 
+    @property
+    def knows_spec(self) -> bool:
+        return False
+
     def open(self, one_pass: Pass) -> Pull:
         values = self.peeked() if one_pass.probing and self.once is not None else self.start()
         ended = False
