@@ -103,7 +103,7 @@ class Map(Transform):
             with suppress(Exception):  # which is raised when its turn comes
                 results.append(self.element(before))
         columns = zip(*(result.leaves() for result in results), strict=True)
-        varying = {rows for before in sources for rows in varying_rows(self.source.spec()[1], before)}
+        varying = {axis for before in sources for axis in varying_axes(self.source.spec()[1], before)}
         return results[0].structure, tuple(loosened(common_spec(list(map(spec_of, column))), varying) for column in columns)
 
 
@@ -113,14 +113,15 @@ def common_rows(batch: Batch) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def varying_rows(specs: Sequence[ArraySpec], element: Batch) -> set[int]:
-    """The first axes of an element that are not always as long."""
-    return {len(leaf) for spec, leaf in zip(specs, element.leaves(), strict=True) if spec.shape[:1] == (None,)}
+def varying_axes(specs: Sequence[ArraySpec], element: Batch) -> set[tuple[int, int]]:
+    """The axes of an element that are not always as long: number and length of each."""
+    pairs = zip(specs, element.leaves(), strict=True)
+    return {(axis, leaf.shape[axis]) for spec, leaf in pairs for axis, size in enumerate(spec.shape) if size is None}
 
 
-def loosened(spec: ArraySpec, varying: set[int]) -> ArraySpec:
-    """A first axis as long as one that varies does so, too."""
-    return ArraySpec((None, *spec.shape[1:]), spec.dtype) if spec.shape and spec.shape[0] in varying else spec
+def loosened(spec: ArraySpec, varying: set[tuple[int, int]]) -> ArraySpec:
+    """An axis as long as the same one of the source, which varies, does so, too."""
+    return ArraySpec(tuple(None if (axis, size) in varying else size for axis, size in enumerate(spec.shape)), spec.dtype)
 
 
 class Filter(Reorder):

@@ -309,6 +309,7 @@ def test_element_spec_knows_which_first_axes_vary():
     assert rows.batch(2, drop_remainder=True).element_spec.shape == (2, 3)
     assert rows.batch(2).map(lambda b: b * 2).element_spec.shape == (None, 3)
     assert [spec.shape for spec in rows.batch(2).enumerate().map(lambda i, b: (i, b)).element_spec] == [(), (None, 3)]
+    assert rows.batch(2).batch(2, drop_remainder=True).map(lambda b: b * 2).element_spec.shape == (2, None, 3)
     paired = Dataset.zip((Dataset.range(4), Dataset.range(5).batch(2)))
     assert paired.map(lambda _, b: b).element_spec.shape == (None,)
 
