@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import io
 import os
-import random
 import sys
 import sysconfig
 import types
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
-
-import numpy as np
 
 __all__ = ["drawn", "is_constant", "is_library", "is_library_function", "is_public", "module_of"]
 
@@ -91,7 +88,7 @@ CLOCKS = frozenset(
 )
 DRAWS = {"time": CLOCKS, "uuid": frozenset({"uuid1", "uuid4"}), "os": frozenset({"urandom", "getrandom"})}
 DRAWS["posix"] = DRAWS["nt"] = DRAWS["os"]
-GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+GENERATORS = frozenset({"BitGenerator", "Generator", "Random", "RandomState", "SeedGenerator"})  # classes of whatever package
 ROOTS = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -121,10 +118,11 @@ def drawn(part: object) -> str | None:
     """What an object gives that is another each time (in words), or None.
 
     Example:
+        >>> import numpy as np
         >>> drawn(np.random.default_rng(0)), drawn(iter([1])), drawn(abs)
         ('a random generator', 'an iterator', None)
     """
-    if isinstance(part, GENERATORS) or any(base.__name__ == "SeedGenerator" for base in type(part).__mro__):
+    if any(base.__name__ in GENERATORS and is_library(base.__module__) for base in type(part).__mro__):
         return "a random generator"
     if isinstance(part, io.IOBase):
         return "an open file"

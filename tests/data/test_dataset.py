@@ -9,8 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table, purity
-from simdist.data.purity import call_on
+from simdist.data import ArraySpec, AutoShardPolicy, Batch, Dataset, Options, Table
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import TaskContext, active_context
 
@@ -61,73 +60,6 @@ def test_impure_map_reads_no_further_than_asked():
     iterator = iter(dataset)
     next(iterator), next(iterator)
     assert seen == [0, 1]
-
-
-def test_equal_functions_of_many_workers_share_one_mapped_table(monkeypatch: pytest.MonkeyPatch):
-    calls: list[int] = []
-    monkeypatch.setattr(purity, "call_on", lambda fn, *rest: calls.append(1) or call_on(fn, *rest))
-    factor, shift = 3, np.arange(2)
-
-    def dataset_fn() -> Dataset:
-        return Dataset.from_tensor_slices(np.arange(200)).map(lambda x: x * factor + shift.copy())
-
-    datasets = [dataset_fn().batch(50) for _ in range(20)]
-    tables = {id(iter(dataset).next_batch().table.columns[0]) for dataset in datasets}
-    assert len(tables) == 1 and len(calls) < 200 + 20 * 16 + 8
-
-
-def test_copies_of_one_map_step_share_its_table():
-    double = Calls(lambda x: x * 2 + len(double.seen) * 0)
-    node = Dataset.range(100).map(double, pure=True).node
-    tables = {id(node.over(node.sources).table()) for _ in range(5)}
-    assert len(tables) == 1
-
-
-def test_rows_of_a_map_are_not_used_again_after_what_it_reads_changed_and_changed_back():
-    limits = [5]
-
-    def dataset_fn() -> Dataset:
-        return Dataset.range(100).map(lambda x: int(x) > limits[0], pure=True)
-
-    first = iter(dataset_fn())
-    assert not next(first)
-    limits[0] = 50
-    assert sum(plain(first)) == 49
-    limits[0] = 5
-    assert sum(plain(dataset_fn())) == 94
-
-
-@pytest.mark.parametrize("step", ["map", "filter"])
-def test_chance_that_acts_on_few_rows_acts_anew_in_each_epoch(step: str):
-    rng = np.random.default_rng(0)
-    maps = {"map": lambda x: -x if rng.random() < 0.01 else x, "filter": lambda x: rng.random() > 0.01}
-    dataset = getattr(Dataset.range(1000), step)(maps[step])
-    assert plain(dataset) != plain(dataset)
-
-
-def test_function_whose_surroundings_changed_is_computed_again():
-    scale = {"by": 2}
-
-    def dataset_fn() -> Dataset:
-        return Dataset.range(20).map(lambda x: x * scale["by"])
-
-    before = dataset_fn()
-    assert plain(before)[-1] == 38
-    scale["by"] = 5
-    assert plain(dataset_fn())[-1] == 95
-
-
-OFFSET = 1
-
-
-def test_function_whose_global_changed_is_computed_again_even_where_no_probe_sees_it(monkeypatch: pytest.MonkeyPatch):
-    def dataset_fn() -> Dataset:
-        return Dataset.range(100).map(lambda x: OFFSET if x == 5 else 0)
-
-    before = dataset_fn()
-    assert sum(plain(before)) == 1
-    monkeypatch.setitem(globals(), "OFFSET", 7)
-    assert sum(plain(dataset_fn())) == 7
 
 
 def test_map_that_fails_on_a_row_raises_when_that_row_is_visited():
@@ -295,44 +227,6 @@ def test_iterator_is_passed_over_only_once_and_looking_costs_nothing():
     assert plain(dataset) == [1, 2, 3]
     with pytest.raises(FailedPreconditionError, match="only once"):
         list(dataset)
-
-
-def test_element_spec_uses_up_no_shuffle():
-    looked, plainly = (Dataset.range(9).shuffle(9, seed=1).map(lambda x: x, pure=False) for _ in range(2))
-    assert looked.element_spec.dtype == "int32"
-    assert plain(looked) == plain(plainly)
-
-
-def test_element_spec_knows_which_first_axes_vary():
-    rows = Dataset.from_tensor_slices(np.zeros((5, 3)))
-    assert rows.batch(2).element_spec.shape == (None, 3)
-    assert rows.batch(2, drop_remainder=True).element_spec.shape == (2, 3)
-    assert rows.batch(2).map(lambda b: b * 2).element_spec.shape == (None, 3)
-    assert [spec.shape for spec in rows.batch(2).enumerate().map(lambda i, b: (i, b)).element_spec] == [(), (None, 3)]
-    assert rows.batch(2).batch(2, drop_remainder=True).map(lambda b: b * 2).element_spec.shape == (2, None, 3)
-    paired = Dataset.zip((Dataset.range(4), Dataset.range(5).batch(2)))
-    assert paired.map(lambda _, b: b).element_spec.shape == (None,)
-
-
-def test_element_spec_of_a_map_knows_what_differs_among_the_first_elements():
-    full = Dataset.range(8).batch(4, drop_remainder=True)
-    assert full.map(lambda b: b * 2).element_spec.shape == (4,)
-    assert full.map(lambda b: b[:2] if b[0] else b).element_spec.shape == (None,)
-    assert full.map(lambda b: b[None]).element_spec.shape == (1, 4)
-    assert Dataset.range(1, 5).map(lambda n: np.ones((n, 2))).element_spec.shape == (None, 2)
-
-
-def test_error_of_a_later_element_does_not_keep_element_spec_from_looking_at_the_first():
-    batches = Dataset.range(8).batch(2).map(lambda b: b if b[0] < 2 else 1 / 0)
-    assert batches.element_spec.shape == (None,)
-
-
-def test_batches_are_full_as_long_as_a_map_keeps_their_rows():
-    full = Dataset.range(8).batch(4, drop_remainder=True)
-    for fn, expected in ((lambda b: b * 2, True), (lambda b: (b, b), True), (lambda b: b[:2] if b[0] else b, False)):
-        dataset = full.map(fn)
-        list(dataset)
-        assert dataset.node.full_batches is expected
 
 
 def test_cache_keeps_what_an_impure_function_said():
