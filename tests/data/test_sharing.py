@@ -51,7 +51,7 @@ def test_rows_of_a_map_are_not_used_again_after_what_it_reads_changed_and_change
 
 @pytest.mark.parametrize("step", ["map", "filter"])
 def test_chance_that_acts_on_few_rows_acts_anew_in_each_epoch(step: str):
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)  # whose first numbers are larger: calls on a few rows would not show it
     maps = {"map": lambda x: -x if rng.random() < 0.01 else x, "filter": lambda x: rng.random() > 0.01}
     dataset = getattr(Dataset.range(1000), step)(maps[step])
     assert plain(dataset) != plain(dataset)
