@@ -27,7 +27,7 @@ class Batch:
 
     Args:
         table: where the rows are, or None.
-        rows: int32 row numbers, shape [b], or [] for an element that was never batched; None for concrete arrays.
+        rows: int32 row numbers, shape [b], or [] for an element that is one row; None for concrete arrays.
         arrays: the leaves of a concrete element.
         structure: how the leaves of a concrete element are nested.
 
@@ -97,15 +97,15 @@ class Batch:
     @property
     def is_batched(self) -> bool:
         """True where every leaf has a first axis, and all first axes are equally long."""
-        if self.rows is not None:
-            return self.rows.ndim == 1
+        if self.rows is not None and self.rows.ndim:
+            return True
         sizes = {leaf.shape[:1] for leaf in self.leaves()}
         return len(sizes) == 1 and () not in sizes
 
     @property
     def num_rows(self) -> int:
         """Length of the first axis; 1 for an element without one."""
-        if self.rows is not None:
+        if self.rows is not None and self.rows.ndim:
             return self.rows.size
         first = self.leaves()[0]
         return len(first) if first.ndim else 1
@@ -137,7 +137,7 @@ class Batch:
         """This batch, if it has a first axis to share.
 
         Raises:
-            InvalidArgumentError: the element was never batched.
+            InvalidArgumentError: its leaves have no common first axis.
         """
         if not self.is_batched:
             raise InvalidArgumentError(
@@ -148,7 +148,7 @@ class Batch:
 
     def part(self, start: int, end: int) -> Batch:
         """The rows from `start` up to `end` of a batch; rows stay rows."""
-        if self.rows is not None:
+        if self.rows is not None and self.rows.ndim:
             return Batch(self.table, self.rows[start:end])
         return Batch(None, None, tuple([leaf[start:end] for leaf in self.leaves()]), self.structure)
 
@@ -162,7 +162,7 @@ class Batch:
             One batch per size.
 
         Raises:
-            InvalidArgumentError: the element was never batched, or the sizes do not add up.
+            InvalidArgumentError: its leaves have no common first axis, or the sizes do not add up.
         """
         self.require_batched()
         if sum(sizes) != self.num_rows or min(sizes, default=0) < 0:

@@ -51,8 +51,13 @@ class Dataset(DatasetCreation):
         A tuple is unpacked into arguments, everything else is one argument. Before batching, a pure function is called
         once per source row (a few rows twice, to find out whether it is pure), not once per visit.
 
+        Whether a function is pure is a guess: one that answers differently when it is called twice is not, nor one whose code
+        reaches a random generator, a clock, an iterator or an open file. Code of other packages is not read. Where such code
+        draws, and seldom, say ``pure=False``: else each epoch may repeat the draws of the first.
+
         Args:
-            map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array.
+            map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array. What it reads besides
+                its arguments is read when an element is first computed; a later ``map`` reads it anew.
             num_parallel_calls: accepted for tf.data's sake; the order is always kept.
             deterministic: accepted for tf.data's sake; it always is.
             pure: True or False where you know; None finds out.
@@ -145,12 +150,17 @@ class Dataset(DatasetCreation):
         Args:
             dataset: elements of the same structure and dtypes; its options win over earlier ones.
 
+        Raises:
+            InvalidArgumentError: structures or dtypes differ; where only a function of the user can tell, when that is met.
+
         Example:
             >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
             [0, 1, 7, 8]
         """
         if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"concatenate was given {type(dataset).__name__}; expected a dataset; wrap it in from_tensor_slices")
+        if self.node.knows_spec and dataset.node.knows_spec:
+            joining.require_alike(self.node.spec(), dataset.node.spec())
         return Dataset(joining.Concatenate(self._node, dataset.node), self._options.merge(dataset.options()))
 
     def unbatch(self) -> Dataset:

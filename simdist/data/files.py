@@ -69,6 +69,10 @@ class FromFiles(Node):
         self.sources = (names,)
         self.label = "from_files()"
 
+    @property
+    def knows_spec(self) -> bool:
+        return False
+
     def over(self, sources: tuple[Node, ...]) -> Node:
         return FromFiles(sources[0], self.reader)
 

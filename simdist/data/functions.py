@@ -9,39 +9,45 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, flatten, spec_of
-from simdist.data.mapped import mapped_table
+from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, common_spec, flatten, spec_of
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
 from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
-from simdist.data.sources import probed_element, table_spec
+from simdist.data.sharing import ComputedTables, mapped_table
+from simdist.data.sources import probed_elements, table_spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Filter", "Map"]
 
+PROBED = 4  # elements that show what a map returns, where looking at them has no effect
 FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over and above 64 passes of the table
 
 
 class Map(Transform):
     """A function of each element; a pure function of rows makes a new table."""
 
-    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None) -> None:
+    def __init__(self, source: Node, fn: ElementFunction, pure: bool | None, computed: ComputedTables | None = None) -> None:
         if not callable(fn):
             raise TypeError(f"map was given {fn!r}; expected a function of one element")
         super().__init__(source, "map()")
         self.fn, self.pure = fn, pure
+        self.computed: ComputedTables = {} if computed is None else computed  # one for all copies of this step
         self.found: Table | None = None
         self.decided = False
         self.structure: Structure | None = None
+        self.keeps_rows = True  # until a result has another number of rows than its batch
 
     def table(self) -> Table | None:
         if not self.decided:
             rows = self.source.table()
-            self.found = None if rows is None else mapped_table(rows, self.fn, self.pure)
+            self.found = None if rows is None else mapped_table(rows, self.fn, self.pure, self.computed)
             self.decided = True
         return self.found
 
@@ -54,11 +60,15 @@ class Map(Transform):
         return self.table() is not None and self.source.fixed
 
     @property
+    def knows_spec(self) -> bool:
+        return False
+
+    @property
     def full_batches(self) -> bool:
-        return self.source.full_batches
+        return self.keeps_rows and self.source.full_batches
 
     def over(self, sources: tuple[Node, ...]) -> Node:
-        return Map(sources[0], self.fn, self.pure)
+        return Map(sources[0], self.fn, self.pure, self.computed)
 
     def open(self, one_pass: Pass) -> Pull:
         if self.table() is not None:
@@ -76,6 +86,8 @@ class Map(Transform):
                 f"{name_of(self.fn)} returned {result.structure}, and {self.structure} before; "
                 "expected one structure; return the same nesting from every branch"
             )
+        if self.keeps_rows and self.source.full_batches:
+            self.keeps_rows = result.is_batched and result.num_rows == common_rows(batch)
         return result
 
     def cardinality(self) -> int:
@@ -85,16 +97,31 @@ class Map(Transform):
         table = self.table()
         if table is not None:
             return table_spec(table)
-        before = probed_element(self.source)
-        result = self.element(before)
-        varies = any(leaf.shape[:1] == (None,) for leaf in self.source.spec()[1])
-        rows = before.num_rows if varies else -1
-        return result.structure, tuple(loosened(spec_of(leaf), rows) for leaf in result.leaves())
+        sources = probed_elements(self.source, PROBED if self.source.free else 1)
+        results = [self.element(sources[0])]
+        for before in sources[1:]:
+            with suppress(Exception):  # which is raised when its turn comes
+                results.append(self.element(before))
+        columns = zip(*(result.leaves() for result in results), strict=True)
+        varying = {axis for before in sources for axis in varying_axes(self.source.spec()[1], before)}
+        return results[0].structure, tuple(loosened(common_spec(list(map(spec_of, column))), varying) for column in columns)
 
 
-def loosened(spec: ArraySpec, rows: int) -> ArraySpec:
-    """A first axis as long as the batch varies with it."""
-    return ArraySpec((None, *spec.shape[1:]), spec.dtype) if spec.shape[:1] == (rows,) else spec
+def common_rows(batch: Batch) -> int | None:
+    """The rows of a batch, some leaves of which may have no axes; None where there is no common number."""
+    sizes = {len(leaf) for leaf in batch.leaves() if leaf.ndim}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def varying_axes(specs: Sequence[ArraySpec], element: Batch) -> set[tuple[int, int]]:
+    """The axes of an element that are not always as long: number and length of each."""
+    pairs = zip(specs, element.leaves(), strict=True)
+    return {(axis, leaf.shape[axis]) for spec, leaf in pairs for axis, size in enumerate(spec.shape) if size is None}
+
+
+def loosened(spec: ArraySpec, varying: set[tuple[int, int]]) -> ArraySpec:
+    """An axis as long as the same one of the source, which varies, does so, too."""
+    return ArraySpec(tuple(None if (axis, size) in varying else size for axis, size in enumerate(spec.shape)), spec.dtype)
 
 
 class Filter(Reorder):

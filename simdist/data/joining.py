@@ -8,17 +8,19 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, structure_of, unflatten
+from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, is_text, structure_of, unflatten
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Concatenate", "Zip"]
+__all__ = ["Concatenate", "Zip", "require_alike"]
 
 
 class Zip(Node):
@@ -34,7 +36,9 @@ class Zip(Node):
 
     def table(self) -> Table | None:
         if not self.decided:
-            self.found = self.joined() if all(map(is_short, self.sources)) else None
+            self.found = None
+            with suppress(Exception):  # of a row that has its turn later, if at all
+                self.found = self.joined() if all(map(is_short, self.sources)) else None
             self.decided = True
         return self.found
 
@@ -110,7 +114,9 @@ class Concatenate(Node):
 
     def table(self) -> Table | None:
         if not self.decided:
-            self.found = self.joined()
+            self.found = None
+            with suppress(Exception):
+                self.found = self.joined()
             self.decided = True
         return self.found
 
@@ -154,20 +160,20 @@ class Concatenate(Node):
         if table is not None:
             return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
         pull = self.first.open_elements(one_pass)
-        structure: Structure | None = None
+        first: Spec | None = None
         in_second = False
 
         def pull_next(limit: int) -> Array:
-            nonlocal pull, structure, in_second
+            nonlocal pull, first, in_second
             chunk = pull(limit)
             if not len(chunk) and not in_second:
                 in_second = True
                 pull = self.second.open_elements(one_pass)
                 chunk = pull(limit)
-                if len(chunk) and structure is not None:
-                    require_equal(structure, chunk[0].structure)
-            if len(chunk) and structure is None:
-                structure = chunk[0].structure
+                if len(chunk) and first is not None:
+                    require_alike(first, spec_of_element(chunk[0]))
+            if len(chunk) and first is None:
+                first = spec_of_element(chunk[0])
             return chunk
 
         return pull_next
@@ -180,29 +186,51 @@ class Concatenate(Node):
 
     def spec(self) -> Spec:
         (structure, first), (other, second) = self.first.spec(), self.second.spec()
-        require_equal(structure, other)
+        require_alike((structure, first), (other, second))
         return structure, tuple(widened(one, two) for one, two in zip(first, second, strict=True))
 
     def describe(self) -> str:
         return f"{self.first.describe()}.{self.label}"
 
 
-def require_equal(first: Structure, second: Structure) -> None:
-    if first != second:
+def require_alike(first: Spec, second: Spec) -> None:
+    """Refuse elements that one dataset cannot hold.
+
+    Raises:
+        InvalidArgumentError: structures or dtypes differ.
+    """
+    if first[0] != second[0]:
         raise InvalidArgumentError(
-            f"cannot concatenate datasets of different structures: {first} and {second}; "
+            f"cannot concatenate datasets of different structures: {first[0]} and {second[0]}; "
             "expected one structure; bring one of them into the other's form with a map"
         )
+    for one, two in zip(first[1], second[1], strict=True):
+        if kind_of(one) != kind_of(two):
+            raise InvalidArgumentError(
+                f"cannot concatenate elements of {one.dtype}{list(one.shape)} and {two.dtype}{list(two.shape)}; "
+                "expected one dtype; convert one of them with a map"
+            )
+
+
+def spec_of_element(element: Batch) -> Spec:
+    structure, leaves = element.signature
+    return structure, tuple(ArraySpec(shape, name) for shape, name in leaves)
+
+
+def kind_of(spec: ArraySpec) -> str:
+    """The dtype; for texts without their length."""
+    return spec.dtype.rstrip("0123456789") if is_text(spec.dtype) else spec.dtype
 
 
 def widened(first: ArraySpec, second: ArraySpec) -> ArraySpec:
     """What holds for the elements of both: None where they differ."""
-    if len(first.shape) != len(second.shape) or first.dtype != second.dtype:
+    if len(first.shape) != len(second.shape):
         raise InvalidArgumentError(
-            f"cannot concatenate elements of {first.dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}; "
-            "expected one dtype and rank; convert one of them with a map"
+            f"the elements of concatenated datasets have {len(first.shape)} and {len(second.shape)} axes, so no shape holds for all; "
+            "expected one number of axes; reshape one of them with a map"
         )
-    return ArraySpec(tuple(one if one == two else None for one, two in zip(first.shape, second.shape, strict=True)), first.dtype)
+    longer = max(first.dtype, second.dtype, key=lambda name: (len(name), name))  # of two texts, that with room for more letters
+    return ArraySpec(tuple(one if one == two else None for one, two in zip(first.shape, second.shape, strict=True)), longer)
 
 
 def common_batch_size(nodes: tuple[Node, ...]) -> int | None:

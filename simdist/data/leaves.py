@@ -34,6 +34,7 @@ __all__ = [
     "Structure",
     "Tree",
     "as_leaf",
+    "common_spec",
     "flatten",
     "frozen",
     "has_shape",
@@ -206,6 +207,18 @@ def is_text(dtype_name: str) -> bool:
 def spec_of(leaf: Array) -> ArraySpec:
     """Shape and dtype of one concrete array."""
     return ArraySpec(leaf.shape, leaf.dtype.name)
+
+
+def common_spec(specs: Sequence[ArraySpec]) -> ArraySpec:
+    """What holds for all of these specs: None where their shapes differ; those of another rank or dtype than the first are left out.
+
+    Example:
+        >>> common_spec([ArraySpec((2, 3), "int32"), ArraySpec((4, 3), "int32")])
+        ArraySpec(shape=(None, 3), dtype='int32')
+    """
+    alike = [spec.shape for spec in specs if len(spec.shape) == len(specs[0].shape)]
+    axes = (set(axis) for axis in zip(*alike, strict=True))
+    return ArraySpec(tuple(sizes.pop() if len(sizes) == 1 else None for sizes in axes), specs[0].dtype)
 
 
 def has_shape(value: object) -> bool:

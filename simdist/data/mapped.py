@@ -15,19 +15,20 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from simdist.data.batch import stack_leaf
 from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure
-from simdist.data.purity import Answer, answers, ask, fingerprint, is_pure, name_of
+from simdist.data.purity import Answer, ask, name_of
+from simdist.data.reach import UNKNOWN, Reach
 from simdist.data.row_blocks import agreed_columns
 from simdist.data.row_wise import Record, recorded
 from simdist.data.table import LeafSpec, Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["MappedTable", "mapped_table"]
-
-REMEMBERED = 8  # functions whose results one table keeps
+__all__ = ["MappedTable"]
 
 
 class MappedTable(Table):
@@ -38,12 +39,13 @@ class MappedTable(Table):
         fn: a pure function of one row.
         known: answers that are known already, by row.
         used: the lookup tables that gave them.
+        reach: what the function reaches, as it was when it gave them.
     """
 
     pending = True
     unvisited = True
 
-    def __init__(self, source: Table, fn: ElementFunction, known: dict[int, Answer], used: Record | None = None) -> None:
+    def __init__(self, source: Table, fn: ElementFunction, known: dict[int, Answer], used: Record, reach: Reach) -> None:
         self._source = source
         self._fn = fn
         self._rows: list[Leaves | None] = [None] * source.num_rows
@@ -54,7 +56,9 @@ class MappedTable(Table):
         self._key = None
         self._signatures = {}
         self.derived = {}
-        self._used: Record = {} if used is None else used
+        self._used = used
+        self._reach = reach
+        self._unchecked = False  # True after a row was computed, until it is certain with what
         self._tried = False
         self._failing: set[int] = set()  # rows that have zeros in the columns
         for row, answer in known.items():
@@ -75,35 +79,62 @@ class MappedTable(Table):
         return self._columns
 
     def row(self, index: int) -> tuple[Array | Scalar, ...]:
-        return tuple([leaf if leaf.ndim else leaf[()] for leaf in self.leaves_of(index)])
+        return tuple([leaf if leaf.ndim else leaf[()] for leaf in self.checked((index,))[0]])
 
     def take(self, rows: Array) -> Leaves:
         if not self.pending:
             self.require(rows)
             return super().take(rows)
         if rows.ndim == 0:
-            return self.leaves_of(int(rows))
+            return self.checked((int(rows),))[0]
         if rows.ndim > 1:
             return tuple([leaf.reshape(*rows.shape, *leaf.shape[1:]) for leaf in self.take(rows.reshape(-1))])
         if not rows.size:
             specs = self.leaf_specs()
             return tuple(np.empty((0, *shape), name) for shape, name in specs)
-        return tuple(stack_leaf(column) for column in zip(*map(self.leaves_of, rows.tolist()), strict=True))
+        return tuple(stack_leaf(column) for column in zip(*self.checked(rows.tolist()), strict=True))
 
     def compute(self, rows: Array) -> None:
         if not self.pending:
             self.require(rows)
             return
-        for row in rows.reshape(-1).tolist():
-            self.leaves_of(row)
+        self.checked(rows.reshape(-1).tolist())
         if not self._left:
             self.settle()
 
     def leaf_specs(self, rows: Array | None = None) -> tuple[LeafSpec, ...]:
         if not self.pending:
             return super().leaf_specs()
-        leaves = self.any_row() if rows is None or not rows.size else self.leaves_of(int(rows.reshape(-1)[0]))
+        leaves = self.any_row() if rows is None or not rows.size else self.checked((int(rows.reshape(-1)[0]),))[0]
         return tuple((leaf.shape, leaf.dtype.name) for leaf in leaves)
+
+    def found_specs(self) -> set[tuple[LeafSpec, ...]]:
+        return {tuple((leaf.shape, leaf.dtype.name) for leaf in leaves) for leaves in self._rows if leaves is not None}
+
+    def checked(self, rows: Sequence[int]) -> list[Leaves]:
+        """The leaves of some rows, after which it is certain, or not, with what they were computed."""
+        try:
+            return [self.leaves_of(row) for row in rows]
+        finally:
+            self.check()
+
+    def check(self) -> None:
+        """Forget that all is as it was, where that is not certain any more."""
+        if self._unchecked and not self._reach.is_unchanged:
+            self._reach = UNKNOWN
+        self._unchecked = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all rows so far were computed with what the function reached at first."""
+        return not self._unchecked and self._reach.key is not None
+
+    def ask_row(self, row: int) -> Answer:
+        """What the function answers on one row, which is remembered; or what it raises."""
+        try:
+            return self.checked((row,))[0], self.structure
+        except Exception as error:
+            return error
 
     def leaves_of(self, index: int) -> Leaves:
         """The leaves of one row, computed if need be; raises what the function raises."""
@@ -128,6 +159,7 @@ class MappedTable(Table):
 
     def answer(self, index: int) -> Answer:
         """What the function answers on one row, with the lookup tables as they were."""
+        self._unchecked = True
         return recorded(self._used, lambda: ask(self._fn, self._source, index))
 
     def require(self, rows: Array) -> None:
@@ -140,6 +172,7 @@ class MappedTable(Table):
     def failure(self, index: int) -> Exception:
         """What the function raises on a row that it cannot compute."""
         answer = self.answer(index)
+        self.check()
         if isinstance(answer, Exception):
             return answer
         return InvalidArgumentError(
@@ -152,6 +185,7 @@ class MappedTable(Table):
         self._tried = True
         if self._source.unvisited:
             return  # a column of the source would compute rows that no element visits
+        self._unchecked = True
         found = recorded(self._used, lambda: agreed_columns(self._fn, self._source, self.known_answer))
         if found is None:
             return
@@ -188,7 +222,7 @@ class MappedTable(Table):
         failure: Exception | None = None
         for index in range(self.num_rows):
             try:
-                return self.leaves_of(index)
+                return self.checked((index,))[0]
             except Exception as error:
                 failure = failure or error
         raise failure or InvalidArgumentError("a mapped dataset without elements has no structure; give the dataset at least one row")
@@ -204,6 +238,7 @@ class MappedTable(Table):
                     self._failing.add(index)
                 else:
                     self.keep(index, answer)
+        self.check()
         self.settle()
         if self.pending:
             raise InvalidArgumentError(
@@ -229,29 +264,3 @@ class MappedTable(Table):
         self.pending = False
         self.unvisited = bool(self._failing)
         self._rows = []
-
-
-def mapped_table(source: Table, fn: ElementFunction, pure: bool | None) -> MappedTable | None:
-    """The table of `fn` over `source`, shared by equal functions; None if `fn` is not pure."""
-    if pure is False:
-        return None
-    used: Record = {}
-    known = {} if pure else recorded(used, lambda: answers(fn, source))
-    if known is None:
-        return None
-    name, alive = fingerprint(fn)
-    found, _ = source.derived.get(name, (None, ()))
-    if isinstance(found, MappedTable) and found.is_current and is_pure(known, lambda row: ask_row(found, row)):
-        return found
-    table = MappedTable(source, fn, known, used)
-    source.derived[name] = (table, alive)
-    while len(source.derived) > REMEMBERED:
-        del source.derived[next(iter(source.derived))]
-    return table
-
-
-def ask_row(table: MappedTable, row: int) -> Answer:
-    try:
-        return table.leaves_of(row), table.structure
-    except Exception as error:
-        return error

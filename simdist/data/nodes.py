@@ -89,6 +89,11 @@ class Node(ABC):
         return False
 
     @property
+    def knows_spec(self) -> bool:
+        """True if `spec` calls no code of the user."""
+        return all(source.knows_spec for source in self.sources)
+
+    @property
     def static_batch_size(self) -> int | None:
         """The batch size where the pipeline itself says it, None where only elements do."""
         return None

@@ -77,10 +77,17 @@ def wanted_shapes(given: Tree, structure: Structure) -> list[Padded | None]:
         return [None] * structure.num_leaves
     shapes: list[Padded | None] = []
     for shape in per_leaf(given, structure, "padded_shapes"):
-        if shape is not None and not (isinstance(shape, Sequence) and all(axis is None or isinstance(axis, int) for axis in shape)):  # pyright: ignore[reportUnknownVariableType]
-            raise InvalidArgumentError(f"padded_shapes holds {shape!r}; expected a shape per component, such as (None,) or [5]")
+        if shape is not None and not (isinstance(shape, Sequence) and all(map(is_axis, shape))):  # pyright: ignore[reportUnknownVariableType]
+            raise InvalidArgumentError(
+                f"padded_shapes holds {shape!r}; expected a shape per component, such as (None,) or [5]: lengths from 0, or None"
+            )
         shapes.append(None if shape is None else tuple(None if axis == -1 else axis for axis in shape))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return shapes
+
+
+def is_axis(length: object) -> bool:
+    """True for a length, and for None or -1."""
+    return length is None or (isinstance(length, int) and not isinstance(length, bool) and length >= -1)
 
 
 def padding_values(given: Tree, structure: Structure) -> list[Tree]:

@@ -1,7 +1,7 @@
 """What every dataset can say of itself: its elements' shapes, how many there are, its options, and an iterator.
 
 Asking has no effect that can be seen: no shuffle counts an iteration for it, and a one-pass iterator is put
-back as it was. Only a function of the user may be called on a first element, where nothing else knows its shape.
+back as it was. Only a function of the user may be called on first elements, where nothing else knows its shape.
 
 Taught in lesson 01.
 """
@@ -51,7 +51,8 @@ class Pipeline:
     def element_spec(self) -> Tree:
         """Shape and dtype of each component, as `ArraySpec`; None stands for a dimension that varies.
 
-        Where only a function of the user can tell, it is called on a first element.
+        Where only a function of the user can tell, it is called on the first element, and on a few more where that cannot be
+        noticed; these stand for all.
 
         Example:
             >>> from simdist.data import Dataset

@@ -13,6 +13,7 @@ import numpy as np
 
 from simdist.data.leaves import Array, ElementFunction
 from simdist.data.purity import Answer, answers, ask, truth
+from simdist.data.reach import reached
 from simdist.data.row_blocks import agreed_columns
 from simdist.data.row_wise import Record, recorded
 from simdist.data.table import Table
@@ -76,6 +77,8 @@ class Predicate:
 def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicate | None:
     """The pure filter of `fn` over `source`; None if `fn` is not pure."""
     if pure is False:
+        return None
+    if pure is None and reached(fn).generator is not None:
         return None
     used: Record = {}
     known = {} if pure else recorded(used, lambda: answers(fn, source))

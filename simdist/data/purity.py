@@ -5,26 +5,24 @@ found out by calling it twice on a few rows spread over the table; an error coun
 fails may be one that no element ever visits. A function that draws random numbers answers differently and is then
 called at every visit.
 
-Functions written anew in every worker's `dataset_fn` are recognised by their code and by what they close over, so
-that a thousand workers compute a mapped table once.
+Few rows do not show what happens seldom. So the code is looked at, too: a function that reaches a random generator, a clock, an
+iterator or an open file (reach.py) counts as one that is not pure. What remains is a guess; `pure=False` is the cure.
 
 Taught in lesson 01.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from simdist.arguments import name_of_function
 from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, is_text, unflatten
-from simdist.data.row_wise import RowWise
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Answer", "answers", "ask", "call_on", "fingerprint", "is_equal_row", "is_pure", "name_of", "probed_rows", "truth"]
+__all__ = ["Answer", "answers", "ask", "call_on", "is_equal_row", "is_pure", "name_of", "probed_rows", "truth"]
 
 PROBES = 8
 
@@ -93,40 +91,6 @@ def answers(fn: ElementFunction, table: Table) -> dict[int, Answer] | None:
 def is_pure(given: dict[int, Answer], known: Callable[[int], Answer]) -> bool:
     """True if the known answers agree with the given ones, row by row."""
     return all(is_same(answer, known(row)) for row, answer in given.items())
-
-
-def fingerprint(fn: ElementFunction) -> tuple[Hashable, tuple[object, ...]]:
-    """What makes two function objects the same function, and the objects that must stay alive for it to hold.
-
-    Example:
-        >>> def make(scale):
-        ...     return lambda x: x * scale
-        >>> fingerprint(make(2))[0] == fingerprint(make(2))[0], fingerprint(make(2))[0] == fingerprint(make(3))[0]
-        (True, False)
-    """
-    if not isinstance(fn, types.FunctionType):
-        return ("object", id(fn)), (fn,)
-    parts = [*cells_of(fn), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
-    parts += [fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__]
-    return (fn.__code__, tuple(token(part) for part in parts)), (fn, *parts)
-
-
-def cells_of(fn: types.FunctionType) -> list[object]:
-    """What a function closes over; a name that is not bound yet counts as itself."""
-    contents: list[object] = []
-    for cell in fn.__closure__ or ():
-        try:
-            contents.append(cell.cell_contents)
-        except ValueError:
-            contents.append(cell)
-    return contents
-
-
-def token(part: object) -> Hashable:
-    """Plain values and lookup tables are compared by value, all other objects by identity."""
-    if part is None or isinstance(part, (bool, int, float, str, bytes)):
-        return type(part), repr(part)
-    return part.state if isinstance(part, RowWise) else id(part)
 
 
 def truth(answer: Answer, fn: ElementFunction) -> bool:

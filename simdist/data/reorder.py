@@ -7,6 +7,8 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from simdist.arguments import whole_number
@@ -130,7 +132,8 @@ class Repeat(Reorder):
             return epochs
         table = self.source.table()
         if self.source.fixed and table is not None and table.num_rows <= LARGEST_CYCLE:
-            return streams.cycled(streams.drained(self.source.open(one_pass)), self.count)
+            with suppress(Exception):  # of a row that has its turn later
+                return streams.cycled(streams.drained(self.source.open(one_pass)), self.count)
         return streams.repeated(lambda: self.source.open(one_pass), self.count)
 
     def cardinality(self) -> int:
@@ -138,7 +141,7 @@ class Repeat(Reorder):
         if self.count == 0 or total == 0:
             return 0
         if self.count is None:
-            return INFINITE if total != UNKNOWN else UNKNOWN
+            return INFINITE
         return total if total < 0 else total * self.count
 
 
@@ -171,7 +174,10 @@ class Shuffle(Reorder):
         table = self.source.table()
         if not (self.reshuffles and self.source.fixed and table and table.num_rows <= EPOCH_BLOCK // 2):
             return None
-        rows = streams.drained(self.source.open(one_pass))
+        try:
+            rows = streams.drained(self.source.open(one_pass))
+        except Exception:  # of a row that has its turn later
+            return None
         if not 0 < len(rows) <= self.buffer_size:
             return None
         return permuted_epochs(rows, self.seed, one_pass.next_iteration(self), count)

@@ -17,7 +17,7 @@ import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Element, Structure, has_shape, spec_of
+from simdist.data.leaves import Array, ArraySpec, Element, Structure, common_spec, has_shape, spec_of
 from simdist.data.nodes import UNKNOWN, Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
@@ -71,6 +71,10 @@ class FromIterable(Node):
         self.put_back: deque[Element] = deque()  # elements that probing took from an iterator that cannot start again
         self.started = False
         self.structure: Structure | None = None
+
+    @property
+    def knows_spec(self) -> bool:
+        return False
 
     def open(self, one_pass: Pass) -> Pull:
         values = self.peeked() if one_pass.probing and self.once is not None else self.start()
@@ -145,13 +149,19 @@ class FromIterable(Node):
 
 
 def table_spec(table: Table) -> Spec:
-    """What one row of a table looks like."""
-    return table.structure, tuple(ArraySpec(shape, name) for shape, name in table.leaf_specs())
+    """What one row of a table looks like, as far as its rows were computed."""
+    rows = [[ArraySpec(shape, name) for shape, name in specs] for specs in (table.leaf_specs(), *table.found_specs())]
+    return table.structure, tuple(map(common_spec, zip(*rows, strict=True)))
 
 
 def probed_element(node: Node) -> Batch:
     """The first element of a pipeline, made only to see what it is like."""
-    chunk = node.open_elements(Pass(probing=True))(1)
-    if not len(chunk):
+    return probed_elements(node, 1)[0]
+
+
+def probed_elements(node: Node, count: int) -> list[Batch]:
+    """Up to `count` first elements of a pipeline, made only to see what they are like."""
+    elements = list(streams.filled(node.open_elements(Pass(probing=True)), count))
+    if not elements:
         raise InvalidArgumentError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
-    return chunk[0]
+    return elements

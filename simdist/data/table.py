@@ -57,7 +57,7 @@ class Table:
 
     pending = False  # True while rows are still to be computed (see mapped.py)
     unvisited = False  # True while a visit of a row may compute it, or raise
-    derived: dict[Hashable, tuple[Table, tuple[object, ...]]]  # what pure maps made of this one, by function (see mapped.py)
+    derived: dict[Hashable, Table]  # what pure maps made of this one, by function (see sharing.py)
 
     def __init__(self, columns: Leaves, structure: Structure, key: str | None = None) -> None:
         self._columns = columns
@@ -116,6 +116,10 @@ class Table:
     def leaf_specs(self, rows: Array | None = None) -> tuple[LeafSpec, ...]:
         """Shape and dtype name of each leaf of one row; `rows` says which rows the caller is about to use."""
         return tuple((column.shape[1:], column.dtype.name) for column in self._columns)
+
+    def found_specs(self) -> set[tuple[LeafSpec, ...]]:
+        """How the rows look that are known and may differ; empty where all are alike."""
+        return set()
 
     def signature(self, rows: Array) -> Signature:
         """Structure, shapes and dtypes of the element that these rows make; one object per shape of `rows`."""

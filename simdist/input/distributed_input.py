@@ -127,7 +127,7 @@ class DistributedInput(InputView):
             complete=self.is_whole,
             num_workers=self.num_workers,
             away={worker: of_worker(worker) for worker in self.away},
-            full_steps=self.dataset.node.full_batches and size is not None and not size % self.num_replicas,
+            full_steps=lambda: size is not None and not size % self.num_replicas and self.dataset.node.full_batches,
             on_restore=self._follow_position,
         )
 

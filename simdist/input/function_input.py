@@ -130,7 +130,7 @@ class FunctionInput(InputView):
             complete=self.is_whole,
             num_workers=self.num_workers,
             away={worker: list(map(iter, self._datasets_of(worker))) for worker in self.away},
-            full_steps=all(dataset.node.full_batches for dataset in datasets),
+            full_steps=lambda: all(dataset.node.full_batches for dataset in datasets),
         )
 
     def _datasets_of(self, worker: int) -> list[Dataset]:

@@ -41,7 +41,7 @@ class WorkerPipelines(InputIterator):
         complete: True if these are all workers, so that the sizes of the whole step are known.
         num_workers: of the cluster; default those of `pipelines`. A position is good for as many only, as each reads data of its own.
         away: the pipelines of workers that do not read, because they are away, by worker; a position holds where they wait.
-        full_steps: True if a step that lacks a part is left out, because all parts have one fixed size.
+        full_steps: says whether a step that lacks a part is left out, because all parts have one fixed size; asked when a step does.
         on_restore: called with a position to which this iterator was moved.
     """
 
@@ -51,7 +51,7 @@ class WorkerPipelines(InputIterator):
         replicas_per_worker: int,
         *,
         complete: bool,
-        full_steps: bool,
+        full_steps: Callable[[], bool],
         num_workers: int | None = None,
         away: Mapping[int, Sequence[BatchIterator]] | None = None,
         on_restore: Callable[[Position], None] | None = None,
@@ -70,7 +70,7 @@ class WorkerPipelines(InputIterator):
             ]
             some = next((part for of_worker in found for part in of_worker if part is not None), None)
             lacking = any(part is None for of_worker in found for part in of_worker)
-            if some is None or (lacking and (self.full_steps or not some.is_batched)):
+            if some is None or (lacking and (self.full_steps() or not some.is_batched)):
                 raise StopIteration
             self._take(found)
             parts = tuple([tuple([some.part(0, 0) if part is None else part for part in of_worker]) for of_worker in found])

@@ -34,7 +34,9 @@ def encoded(indices: Any, mode: str, depth: int, weights: Array | None, lead: in
         lead: number of axes that are no part of a sample.
 
     Returns:
-        For "int" the indices; for "one_hot" [..., k, depth], or [..., depth] where k is 1; for all others [..., depth].
+        For "int" the indices. For all others [..., depth], a sample without axes counting as one of shape [1]; but for "one_hot"
+        [..., k, depth], where a last axis of length 1 goes if it is not the only one of the sample: from samples of shape [] and [1]
+        come [1, depth], from those of shape [n, 1] [n, depth].
     """
     if mode == "int":
         return indices

@@ -226,7 +226,9 @@ class TextVectorization(RowWise):
         """The arguments that make an equal layer: ``TextVectorization.from_config(config)``."""
         inner = self._lookup.get_config()
         shared = ("name", "max_tokens", "output_mode", "pad_to_max_tokens", "idf_weights", "encoding")
-        vocabulary = None if inner["vocabulary"] is None else self.get_vocabulary(include_special_tokens=inner["idf_weights"] is not None)
+        has_more = bool(self.get_vocabulary(include_special_tokens=False))
+        with_special = inner["idf_weights"] is not None or not has_more  # an empty vocabulary could not be given
+        vocabulary = None if inner["vocabulary"] is None else self.get_vocabulary(include_special_tokens=with_special)
         own = {"standardize": self.standardize, "split": self.split, "ngrams": self.ngrams, "vocabulary": vocabulary}
         return {**{key: inner[key] for key in shared}, **own, "output_sequence_length": self.output_sequence_length}
 

@@ -10,6 +10,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, Self
@@ -58,9 +59,9 @@ class VocabularyLayer(RowWise):
         self._check_modes(idf_weights)
         num_oov_indices = whole_number(num_oov_indices, "num_oov_indices", 0)
         self.special = SpecialTokens(mask_token, oov_token, num_oov_indices, self.output_mode == "int")
-        if self.max_tokens is not None and self.max_tokens <= self.special.token_start:
+        if self.max_tokens is not None and self.max_tokens < self.special.token_start:
             raise InvalidArgumentError(
-                f"max_tokens is {self.max_tokens} and the special tokens take {self.special.token_start} of them; expected more; "
+                f"max_tokens is {self.max_tokens} and the special tokens take {self.special.token_start} of them; expected as many; "
                 "pass a larger max_tokens, or a smaller num_oov_indices"
             )
         self.idf_weights: Array | None = None
@@ -180,13 +181,18 @@ class VocabularyLayer(RowWise):
             if isinstance(batch, list):
                 counts.add(batch)
             else:
-                counts.add((batch[None] if batch.ndim == 1 else batch.reshape(len(batch), -1)).tolist())
+                counts.add((batch[None] if batch.ndim == 1 else batch.reshape(len(batch), math.prod(batch.shape[1:]))).tolist())
         start = self.special.token_start
         tokens = counts.vocabulary(
             (self.special.mask_token, self.special.oov_token), None if self.max_tokens is None else self.max_tokens - start
         )
-        if not tokens:
+        if not len(counts):
             return
+        if not tokens and self.output_mode == "tf_idf":
+            raise InvalidArgumentError(
+                f"{self.name} learnt no token but special ones, so there is no weight for them; expected at least one other token; pass a "
+                "larger max_tokens, or data with more tokens"
+            )
         weights = None
         if self.output_mode == "tf_idf":
             depth = self.max_tokens if self.pad_to_max_tokens else None

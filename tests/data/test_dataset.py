@@ -62,43 +62,6 @@ def test_impure_map_reads_no_further_than_asked():
     assert seen == [0, 1]
 
 
-def test_equal_functions_of_many_workers_share_one_mapped_table():
-    calls: list[int] = []
-    factor = 3
-
-    def dataset_fn() -> Dataset:
-        return Dataset.from_tensor_slices(np.arange(200)).map(lambda x: calls.append(1) or x * factor)
-
-    datasets = [dataset_fn().batch(50) for _ in range(20)]
-    tables = {id(iter(dataset).next_batch().table.columns[0]) for dataset in datasets}
-    assert len(tables) == 1 and len(calls) < 200 + 20 * 16 + 8
-
-
-def test_function_whose_surroundings_changed_is_computed_again():
-    scale = {"by": 2}
-
-    def dataset_fn() -> Dataset:
-        return Dataset.range(20).map(lambda x: x * scale["by"])
-
-    before = dataset_fn()
-    assert plain(before)[-1] == 38
-    scale["by"] = 5
-    assert plain(dataset_fn())[-1] == 95
-
-
-OFFSET = 1
-
-
-def test_function_whose_global_changed_is_computed_again_even_where_no_probe_sees_it(monkeypatch: pytest.MonkeyPatch):
-    def dataset_fn() -> Dataset:
-        return Dataset.range(100).map(lambda x: OFFSET if x == 5 else 0)
-
-    before = dataset_fn()
-    assert sum(plain(before)) == 1
-    monkeypatch.setitem(globals(), "OFFSET", 7)
-    assert sum(plain(dataset_fn())) == 7
-
-
 def test_map_that_fails_on_a_row_raises_when_that_row_is_visited():
     def invert(x: Any) -> Any:
         if x == 3:
@@ -264,19 +227,6 @@ def test_iterator_is_passed_over_only_once_and_looking_costs_nothing():
     assert plain(dataset) == [1, 2, 3]
     with pytest.raises(FailedPreconditionError, match="only once"):
         list(dataset)
-
-
-def test_element_spec_uses_up_no_shuffle():
-    looked, plainly = (Dataset.range(9).shuffle(9, seed=1).map(lambda x: x, pure=False) for _ in range(2))
-    assert looked.element_spec.dtype == "int32"
-    assert plain(looked) == plain(plainly)
-
-
-def test_element_spec_knows_which_first_axes_vary():
-    rows = Dataset.from_tensor_slices(np.zeros((5, 3)))
-    assert rows.batch(2).element_spec.shape == (None, 3)
-    assert rows.batch(2, drop_remainder=True).element_spec.shape == (2, 3)
-    assert rows.batch(2).map(lambda b: b * 2).element_spec.shape == (None, 3)
 
 
 def test_cache_keeps_what_an_impure_function_said():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,9 +82,62 @@ def test_batches_of_different_sizes_follow_each_other():
     [
         (lambda: Dataset.range(2).concatenate([1]), TypeError, "expected a dataset"),
         (lambda: list(Dataset.range(2).concatenate(Dataset.zip((Dataset.range(2), Dataset.range(2))))), InvalidArgumentError, "structures"),
-        (lambda: Dataset.range(2).concatenate(Dataset.from_tensors(1.0)).element_spec, InvalidArgumentError, "dtype"),
+        (lambda: Dataset.range(2).concatenate(Dataset.from_tensors(1.0)), InvalidArgumentError, "one dtype"),
+        (lambda: Dataset.range(2).batch(2).concatenate(Dataset.from_tensors(["a"])), InvalidArgumentError, "one dtype"),
+        (lambda: list(Dataset.range(2).map(lambda x: x / 2).concatenate(Dataset.range(2))), InvalidArgumentError, "one dtype"),
+        (lambda: list(Dataset.range(2).concatenate(Dataset.from_iterable([0.5]))), InvalidArgumentError, "one dtype"),
+        (lambda: Dataset.range(2).concatenate(Dataset.range(2).batch(2)).element_spec, InvalidArgumentError, "0 and 1 axes"),
     ],
 )
 def test_concatenation_of_unlike_datasets_is_refused(make: Any, error: Any, says: str):
     with pytest.raises(error, match=says):
         make()
+
+
+def test_concatenation_calls_no_function_and_takes_texts_of_any_length():
+    calls: list[int] = []
+    mapped = Dataset.range(3).map(lambda x: calls.append(1) or x)
+    assert len(mapped.concatenate(mapped)) == 6 and not calls
+    texts = Dataset.from_tensor_slices(["a"]).concatenate(Dataset.from_tensor_slices(["abc"]))
+    assert plain(texts) == ["a", "abc"] and texts.element_spec.dtype == "str96"
+
+
+def fails_at_five(x: Any) -> bool:
+    if x == 5:
+        raise ZeroDivisionError("five")
+    return True
+
+
+FAILING: dict[str, tuple[Callable[[Dataset], Dataset], list[Any]]] = {
+    "alone": (lambda d: d, [0, 1, 2, 3, 4]),
+    "repeat": (lambda d: d.repeat(1), [0, 1, 2, 3, 4]),
+    "repeat for ever": (lambda d: d.repeat(), [0, 1, 2, 3, 4]),
+    "first": (lambda d: d.concatenate(Dataset.range(2)), [0, 1, 2, 3, 4]),
+    "second": (lambda d: Dataset.range(2).concatenate(d), [0, 1, 0, 1, 2, 3, 4]),
+    "zip": (lambda d: Dataset.zip((d, d)), [(x, x) for x in range(5)]),
+    "shuffle of one": (lambda d: d.shuffle(1).repeat(), [0, 1, 2, 3]),
+    "map": (lambda d: d.map(lambda x: x + 1).repeat(2), [1, 2, 3, 4, 5]),
+    "cache": (lambda d: d.cache().repeat(2), [0, 1, 2, 3, 4]),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_error_of_a_later_row_comes_behind_the_rows_before_it(name: str):
+    make, before = FAILING[name]
+    iterator = iter(make(Dataset.range(10).filter(fails_at_five)))
+    assert [jax.tree.map(int, next(iterator)) for _ in before] == before
+    with pytest.raises(ZeroDivisionError, match="five"):
+        next(iterator)
+
+
+def test_row_that_no_element_visits_raises_nothing():
+    failing = Dataset.range(10).filter(fails_at_five)
+    assert [tuple(map(int, pair)) for pair in Dataset.zip((failing, Dataset.range(3)))] == [(0, 0), (1, 1), (2, 2)]
+    assert plain(failing.repeat().take(5)) == [0, 1, 2, 3, 4]
+    inverse = Dataset.range(10).map(lambda x: 1 // (5 - x))
+    assert [int(a) for a, _ in Dataset.zip((inverse, Dataset.range(3)))] == [0, 0, 0]
+
+
+def test_repeat_without_an_end_has_none_whatever_a_filter_keeps():
+    assert Dataset.range(5).filter(lambda x: x > 2).repeat().cardinality() == -1
+    assert Dataset.range(5).filter(lambda x: x > 2).repeat(2).cardinality() == -2

@@ -72,7 +72,14 @@ def test_shapes_that_vary_are_none_in_the_spec():
 
 @pytest.mark.parametrize(
     ("shapes", "says"),
-    [((2,), "does not fit"), ((None, None), "number of axes"), ("ab", "a shape per component"), (5, "a shape per component")],
+    [
+        ((2,), "does not fit"),
+        ((None, None), "number of axes"),
+        ("ab", "a shape per component"),
+        (5, "a shape per component"),
+        ([-3], "lengths from 0"),
+        ([True], "lengths from 0"),
+    ],
 )
 def test_elements_that_do_not_fit_are_refused(shapes: Any, says: str):
     with pytest.raises(InvalidArgumentError, match=says):
@@ -82,3 +89,10 @@ def test_elements_that_do_not_fit_are_refused(shapes: Any, says: str):
 def test_padded_shapes_of_another_structure_are_refused():
     with pytest.raises(InvalidArgumentError, match="structure of the elements"):
         list(Dataset.from_iterable([{"a": [1]}]).padded_batch(1, {"b": (None,)}))
+
+
+@pytest.mark.parametrize("any_length", [None, -1])
+def test_lengths_that_are_left_open_are_those_of_the_longest(any_length: int | None):
+    assert [rows.tolist() for rows in ragged([1, 2]).padded_batch(2, [any_length])] == [
+        rows.tolist() for rows in ragged([1, 2]).padded_batch(2)
+    ]

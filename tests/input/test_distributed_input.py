@@ -331,3 +331,12 @@ def load(given: DistributedInput, state: dict[str, Any]) -> InputIterator:
     iterator = iter(given)
     iterator.load_state_dict(state)
     return iterator
+
+
+@pytest.mark.parametrize("policy", [OFF, DATA])
+def test_elements_with_a_first_axis_are_shared_without_batch_as_those_of_an_iterable_are(policy: AutoShardPolicy):
+    rows = np.arange(12).reshape(3, 4)
+    by_rows, by_iterable = (
+        steps(DistributedInput(d, 2, policy=policy)) for d in (Dataset.from_tensor_slices(rows), Dataset.from_iterable(list(rows)))
+    )
+    assert by_rows == by_iterable and len(by_rows) >= 3

@@ -85,3 +85,12 @@ def test_function_that_returns_no_dataset_is_refused_when_its_data_is_needed():
         next(iter(given))
     with pytest.raises(TypeError, match="expected a function"):
         FunctionInput(Dataset.range(3))
+
+
+@pytest.mark.parametrize("keeps_rows", [True, False])
+def test_step_that_lacks_a_part_is_left_out_only_where_maps_keep_the_rows_of_full_batches(keeps_rows: bool):
+    def dataset_fn(context: InputContext) -> Dataset:
+        dataset = Dataset.range(4 if context.input_pipeline_id else 2).batch(2, drop_remainder=True)
+        return dataset.map(lambda rows: rows if keeps_rows else rows[:1])
+
+    assert len(list(FunctionInput(dataset_fn, 2, 1))) == (1 if keeps_rows else 2)

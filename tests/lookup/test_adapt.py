@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 WORDS = ["b", "a", "b", "c", "b", "a"]
 
@@ -89,3 +89,41 @@ def test_a_mapped_dataset_keeps_to_one_vocabulary() -> None:
     lookup.set_vocabulary(["b", "a", "c"])
     assert [int(x) for x in mapped.take(3)] == [2, 1, 2]
     assert [int(x) for x in dataset.map(lambda word: lookup(word)).take(3)] == [1, 2, 1]
+
+
+NO_TOKENS: dict[str, Any] = {
+    "list": [],
+    "array": np.array([], str),
+    "rows without tokens": np.zeros((0, 2), str),
+    "rows of no token": np.zeros((2, 0), str),
+    "dataset": sd.Dataset.from_tensor_slices(np.array([], str)).batch(2),
+}
+
+
+@pytest.mark.parametrize("data", NO_TOKENS)
+@pytest.mark.parametrize("kind", [sd.StringLookup, sd.TextVectorization])
+def test_no_tokens_leave_a_lookup_as_it_was(kind: Any, data: str) -> None:
+    lookup = kind()
+    if not (kind is sd.TextVectorization and data.startswith("rows")):  # which takes one text a row
+        lookup.adapt(NO_TOKENS[data])
+        with pytest.raises(FailedPreconditionError, match="no vocabulary yet"):
+            lookup(["a"])
+
+
+@pytest.mark.parametrize(
+    ("make", "indices"),
+    [
+        (lambda: sd.TextVectorization(max_tokens=2), [[1, 1, 1]]),
+        (lambda: sd.StringLookup(max_tokens=2, num_oov_indices=2, output_mode="count"), [0, 1]),  # by the hash of the whole text
+    ],
+)
+def test_largest_vocabulary_may_be_that_of_the_special_tokens(make: Any, indices: Any) -> None:
+    lookup = make()
+    lookup.adapt(["a b b"])
+    again = type(lookup).from_config(lookup.get_config())
+    assert lookup(["a b b"]).tolist() == indices == again(["a b b"]).tolist()
+
+
+def test_weights_need_a_token() -> None:
+    with pytest.raises(InvalidArgumentError, match="expected at least one other token"):
+        sd.StringLookup(max_tokens=2, num_oov_indices=2, output_mode="tf_idf").adapt(["a"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,3 +132,12 @@ def test_a_lookup_inside_a_keras_model() -> None:
     lookup = sd.IntegerLookup(vocabulary=[10, 20])
     model = keras.Sequential([keras.Input((2,), dtype="int32"), keras.layers.Lambda(lookup)])
     assert model.predict(np.array([[10, 5], [20, 10]], np.int32), verbose=0).tolist() == [[1, 0], [2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "shape"), [(10, (1, 3)), ([10], (1, 3)), ([10, 20], (2, 3)), ([[10], [20]], (2, 3)), ([[10, 20]], (1, 2, 3))]
+)
+def test_one_hot_rows_have_the_shapes_of_keras(samples: Any, shape: tuple[int, ...]) -> None:
+    indices = np.asarray(sd.IntegerLookup(vocabulary=[10, 20])(samples))
+    assert sd.IntegerLookup(vocabulary=[10, 20], output_mode="one_hot")(samples).shape == shape
+    assert keras.layers.CategoryEncoding(3, output_mode="one_hot")(indices).shape == shape

@@ -108,7 +108,7 @@ def test_a_symbolic_input_of_keras_is_sent_to_the_map_of_the_dataset() -> None:
         ({"vocabulary": ["a", "m"], "mask_token": "m"}, "mask token 'm' at position 1"),
         ({"vocabulary": ["a", "[UNK]"], "invert": True}, r"OOV token '\[UNK\]' at position 1"),
         ({"max_tokens": 1}, "max_tokens is 1"),
-        ({"max_tokens": 3, "num_oov_indices": 3}, "expected more"),
+        ({"max_tokens": 2, "num_oov_indices": 3}, "expected as many"),
         ({"num_oov_indices": -1}, "num_oov_indices is -1"),
         ({"pad_to_max_tokens": True}, "max_tokens is None"),
         ({"output_mode": "multihot"}, "Did you mean 'multi_hot'"),
