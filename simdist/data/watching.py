@@ -16,7 +16,9 @@ from simdist.data.leaves import Array
 __all__ = ["MISSING", "Same", "Watches"]
 
 MISSING = object()  # in place of what a name is not bound to
-ALLOWANCE = 2_000_000  # entries that are compared again, for one function: after some hundredths of a second it is no longer worth it
+# Entries that are compared again, for one function: after some hundredths of a second it is no longer worth it. What little there is to
+# compare for most functions takes a small part of the time of the row that was computed before.
+ALLOWANCE = 2_000_000
 
 
 class Same:
@@ -48,7 +50,7 @@ class Watches:
         self._cells: list[tuple[types.CellType, object]] = []
         self._contents: list[tuple[Callable[[], list[object]], list[object]]] = []
         self._arrays: list[tuple[Array, tuple[object, ...]]] = []
-        self._cost = 400  # of a comparison of nothing, in entries
+        self._cost = 5  # of one comparison, in entries
         self._left = ALLOWANCE
 
     def bind(self, names: Mapping[str, object], name: str, value: object) -> None:
