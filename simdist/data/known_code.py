@@ -19,72 +19,34 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 __all__ = ["drawn", "is_constant", "is_library", "is_library_function", "is_public", "module_of"]
 
-CONSTANT = frozenset(
-    {
-        *(
-            "abc",
-            "base64",
-            "binascii",
-            "bisect",
-            "builtins",
-            "cmath",
-            "collections",
-            "dataclasses",
-            "decimal",
-            "enum",
-            "fractions",
-            "functools",
-            "hashlib",
-        ),
-        *("heapq", "itertools", "jax", "jaxlib", "json", "math", "ml_dtypes", "numbers", "numpy", "operator", "re", "reprlib", "string"),
-        *(
-            "struct",
-            "textwrap",
-            "time",
-            "types",
-            "typing",
-            "unicodedata",
-            "zlib",
-            "_operator",
-            "_functools",
-            "_collections",
-            "_struct",
-            "_bisect",
-        ),
-        *("_heapq", "_hashlib", "_abc", "_decimal", "_json"),
-    }
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CONSTANT = _words(
+    """
+    abc base64 binascii bisect builtins cmath collections dataclasses decimal enum fractions functools hashlib heapq itertools jax
+    jaxlib json math ml_dtypes numbers numpy operator re reprlib string struct textwrap time types typing unicodedata zlib
+    _operator _functools _collections _struct _bisect _heapq _hashlib _abc _decimal _json
+    """
 )
 """Packages whose functions depend on their arguments alone."""
 
-NOT_CONSTANT = frozenset(
-    {
-        *(
-            "asdict",
-            "astuple",
-            "attrgetter",
-            "breakpoint",
-            "cache",
-            "cached_property",
-            "compile",
-            "delattr",
-            "dir",
-            "eval",
-            "exec",
-            "fields",
-            "fromfile",
-            "genfromtxt",
-        ),
-        *("getattr", "globals", "hasattr", "id", "input", "io_callback", "jit", "load", "loadtxt", "locals", "lru_cache", "memmap"),
-        *("methodcaller", "open", "pure_callback", "replace", "setattr", "vars", "__import__"),
-    }
+NOT_CONSTANT = _words(
+    """
+    asdict astuple attrgetter breakpoint cache cached_property compile delattr dir eval exec fields fromfile genfromtxt getattr
+    globals hasattr id input io_callback jit load loadtxt locals lru_cache memmap methodcaller open pure_callback replace setattr
+    vars __import__
+    """
 )
 """Functions of these packages that read files, remember results, or find what no name in the code says."""
 
-CLOCKS = frozenset(
-    {
-        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns"),
-        *("thread_time", "thread_time_ns", "localtime", "gmtime", "ctime", "asctime"),
-    }
+CLOCKS = _words(
+    """
+    time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time thread_time_ns
+    localtime gmtime ctime asctime
+    """
 )
 DRAWS = {"time": CLOCKS, "uuid": frozenset({"uuid1", "uuid4"}), "os": frozenset({"urandom", "getrandom"})}
 DRAWS["posix"] = DRAWS["nt"] = DRAWS["os"]
