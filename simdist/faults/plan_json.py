@@ -56,7 +56,7 @@ def items_of(text: str, what: str, field: str, version: int) -> list[Any]:
         []
     """
     try:
-        given: Any = json.loads(text)
+        given: Any = json.loads(text, object_pairs_hook=_once_each)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"This is no {what}: {error}. Give the text that was written as JSON.") from error
     if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"version", field}:
@@ -67,6 +67,14 @@ def items_of(text: str, what: str, field: str, version: int) -> list[Any]:
     if not isinstance(items, list):
         raise InvalidArgumentError(f"{field}={items!r} must be a list.")
     return cast("list[Any]", items)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice, and only one of them can count")
+    return found
 
 
 def plain_fault(fault: Fault) -> dict[str, Any]:

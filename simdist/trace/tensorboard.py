@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.trace.event_file import Scalar, write_event_file
 from simdist.trace.event_log import EventLog
@@ -80,6 +81,7 @@ def scalars(trace: EventLog, bins: int = 200) -> Iterator[Scalar]:
 
     Raises:
         InvalidArgumentError: `bins` is less than 1.
+        TypeError: it is no whole number.
 
     Example:
         >>> from simdist.trace import Trace
@@ -88,8 +90,7 @@ def scalars(trace: EventLog, bins: int = 200) -> Iterator[Scalar]:
         >>> [(scalar.tag, scalar.step, scalar.wall_time_s, scalar.value) for scalar in scalars(trace, bins=1)]
         [('steps_per_s/worker:0', 1, 0.5, 2.0)]
     """
-    if bins < 1:
-        raise InvalidArgumentError(f"bins must be 1 or more; got {bins}: try 200.")
+    bins = whole_number(bins, "bins", 1)
     if trace.end_s() <= 0:
         return
     edges_s = np.linspace(0.0, trace.end_s(), bins + 1)

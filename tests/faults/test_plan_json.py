@@ -88,6 +88,7 @@ def test_a_fault_that_is_not_known_or_makes_no_sense_is_refused(change: dict[str
         ('{"version": true, "faults": []}', "version=True"),
         ('{"version": 1, "faults": {}}', "must be a list"),
         ('{"version": 1, "faults": [5]}', "5 is no fault"),
+        ('{"version": 1, "faults": [{"kind": "crash", "task": "ps:0", "at": 1, "at": 2}]}', "'at' is there twice"),
         ('{"version": 1, "faults": [{"kind": "slow", "at": 1.0}]}', "slow lacks the figures 'task', 'factor'"),
         ('{"version": 1, "faults": [{"kind": "slow", "task": "worker:0", "factor": NaN, "at": 1.0}]}', "factor=nan must be"),
     ],

@@ -83,8 +83,11 @@ def test_trace_without_duration_has_no_scalars(tmp_path: Path) -> None:
 
 
 def test_no_bins_are_refused(trace: Trace, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="bins must be 1 or more; got 0"):
+    with pytest.raises(InvalidArgumentError, match="bins"):
         trace.to_tensorboard(tmp_path, bins=0)
+    for bins in (1.5, "a", None, True):
+        with pytest.raises(TypeError, match="bins"):
+            trace.to_tensorboard(tmp_path, bins=bins)  # pyright: ignore[reportArgumentType]
 
 
 def test_file_as_directory_is_refused(trace: Trace, tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def test_what_cannot_be_done_is_answered_and_changes_nothing(lab: Lab, heard: He
         ("plan", {"faults": "all"}),
         ("fork", {"t_s": 0.0, "without": [4]}),
         ("fork", {"t_s": 0.0, "without": ["x"]}),
+        ("fork", {"t_s": 0.0, "without": 3}),
         ("select_branch", {"branch": 7}),
         ("close_branch", {"branch": 0}),
         ("compare", {"to": 0}),

@@ -139,6 +139,8 @@ class Verbs:
 
     def fork(self, t_s: Any, without: Any = ()) -> dict[str, Any]:
         """Make another branch of this one, and show it."""
+        if not isinstance(without, (list, tuple)):
+            raise InvalidArgumentError(f"without={without!r:.100} must be a list of numbers of commands.")
         return {"branch": self.branches.fork(number(t_s, "t_s"), [whole_number(place, "without") for place in without]).number}
 
     def select_branch(self, branch: Any) -> None:
