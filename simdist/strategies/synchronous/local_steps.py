@@ -158,7 +158,7 @@ class LocalSteps(EveryReplica):
 
     def load_state_dict(self, state: SavedState) -> None:
         """Go to a saved state. An outer optimizer that had no slots then gets new ones before the next step."""
-        self._renews_outer = self.num_averages > 0 and not state["averages"]
+        self._renews_outer = (self._renews_outer or self.num_averages > 0) and not state["averages"]
         self.num_steps, self.num_averages = int(state["steps"]), int(state["averages"])
 
     def _renew_outer(self, strategy: SteppingStrategy) -> None:
