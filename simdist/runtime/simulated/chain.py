@@ -143,8 +143,8 @@ class Chain(ServerRecovery):
 
     def why_lost(self) -> str:
         return (
-            f"Its copy on {self.follower.name} was lost too, or not complete, so its variables are lost. recovery='replica' outlives one "
-            "server at a time: save checkpoints as well."
+            f"The copy of {self.task.name} on {self.follower.name} was lost too, or not complete, so its variables are lost. "
+            "recovery='replica' outlives one server at a time: save checkpoints as well."
         )
 
     def believed(self, decision: MemberDecision) -> None:

@@ -85,7 +85,11 @@ class Served:
     def explained(self, error: BaseException, tasks: Iterable[Task]) -> BaseException:
         """The error of a call to these servers, which says why one of them cannot come back with what it held."""
         lost = [] if self.serving.recovery == "raise" or type(error) is not UnavailableError else self._lost(tasks)
-        return UnavailableError(f"{error} {lost[0].why_lost()}") if lost else error
+        if not lost:
+            return error
+        text = str(error)
+        named = next((recovery for recovery in lost if text.startswith(f"{recovery.task.name} ")), lost[0])
+        return UnavailableError(f"{text} {named.why_lost()}")
 
     def _lost(self, tasks: Iterable[Task]) -> list[ServerRecovery]:
         asked = {task.name for task in tasks}

@@ -76,8 +76,19 @@ def test_a_server_that_dies_with_its_copy_is_lost_and_says_so(second_s: float) -
         cluster.faults.crash("ps:0", at=0.0015)
         cluster.faults.crash("ps:1", at=second_s)
 
-    with pytest.raises(UnavailableError, match="Its copy on ps:1 was lost too"):
+    with pytest.raises(UnavailableError, match="The copy of ps:0 on ps:1 was lost too"):
         trained(CLOSURES, plan, mode="sync", **SAFE)
+
+
+@pytest.mark.parametrize("first", ["ps:0", "ps:1"])
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_of_two_servers_that_are_lost_the_error_explains_the_one_that_it_names(mode: Any, first: str) -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.crash(first, at=0.0015, restart_after=0.01)
+        cluster.faults.crash("ps:1" if first == "ps:0" else "ps:0", at=0.0018, restart_after=0.001)
+
+    with pytest.raises(UnavailableError, match=r"^(ps:\d) .* The copy of \1 on ps:\d was lost too"):
+        trained(CLOSURES, plan, mode=mode, **SAFE)
 
 
 def test_a_copy_is_made_again_when_the_next_server_is_back() -> None:
