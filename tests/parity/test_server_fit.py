@@ -61,7 +61,7 @@ def test_b201_the_stream_of_a_worker_goes_on_in_the_next_epoch() -> None:
 def test_b202_predict_gives_all_rows_in_their_order(workers: int) -> None:
     _, model = on_servers(workers)
     model.set_weights([np.float32([[3.0]]), np.float32([0.5])])
-    np.testing.assert_allclose(model.predict(ROWS.batch(5), steps=3, verbose=0), 3 * X + 0.5, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(ROWS.batch(5), steps=3, verbose=0), 3 * X + 0.5, rtol=1e-6, atol=1e-6)
     assert model.predict(ROWS.batch(5), steps=2, verbose=0).shape == (10, 1)
 
 

@@ -69,7 +69,7 @@ def test_lists_of_arrays_are_several_inputs_and_lists_of_numbers_are_one() -> No
         inputs = [keras.Input((3,)), keras.Input((3,))]
         model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs[0] + 2 * inputs[1]))
         model.compile("sgd", "mse")
-    np.testing.assert_allclose(model.predict([X, 2 * X], verbose=0), 5 * X.sum(1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(model.predict([X, 2 * X], verbose=0), 5 * X.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     model.fit([X, X], LABELS, verbose=0)
     whole = model_of()
     assert whole.fit(X.tolist(), LABELS.tolist(), verbose=0).history["loss"]

@@ -99,7 +99,7 @@ def test_compute_loss_and_predict_step_of_the_users_own_are_called() -> None:
     ours, expected = both(make)
     found, wanted = (model.fit(X, Y, batch_size=8, shuffle=False, verbose=0, epochs=2).history["loss"] for model in (ours, expected))
     assert found == pytest.approx(wanted, rel=1e-5)
-    np.testing.assert_allclose(ours.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=1e-5)
+    np.testing.assert_allclose(ours.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
 
 
 def test_values_of_several_outputs_come_in_the_order_of_keras() -> None:
@@ -176,7 +176,7 @@ def test_distributed_data_is_evaluated_and_predicted_as_the_plain_dataset(strate
             model.evaluate(data, verbose=0)
     distributed = own.distribute_dataset(dataset) if hasattr(own, "distribute_dataset") else dataset
     assert model.evaluate(distributed, verbose=0) == pytest.approx(wanted, rel=1e-6)
-    np.testing.assert_allclose(model.predict(distributed, verbose=0), expected.predict(X, verbose=0), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(distributed, verbose=0), expected.predict(X, verbose=0), rtol=1e-6, atol=1e-6)
     for data, steps in ((distributed, None), (functions[0], 3)):
         history = model.fit(dataset, epochs=1, steps_per_epoch=1, verbose=0, validation_data=data, validation_steps=steps).history
         expected.set_weights(model.get_weights())
@@ -261,7 +261,7 @@ def test_state_that_a_layer_carries_from_batch_to_batch_is_kept_as_in_keras() ->
     steps = np.linspace(0, 0.1, 24, dtype=np.float32).reshape(8, 3, 1)
     ours, expected = both(make)
     for _ in range(2):
-        np.testing.assert_allclose(ours.predict(steps, 4, verbose=0), expected.predict(steps, 4, verbose=0), rtol=1e-5)
+        np.testing.assert_allclose(ours.predict(steps, 4, verbose=0), expected.predict(steps, 4, verbose=0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("first", [[], [keras.Input((6,))]], ids=["batches in turn", "batches anywhere"])
@@ -299,7 +299,7 @@ def test_a_subclassed_model_predicts_before_it_has_seen_targets() -> None:
         return model
 
     ours, expected = both(make)
-    np.testing.assert_allclose(ours.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=1e-6)
+    np.testing.assert_allclose(ours.predict(X, verbose=0), expected.predict(X, verbose=0), rtol=1e-6, atol=1e-6)
     found, wanted = (model.fit(X, Y, shuffle=False, verbose=0).history["mae"] for model in (ours, expected))
     assert found == pytest.approx(wanted, rel=1e-6)
 

@@ -36,7 +36,7 @@ def test_layers_are_made_in_the_scope_by_predict(name: str) -> None:
     with STRATEGIES[name]().scope():
         model = Lazy()
         model.compile(keras.optimizers.SGD(0.0), "mse")
-    np.testing.assert_allclose(model.predict(X, verbose=0), X.sum(1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(X, verbose=0), X.sum(1, keepdims=True), rtol=1e-6, atol=1e-6)
     history = model.fit(X, X[:, :1], batch_size=6, verbose=0).history
     assert history["loss"] == pytest.approx([float(np.mean((X.sum(1) - X[:, 0]) ** 2))], rel=1e-6)
     assert len(model.trainable_variables) == 2

@@ -84,7 +84,7 @@ def test_an_evaluation_between_two_averages_is_of_the_model_that_would_be_saved(
     x = np.ones((4, 4), np.float32)
     alone = build(sd.OneDeviceStrategy())
     alone.set_weights(model.get_weights())
-    np.testing.assert_allclose(model.predict(x, verbose=0), alone.predict(x, verbose=0), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(x, verbose=0), alone.predict(x, verbose=0), rtol=1e-6, atol=1e-6)
     found, expected = (one.evaluate(regression, verbose=0, return_dict=True)["loss"] for one in (model, alone))
     assert found == pytest.approx(expected, rel=1e-6)
     for value, own in zip(strategy.local_results(kernel), before, strict=True):

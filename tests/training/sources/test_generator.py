@@ -68,7 +68,7 @@ def test_validation_takes_its_batches_once_and_reads_them_after_every_epoch() ->
 def test_evaluation_and_prediction_read_a_generator_to_its_end_or_for_some_steps() -> None:
     model = mirrored()
     assert model.evaluate(batches(5), verbose=0) == pytest.approx(model.evaluate(X, Y, verbose=0), rel=1e-6)
-    np.testing.assert_allclose(model.predict(batches(5), verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(batches(5), verbose=0), model.predict(X, verbose=0), rtol=1e-6, atol=1e-6)
     assert model.predict(endless(), steps=3, verbose=0).shape == (12, 1)
 
 

@@ -59,7 +59,7 @@ def test_the_history_is_that_of_one_device(name: str) -> None:
 def test_evaluation_and_prediction_are_those_of_arrays() -> None:
     model = linear()
     assert model.evaluate(rows(), verbose=0) == pytest.approx(model.evaluate(X, Y, batch_size=8, verbose=0))
-    np.testing.assert_allclose(model.predict(rows(), verbose=0), model.predict(X, verbose=0), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(rows(), verbose=0), model.predict(X, verbose=0), rtol=1e-6, atol=1e-6)
     unbuilt = linear()
     np.testing.assert_allclose(
         unbuilt.predict(sd.Dataset.from_tensor_slices(X).batch(6), verbose=0), model.predict(X, verbose=0), rtol=1e-6

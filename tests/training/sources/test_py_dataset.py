@@ -140,11 +140,11 @@ def of(value: Any) -> Any:
 
 def test_an_array_is_an_x_and_a_dict_are_inputs_by_name() -> None:
     model = mirrored()
-    np.testing.assert_allclose(model.predict(of(X), verbose=0), np.tile(model.predict(X, verbose=0), (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(of(X), verbose=0), np.tile(model.predict(X, verbose=0), (2, 1)), rtol=1e-6, atol=1e-6)
     with sd.MirroredStrategy(2).scope():
         inputs = {name: keras.Input((3,), name=name) for name in "ab"}
         named = keras.Model(inputs, inputs["a"] + 2 * inputs["b"])
-    np.testing.assert_allclose(named.predict(of({"a": X, "b": X}), verbose=0), np.tile(3 * X, (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(named.predict(of({"a": X, "b": X}), verbose=0), np.tile(3 * X, (2, 1)), rtol=1e-6, atol=1e-6)
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {

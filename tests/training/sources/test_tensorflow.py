@@ -73,7 +73,7 @@ def test_inputs_by_name_are_predicted() -> None:
     with sd.MirroredStrategy(2).scope():
         inputs = {"a": keras.Input((3,), name="a")}
         model = keras.Model(inputs, 2 * inputs["a"])
-    np.testing.assert_allclose(model.predict(DatasetV2(convert=lambda pair: {"a": pair[0]}), verbose=0), 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(DatasetV2(convert=lambda pair: {"a": pair[0]}), verbose=0), 2 * X, rtol=1e-6, atol=1e-6)
 
 
 def test_options_beside_it_and_tensors_that_are_not_dense_are_refused() -> None:
