@@ -113,10 +113,19 @@ class ReplicaOperations:
 
         def of_this_replica(leaf: Any) -> Any:
             # Only an argument from outside the step has the values of all replicas; which is ours makes a difference.
-            foreign = isinstance(leaf, PerReplica) and not isinstance(leaf, ReplicaLocal)
-            return of_replica(leaf, self.local_rank_of(tracer.rank) if foreign and tracer is not None and tracer.num_replicas > 1 else 0)
+            if not isinstance(leaf, PerReplica) or isinstance(leaf, ReplicaLocal):
+                return of_replica(leaf, 0)
+            self.require_parts(leaf)
+            return of_replica(leaf, self.local_rank_of(tracer.rank) if tracer is not None and tracer.num_replicas > 1 else 0)
 
         return jax.tree_util.tree_map(of_this_replica, arguments, is_leaf=lambda x: isinstance(x, PerReplica))
+
+    def require_parts(self, value: PerReplica) -> None:
+        """Refuse values of replicas that do not fit those that are there now.
+
+        Raises:
+            InvalidArgumentError: they do not.
+        """
 
     def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
         """Run a function once, across the replicas; where there are several, as a step of its own."""

@@ -31,7 +31,7 @@ from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls, require_same_order
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
-from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
+from simdist.strategies.synchronous.replica_arguments import ReplicaArguments, require_count
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.variable import Placement, Variable, VariableStore
 
@@ -104,7 +104,8 @@ class WorkerReplicas:
 
         own_args, own_kwargs = jax.tree_util.tree_map(of_worker, (tuple(args), dict(kwargs)), is_leaf=lambda x: isinstance(x, PerReplica))
         calls = tuple(fn.bind_for_each(own_args, own_kwargs, [arguments.resolver(rank) for rank in range(self.count)]))
-        arguments.require_no_surplus()
+        for value in arguments.parts:
+            require_count(value, self.count)
         return ReplicaCalls(calls, tuple(feeds.values()))
 
     def linked(self, fn: StepFunction, call: ReplicaCalls, worker: str) -> LinkedReplicas:

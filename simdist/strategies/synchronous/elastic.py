@@ -16,13 +16,17 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+import jax
 import numpy as np
 
+from simdist.data import DatasetIterator
+from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.input import DistributedIterator
 from simdist.program.arrays import Array, Tree
+from simdist.program.bound_call import is_iterator
 from simdist.program.per_replica import PerReplica
 from simdist.runtime.replicas import Member
 from simdist.strategies.synchronous.outcome import StepOutcome
@@ -39,8 +43,8 @@ log = logging.getLogger("simdist")
 # So often a step of survivors is taken again because bytes of it were lost.
 MAX_TIME_OUTS = 5
 
-Positions: TypeAlias = list[tuple[DistributedIterator, dict[str, Any]]]
-"""Iterators, each with the state that it had before a step."""
+Positions: TypeAlias = list[tuple[Callable[[Position], None], Position]]
+"""Of each iterator, what takes it back, and where it stood before a step."""
 
 
 class Elastic(OverAnother):
@@ -58,10 +62,6 @@ class Elastic(OverAnother):
         self.everybody: list[Member] = []
 
     strategy: SteppingStrategy
-
-    @property
-    def drops_surplus_values(self) -> bool:
-        return True
 
     def attach(self, strategy: SteppingStrategy) -> None:
         if self.everybody:
@@ -88,18 +88,30 @@ class Elastic(OverAnother):
                     raise
                 self.rewind(iterators)
 
+    def require_parts(self, value: PerReplica, count: int) -> None:
+        raise InvalidArgumentError(
+            "With on_failure='continue' a step must take its batches itself: pass the iterator of the distributed dataset, and call "
+            f"next(iterator) in the step. Values for {len(value.values)} replicas, such as the parts of a batch, do not fit fewer."
+        )
+
     def positions(self, arguments: Sequence[Tree]) -> Positions:
         """Where the iterators of a step stand before it.
 
         Raises:
-            InvalidArgumentError: parts of a batch are passed, which were cut for a fixed number of replicas.
+            InvalidArgumentError: one cannot be taken back to where it stood.
         """
-        if any(isinstance(argument, PerReplica) for argument in arguments):
-            raise InvalidArgumentError(
-                "With on_failure='continue' a step must take its batches itself: pass the iterator of the distributed dataset, and call "
-                "next(iterator) in the step. Parts that were cut for a number of replicas do not fit fewer."
-            )
-        return [(argument, argument.state_dict()) for argument in arguments if isinstance(argument, DistributedIterator)]
+        found: Positions = []
+        for leaf in jax.tree_util.tree_leaves(list(arguments)):
+            if isinstance(leaf, DistributedIterator):
+                found.append((leaf.restart, leaf.state_dict()))
+            elif isinstance(leaf, DatasetIterator):
+                found.append((leaf.go_to, leaf.state_dict()))
+            elif is_iterator(leaf):
+                raise InvalidArgumentError(
+                    f"With on_failure='continue' a step that fails takes its batches again, and a {type(leaf).__name__} cannot go back to "
+                    "them. Pass the iterator of a distributed dataset: strategy.distribute_dataset(dataset)."
+                )
+        return found
 
     def settle(self, iterators: Positions) -> None:
         """Let those leave who have died, and take back those whose tasks are up again; it takes virtual time.
@@ -134,8 +146,8 @@ class Elastic(OverAnother):
 
     def rewind(self, iterators: Positions) -> None:
         """Go back to where a step began that has failed: it takes its batches again."""
-        for iterator, position in iterators:
-            iterator.restart(position)
+        for go_back, position in iterators:
+            go_back(position)
 
     def has_lost_members(self) -> bool:
         """Whether a replica has died or is silent, and another is left to go on."""

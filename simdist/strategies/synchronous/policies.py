@@ -17,8 +17,10 @@ from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, Tree
 from simdist.program.operations import Program
+from simdist.program.per_replica import PerReplica
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.protocols import SteppingStrategy, StepPolicy
+from simdist.strategies.synchronous.replica_arguments import require_count
 from simdist.variables.variable import Variable
 
 __all__ = ["EveryReplica", "OverAnother", "StepPolicy", "WithBackups"]
@@ -35,10 +37,6 @@ class EveryReplica:
     def local_updates(self) -> bool:
         return False
 
-    @property
-    def drops_surplus_values(self) -> bool:
-        return False
-
     def attach(self, strategy: SteppingStrategy) -> None:
         """Every strategy can follow this policy."""
 
@@ -47,6 +45,9 @@ class EveryReplica:
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return take()
+
+    def require_parts(self, value: PerReplica, count: int) -> None:
+        require_count(value, count)
 
     @property
     def kept(self) -> Mapping[str, object]:
@@ -84,10 +85,6 @@ class OverAnother:
     def local_updates(self) -> bool:
         return self.inner.local_updates
 
-    @property
-    def drops_surplus_values(self) -> bool:
-        return self.inner.drops_surplus_values
-
     def attach(self, strategy: SteppingStrategy) -> None:
         self.inner.attach(strategy)
 
@@ -96,6 +93,9 @@ class OverAnother:
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         return self.inner.step(strategy, arguments, take)
+
+    def require_parts(self, value: PerReplica, count: int) -> None:
+        self.inner.require_parts(value, count)
 
     @property
     def kept(self) -> Mapping[str, object]:

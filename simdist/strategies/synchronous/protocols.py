@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program
+from simdist.program.per_replica import PerReplica
 from simdist.runtime.base import Engine
 from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.runtime.store import Store
@@ -137,7 +138,6 @@ class StepPolicy(Protocol):
     Attributes:
         backup_workers: how many replicas a step does not wait for.
         local_updates: whether replicas apply their own gradients, without a collective.
-        drops_surplus_values: whether values in arguments that are for more replicas than there are now are dropped, and not refused.
     """
 
     @property
@@ -145,9 +145,6 @@ class StepPolicy(Protocol):
 
     @property
     def local_updates(self) -> bool: ...
-
-    @property
-    def drops_surplus_values(self) -> bool: ...
 
     def attach(self, strategy: SteppingStrategy) -> None:
         """Become the policy of a strategy, whose replicas are known.
@@ -163,6 +160,18 @@ class StepPolicy(Protocol):
 
     def step(self, strategy: SteppingStrategy, arguments: Sequence[Tree], take: Callable[[], StepOutcome]) -> StepOutcome:
         """Take a step: call `take`, which binds the arguments and runs all replicas, once or until it succeeds."""
+        ...
+
+    def require_parts(self, value: PerReplica, count: int) -> None:
+        """Refuse values, one for each replica, that a step was given, where they do not fit its replicas.
+
+        Args:
+            value: an argument, or what the step closes over.
+            count: of the replicas that this program drives.
+
+        Raises:
+            InvalidArgumentError: they do not.
+        """
         ...
 
     @property

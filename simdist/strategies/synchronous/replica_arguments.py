@@ -9,7 +9,7 @@ from simdist.input.replica_feed import ReplicaFeed
 from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica
 
-__all__ = ["ReplicaArguments"]
+__all__ = ["ReplicaArguments", "require_count"]
 
 
 class ReplicaArguments:
@@ -17,16 +17,19 @@ class ReplicaArguments:
 
     Args:
         count: of the replicas that this program drives.
+
+    Attributes:
+        parts: the values, one for each replica, among them.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._surplus: list[PerReplica] = []
+        self.parts: list[PerReplica] = []
 
     def resolver(self, local_rank: int) -> Callable[[Tree], Tree]:
         """Gives what one replica gets of an argument.
 
-        It notes those with more values than replicas, and does not raise: another strategy may take the step over.
+        It notes values of replicas in `parts`, and does not raise where there are too many: another strategy may take the step over.
 
         Raises:
             InvalidArgumentError: an argument has no value for this replica.
@@ -35,25 +38,27 @@ class ReplicaArguments:
         def resolve(leaf: Tree) -> Tree:
             if isinstance(leaf, PerReplica):
                 if local_rank >= len(leaf.values):
-                    raise self._refusal(leaf)
-                if len(leaf.values) > self.count:
-                    self._surplus.append(leaf)
+                    raise _wrong_count(leaf, self.count)
+                if not local_rank:
+                    self.parts.append(leaf)
                 return leaf.values[local_rank]
             return leaf.replica(local_rank) if isinstance(leaf, ReplicaFeed) else leaf
 
         return resolve
 
-    def require_no_surplus(self) -> None:
-        """Refuse arguments with more values than replicas.
 
-        Raises:
-            InvalidArgumentError: there was one.
-        """
-        if self._surplus:
-            raise self._refusal(self._surplus[0])
+def require_count(value: PerReplica, count: int) -> None:
+    """Refuse values of another number of replicas than there are.
 
-    def _refusal(self, value: PerReplica) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"A PerReplica of {len(value.values)} values was given to a step on {self.count} replicas. Give one value for each replica; "
-            "strategy.distribute_values_from_function and strategy.run make such values."
-        )
+    Raises:
+        InvalidArgumentError: they are.
+    """
+    if len(value.values) != count:
+        raise _wrong_count(value, count)
+
+
+def _wrong_count(value: PerReplica, count: int) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"A PerReplica of {len(value.values)} values was given to a step on {count} replicas. Give one value for each replica; "
+        "strategy.distribute_values_from_function and strategy.run make such values."
+    )

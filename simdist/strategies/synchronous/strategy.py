@@ -271,8 +271,8 @@ class SynchronousStrategy(Strategy):
                 programs = self._traced(fn).programs(calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
-        if not self.policy.drops_surplus_values:
-            arguments.require_no_surplus()
+        for value in arguments.parts:
+            self.require_parts(value)
         self.policy.before(self, programs)
         outcome = self._run(fn, calls, programs)
         self.policy.after(self, programs)
@@ -289,6 +289,9 @@ class SynchronousStrategy(Strategy):
             debugging.report(error, step, task, engine.process(task).incarnation, 0, engine.now)
             raise
         return StepOutcome(self.engine, linked, bundles)
+
+    def require_parts(self, value: PerReplica) -> None:
+        self.policy.require_parts(value, len(self.local_members))
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Run a step that was called directly, and return its values; None where only its time is simulated."""
