@@ -52,6 +52,7 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
     def _begin(self, given: InputView) -> None:
         """Begin a pass with the replicas that there are now."""
         strategy = self.strategy
+        self._replicas_at_first = self._replicas_now()
         self._steps = iter(given)
         self._elements: deque[list[ReplicaBatch]] = deque()  # those that not all replicas have taken, part by part
         self._left: deque[int] = deque()  # how many replicas have not taken each of them
@@ -60,6 +61,14 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         self._per_worker = max(1, strategy.num_replicas_in_sync // strategy.num_workers)
         self._paces = [given.pace(worker) for worker in given.workers]
         self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), strategy.engine.now) for pace in self._paces]
+
+    def _replicas_now(self) -> tuple[int, tuple[int, ...]]:
+        return self.strategy.num_replicas_in_sync, tuple(self.strategy.present_workers)
+
+    @property
+    def fits_replicas(self) -> bool:
+        """Whether its elements are cut for the replicas that there are now."""
+        return self._replicas_now() == self._replicas_at_first
 
     # -- what replicas take -----------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class Store:
         return cached_read(variable, self, None, lambda: self._observe(variable))
 
     def _observe(self, variable: Variable) -> Array:
+        self._between_steps()
         placement: Placement = variable.placement
         self._require_own(variable)
         self.observed(variable.name)
@@ -70,16 +71,19 @@ class Store:
 
     def compute(self, variables: Sequence[Variable]) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""
+        self._between_steps()
         if self.engine.numerics != "off":
             self._read([cell for variable in variables for cell in variable.placement.cells])
 
     def local_values(self, variable: Variable) -> list[HostArray]:
         """The value of each cell of a variable with replica-local values."""
+        self._between_steps()
         cells = variable.placement.cells
         return [np.asarray(parts[cell.position]) for cell, parts in zip(cells, self._read(cells), strict=True)]
 
     def assign_local(self, variable: Variable, values: Sequence[Array]) -> None:
         """Assign to each cell of a variable with replica-local values."""
+        self._between_steps()
         for cell, value in zip(variable.placement.cells, values, strict=True):
             self._change("assign", [cell], snapshot(value))
         if self.strategy is not None and variable.companions:
@@ -92,6 +96,7 @@ class Store:
 
     def unseen_value(self, variable: Variable) -> Array:
         """The present value of a variable, as its first replica reads it; nothing notes the read."""
+        self._between_steps()
         cells = variable.placement.read_by(0)
         arrays = [parts[cell.position] for cell, parts in zip(cells, self._read(cells), strict=True)]
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.asarray(array) for array in arrays], axis=variable.placement.axis)
@@ -108,6 +113,7 @@ class Store:
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array]) -> None:
         """Assign to variables, or add to them, at once."""
+        self._between_steps()
         for variable, operand in zip(variables, map(snapshot, operands), strict=True):
             placement: Placement = variable.placement
             self._require_own(variable)
@@ -149,6 +155,11 @@ class Store:
                 "values of all workers, or read it in a function that coordinator.schedule runs."
             )
         return next(cell for cell in variable.placement.cells if cell.task == closure.worker)
+
+    def _between_steps(self) -> None:
+        """The strategy may see now that replicas have died, whose values do not count any more."""
+        if self.strategy is not None:
+            self.strategy.between_steps()
 
     def _require_own(self, variable: Variable) -> None:
         """Refuse a read or an assignment by a replica of another strategy."""

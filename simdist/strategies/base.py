@@ -157,6 +157,9 @@ class Strategy(ReplicaOperations):
         if error is not None:
             self.store.layout.release_all()
 
+    def between_steps(self) -> None:
+        """The program is about to read or to change variables outside of every step."""
+
     def own_cluster(self) -> Cluster:
         """A cluster of this machine alone, for a strategy that was given none."""
         return Cluster({"worker": 1})

@@ -43,8 +43,9 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
             your own each replica's values.
         on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
-            joins them. Only where one notebook drives all workers. What the dead one alone had added to metrics is lost, and the log
-            `simdist` says so.
+            joins them. Only where one notebook drives all workers, and steps take their batches from iterators, which can go back. What
+            the dead one alone had added to metrics is lost, and the log `simdist` says so. A checkpoint that is being saved when a worker
+            dies is not there: save again.
         outer_optimizer: what moves the shared variables then (DiLoCo); None: to the average.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own.
 

@@ -65,6 +65,10 @@ class OwningStrategy(Scope, Protocol):
         """Whether variables are on servers, one value for all replicas."""
         ...
 
+    def between_steps(self) -> None:
+        """The program is about to read or to change variables outside of every step."""
+        ...
+
     def require_change_at_once(self, variable: Variable, /) -> None:
         """Raise if a variable must not be changed outside of every step here and now."""
         ...

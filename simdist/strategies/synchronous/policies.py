@@ -49,6 +49,9 @@ class EveryReplica:
     def require_parts(self, value: PerReplica, count: int) -> None:
         require_count(value, count)
 
+    def between_steps(self) -> None:
+        """Nothing."""
+
     @property
     def kept(self) -> Mapping[str, object]:
         return {}
@@ -96,6 +99,9 @@ class OverAnother:
 
     def require_parts(self, value: PerReplica, count: int) -> None:
         self.inner.require_parts(value, count)
+
+    def between_steps(self) -> None:
+        self.inner.between_steps()
 
     @property
     def kept(self) -> Mapping[str, object]:

@@ -174,6 +174,10 @@ class StepPolicy(Protocol):
         """
         ...
 
+    def between_steps(self) -> None:
+        """The program is about to read or to change variables outside of every step; takes no virtual time."""
+        ...
+
     @property
     def kept(self) -> Mapping[str, object]:
         """What it keeps from step to step, by name, for a checkpoint."""

@@ -195,6 +195,9 @@ class SynchronousStrategy(Strategy):
         """A variable was changed from outside of every step."""
         self.policy.assigned(variable, rule, operand)
 
+    def between_steps(self) -> None:
+        self.policy.between_steps()
+
     @property
     def keeps_companions(self) -> bool:
         return self.options.compression is not None or bool(self.kept)

@@ -303,68 +303,6 @@ def test_without_survivors_it_is_an_error(build: Any, regression: sd.Dataset) ->
         train(build, regression, {"task": "worker:0", "after_steps": 3}, workers=1)
 
 
-@pytest.mark.parametrize("given", ["argument", "keyword", "nested", "run", "closed over"])
-def test_parts_that_were_cut_before_cannot_be_cut_again(given: str) -> None:
-    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), on_failure="continue")
-    parts = sd.PerReplica([np.float32(1.0), np.float32(2.0)])
-
-    def doubled(x: Any) -> Any:
-        return strategy.run(lambda part: part * 2.0, args=(x,))
-
-    calls: dict[str, Callable[[], Any]] = {
-        "argument": lambda: sd.function(doubled)(parts),
-        "keyword": lambda: sd.function(doubled)(x=parts),
-        "nested": lambda: sd.function(lambda batch: doubled(batch["x"][0]))({"x": [parts]}),
-        "run": lambda: doubled(parts),
-        "closed over": lambda: sd.function(lambda: doubled(parts))(),
-    }
-    with pytest.raises(sd.errors.InvalidArgumentError, match="Values for 2 replicas, such as the parts of a batch, do not fit fewer"):
-        calls[given]()
-
-
-FAULTS: dict[str, Callable[[sd.Cluster], object]] = {
-    "none": lambda cluster: None,
-    "a worker dies in a step": lambda cluster: cluster.faults.crash("worker:2", at=cluster.now + 1e-5),
-    "a worker dies between steps": lambda cluster: cluster.faults.crash("worker:2", at=cluster.now),
-    "bytes are lost": lambda cluster: cluster.faults.drop(EVERYBODY, EVERYBODY, at=cluster.now, until=cluster.now + 1.0),
-}
-EVERYBODY = ["worker:0", "worker:1", "worker:2"]
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("given", ["itself", "nested", "not distributed"])
-def test_each_row_counts_once_wherever_the_iterator_stands(given: str, fault: str) -> None:
-    cluster = sd.Cluster({"worker": 3})
-    strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
-    with strategy.scope():
-        total = sd.Variable(np.float32(0.0), aggregation=sd.VariableAggregation.SUM)
-    rows = sd.Dataset.range(600).batch(6)
-    iterator = iter(rows if given == "not distributed" else strategy.distribute_dataset(rows))
-
-    @sd.function
-    def step(given: Any) -> None:
-        iterator = given["data"][0] if isinstance(given, dict) else given
-        strategy.run(lambda part: total.assign_add(part.sum()), args=(next(iterator),))
-
-    batches = 0
-    for number in range(5):
-        if number == 2:
-            FAULTS[fault](cluster)
-        step({"data": [iterator]} if given == "nested" else iterator)
-        batches += strategy.num_replicas_in_sync if given == "not distributed" else 1
-    assert float(total.numpy()) == np.arange(6 * batches).sum()
-
-
-def test_an_iterator_that_cannot_go_back_is_refused() -> None:
-    class Ours:
-        def next_batch(self) -> Any: ...
-        def peek(self, i: int = 0) -> Any: ...
-
-    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), on_failure="continue")
-    with pytest.raises(sd.errors.InvalidArgumentError, match="a Ours cannot go back"):
-        strategy.step(sd.function(lambda iterator: None), (Ours(),), {})
-
-
 def test_a_variable_that_is_made_between_a_death_and_the_next_step_is_refused() -> None:
     cluster = sd.Cluster({"worker": 2})
     strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
