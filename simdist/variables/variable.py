@@ -67,11 +67,9 @@ class OwningStrategy(Scope, Protocol):
 
     def between_steps(self) -> None:
         """The program is about to read or to change variables outside of every step."""
-        ...
 
     def require_change_at_once(self, variable: Variable, /) -> None:
         """Raise if a variable must not be changed outside of every step here and now."""
-        ...
 
     @property
     def is_chief(self) -> bool:
@@ -89,7 +87,6 @@ class OwningStrategy(Scope, Protocol):
 
     def require_own_run(self, variable: Variable, /) -> None:
         """Refuse what a replica of another strategy does to this variable."""
-        ...
 
     def assigned(self, variable: Variable, rule: str, operand: Array, /) -> None:
         """A variable was changed from outside of every step: "assign", or "add"."""
