@@ -30,7 +30,8 @@ class PlansOfTasks(Planner):
         Args:
             task: "worker:1", "ps:0" or "chief:0" ("chief" for short; so "evaluator").
             at: virtual second; or
-            after_steps: after so many steps of that task, of a parameter server after so many updates; or
+            after_steps: after so many steps of that task, of a parameter server after so many updates (what a strategy does for
+                itself, such as averaging variables, is no step); or
             when: as soon as this predicate of the cluster holds at the end of some step. It may look, but not wait.
             restart_after: seconds until the process starts again, with the next incarnation; None: never.
             keep_disk: whether what was durable on its disk is there afterwards; False: it is lost, and the directories on it are empty.

@@ -67,16 +67,18 @@ class StepFunction:
     Attributes:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
         run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
+        counts: whether a call of it is a step of the program that uses the strategy; False where a strategy does something for itself.
     """
 
     owner: Scope | None = None
     run_eagerly: bool = False
 
-    def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "") -> None:
+    def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "", counts: bool = True) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.seconds = seconds
         self.name = name or name_of_function(fn, "step")
+        self.counts = counts
         self.traces = 0
         self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
         self._programs = program_cache()
@@ -156,6 +158,7 @@ class StepFunction:
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
             ),
             seconds=self.seconds,
+            counts=self.counts,
             collectives=tuple(tracer.collectives),
             rank=tracer.replica_rank if tracer.asked_rank else None,
         )

@@ -264,6 +264,7 @@ class Program:
         seconds: how long its computation takes, where the user has declared it.
         collectives: those in which its replica takes part, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
+        counts: whether a task that has run it has taken one step more; False where a strategy does something for itself.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
 
@@ -274,6 +275,7 @@ class Program:
     seconds: float | None = None
     collectives: tuple[Collective, ...] = ()
     rank: int | None = None
+    counts: bool = True
 
     @cached_property
     def signatures(self) -> tuple[tuple[int, BatchSignature], ...]:

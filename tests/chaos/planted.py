@@ -30,7 +30,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.simulation.kernel import Fiber
-from simdist.strategies.synchronous.elastic import Elastic
+from simdist.strategies.synchronous import elastic, resizing
 from simdist.training import adoption
 from simdist.variables.state import Layout
 
@@ -117,16 +117,16 @@ def members_are_known_by_their_task_not_by_their_life(patch: pytest.MonkeyPatch)
 def another_death_while_a_worker_joins_ends_the_run(patch: pytest.MonkeyPatch) -> None:
     """The variables come from the first survivor; if one of the two dies on the way, nobody tries again."""
 
-    def bring_back(elastic: Elastic, back: Sequence[Member]) -> list[Member]:
+    def bring_back(strategy: Any, back: Sequence[Member]) -> list[Member]:
         try:
             for member in back:
-                elastic._copy_state(elastic.strategy.members[0].device, member)
+                resizing._copy_state(strategy, strategy.members[0].device, member)
         except UnavailableError:
-            elastic.has_lost_members = lambda: False  # so that nobody takes the step again
+            strategy.policy.has_lost_members = lambda: False  # so that nobody takes the step again
             raise
         return list(back)
 
-    patch.setattr(Elastic, "_bring_back", bring_back)
+    patch.setattr(elastic, "bring_back", bring_back)
 
 
 def a_single_replica_runs_in_the_callers_place(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def timers_of_a_paused_task_run(patch: pytest.MonkeyPatch) -> None:
 
 def copies_of_a_silent_replica_count_when_it_is_back(patch: pytest.MonkeyPatch) -> None:
     """It goes on with what it had before the others went on without it."""
-    patch.setattr(Elastic, "_forget_copies", lambda elastic, member: None)
+    patch.setattr(elastic, "forget_copies", lambda strategy, member: None)
 
 
 def late_replies_count(patch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def late_replies_count(patch: pytest.MonkeyPatch) -> None:
 
 def a_batch_is_lost_where_bytes_were_lost(patch: pytest.MonkeyPatch) -> None:
     """A step that was given up is tried again with the next batch."""
-    patch.setattr(Elastic, "rewind", lambda elastic, iterators: None)
+    patch.setattr(elastic.Elastic, "rewind", lambda policy, iterators: None)
 
 
 PLANTED: dict[str, Plant] = {

@@ -92,7 +92,7 @@ class Replicas(ABC):
                     replica.go(result)
                 number += 1
         for task in dict.fromkeys(member.task for member in local):
-            self.tasks(task).steps += 1
+            self.tasks(task).steps += linked[0].program.counts
             self.tasks(task).draws += linked[0].draws
         return [replica.result for replica in replicas]
 

@@ -208,8 +208,7 @@ class PendingCollective:
             if num_bytes:
                 world.trace.total(device, "bytes_sent", num_bytes)
         carried = plans.carried(world, plan, routed)
-        is_foreseeable = world.transport.is_foreseeable and not world.silence.is_expected
-        alone = is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
+        alone = world.is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self._end_uncontended(plans.uncontended_seconds(routed, carried), carried)
             return

@@ -39,6 +39,7 @@ class SimulatedReplica(TakesPart):
         leads: whether its task counts steps by it.
         lanes: take the kernel calls of all replicas of the step; None: each of them is noted by itself.
         lane: the number of this replica among them.
+        counts: whether a task has taken one step more when it has taken this one.
     """
 
     def __init__(
@@ -51,11 +52,14 @@ class SimulatedReplica(TakesPart):
         leads: bool = True,
         lanes: ReplicaLanes | None = None,
         lane: int = 0,
+        counts: bool = True,
     ) -> None:
         super().__init__(world, member, priced, collective_group, lanes, lane)
         self.versions = versions
         self.leads = leads
+        self.counts = counts
         self.updates: dict[int, int] = {}
+        self._counted: tuple[int, int] | None = None  # steps and draws of the task with this step
 
     # -- variables of this device, or of another one of its task ----------------------------------------------------
 
@@ -164,5 +168,17 @@ class SimulatedReplica(TakesPart):
         return self.device if self.device in devices else devices[0]
 
     def step_done(self) -> None:
-        if self.leads:
+        if not self.leads:
+            return
+        self._counted = self.number + self.counts, self.draw + self._draws
+        if self.counts:
             super().step_done()
+        else:
+            self.task.draws += self._draws
+            self._draws = False
+
+    def step_undone(self) -> None:
+        """The step has failed for another replica, so it does not count for this task either."""
+        task = self.task
+        if self._counted == (task.steps, task.draws):
+            task.steps, task.draws = self.number, self.draw

@@ -159,13 +159,17 @@ class ReplicaStep:
                 self._in_place(self.replicas[0])
             else:
                 self._side_by_side()
+            if self.errors:
+                raise self.errors[0]
+        except BaseException:
+            for replica in self.replicas:
+                replica.runtime.step_undone()
+            raise
         finally:
             self.lanes.close()
             if self.own_collective_group:
                 assert self.collective_group is not None
                 self.collective_group.close()
-        if self.errors:
-            raise self.errors[0]
         self.versions.commit()
         done = [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
         kept = next(result for result in done if result is not None)
@@ -177,7 +181,8 @@ class ReplicaStep:
             leads = member.task not in leading
             leading.add(member.task)
             lane = len(self.replicas)
-            runtime = SimulatedReplica(self.world, member, prices, self.versions, self.collective_group, leads, self.lanes, lane)
+            where = self.world, member, prices, self.versions, self.collective_group
+            runtime = SimulatedReplica(*where, leads, self.lanes, lane, program.program.counts)
             self.replicas.append(RunningReplica(runtime, member.process, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:

@@ -116,6 +116,11 @@ class World:
     def now(self) -> float:
         return self.clock.now
 
+    @property
+    def is_foreseeable(self) -> bool:
+        """Whether nothing will disturb what begins now: no fault was planned, and no session can break into the run."""
+        return self.transport.is_foreseeable and not self.silence.is_expected and self.clock.pauses is None
+
     def task(self, name: str) -> Task:
         """A task by its name.
 

@@ -31,7 +31,7 @@ class AcrossWorkers:
 
     def __init__(self, strategy: SteppingStrategy) -> None:
         self.strategy = strategy
-        self._gathering = StepFunction(_gather, name="gather")  # one step for all: a value of a known shape is traced once
+        self._gathering = StepFunction(_gather, name="gather", counts=False)  # one step for all: a value of a known shape is traced once
         self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
 
     def share_initial_values(self) -> None:
@@ -49,7 +49,7 @@ class AcrossWorkers:
                 tracer.update("assign", [variable], [value])
 
         if new:
-            self.strategy.eagerly(share, "share initial values")
+            self.strategy.eagerly(share, "share initial values", counts=False)
 
     def read(self, variable: Variable) -> Array:
         """The value of a variable, where each replica has a value of its own: an all-reduce combines them."""
@@ -57,14 +57,14 @@ class AcrossWorkers:
         if is_under_a_trace():
             # Keras works out shapes: nobody will see this number, and the others do not call.
             return strategy.store.cell_value(variable, variable.placement.cells[0])
-        return strategy.eagerly(lambda: variable.value, f"read {variable.name}")
+        return strategy.eagerly(lambda: variable.value, f"read {variable.name}", counts=False)
 
     def reduce(self, local: LocalReduce, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         """The replicas' values combined; a plain value is this worker's, and the workers' values are combined."""
         context.require_cross_replica("strategy.reduce")
         op = reduce_op_of(reduce_op)
         if active_tracer() is None:
-            return self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce")
+            return self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce", counts=False)
         return local(op, self._replica_local(op, self.strategy._each(value)), axis)
 
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:

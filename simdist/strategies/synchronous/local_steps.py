@@ -86,8 +86,8 @@ class LocalSteps(EveryReplica):
                 f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={self.every} variables are exchanged "
                 "instead. Leave one of them out."
             )
-        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE)
-        self._mean = StepFunction(lambda: self._assign(strategy, self._means(strategy)), name=EVALUATED)
+        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
+        self._mean = StepFunction(lambda: self._assign(strategy, self._means(strategy)), name=EVALUATED, counts=False)
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
@@ -167,7 +167,7 @@ class LocalSteps(EveryReplica):
         inner = self.outer.wrapped
         self.outer = Optimizer(type(inner).from_config(inner.get_config()) if is_keras_optimizer(inner) else inner)
         self._renews_outer = False
-        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE)
+        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
 
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
         anchor = variable.companions.get(ANCHOR)

@@ -117,7 +117,7 @@ class LaunchedReplicas:
             self._across.share_initial_values()
 
     def observe(self, read: Callable[[], T]) -> T:
-        return read() if self._across is None else self._strategy.eagerly(read, "look")
+        return read() if self._across is None else self._strategy.eagerly(read, "look", counts=False)
 
     def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         return local(op, value, axis) if self._across is None else self._across.reduce(local, op, value, axis)

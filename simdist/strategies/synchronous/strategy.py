@@ -305,9 +305,9 @@ class SynchronousStrategy(Strategy):
             raise
         return None if self.engine.numerics == "off" else outcome.value()
 
-    def eagerly(self, fn: Callable[[], T], name: str) -> T:
-        """Run a function as a step of its own, once."""
-        step = StepFunction(fn, name=name)
+    def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
+        """Run a function as a step of its own, once; `counts`: whether tasks have taken one step more then."""
+        step = StepFunction(fn, name=name, counts=counts)
         with self.programs.once(step):
             return self.step(step, (), {}).value()
 

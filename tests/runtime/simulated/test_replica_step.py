@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.errors import UnavailableError
 from simdist.runtime.step_versions import StepVersions
 
@@ -141,3 +142,58 @@ def test_a_program_whose_chief_has_crashed_takes_no_step_any_more(restart_after:
             again = sd.Variable([0.0], aggregation=sd.VariableAggregation.MEAN)
         sd.function(lambda: strategy.run(lambda: again.assign_add(again.value * 0 + 1.0)))()
         assert float(again.numpy()[0]) == 1.0
+
+
+def test_a_step_that_is_taken_again_draws_what_it_drew() -> None:
+    """Some replicas have ended the step before another one loses a message of it: it counts for none of them."""
+
+    def drawn(lost_after_s: float | None) -> tuple[list[float], list[tuple[int, int]]]:
+        cluster = sd.Cluster({"worker": 4})
+        options = sd.CommunicationOptions(algorithm="ring")
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue", communication_options=options)
+        with strategy.scope():
+            total = sd.Variable(np.zeros(4, np.float32), aggregation=sd.VariableAggregation.MEAN)
+            dropout = keras.layers.Dropout(0.5)
+        step = sd.function(lambda: strategy.run(lambda: total.assign_add(dropout(total.value * 0 + 1.0, training=True))))
+        for number in range(3):
+            if number == 1 and lost_after_s is not None:
+                at = cluster.now + lost_after_s
+                cluster.faults.drop("worker:0", "worker:1", kind="collective", at=at, until=cluster.now + 1.0)
+            step()
+        tasks = [cluster.world.tasks[f"worker:{index}"] for index in range(4)]
+        return total.numpy().tolist(), [(task.steps, task.draws) for task in tasks]
+
+    expected = drawn(None)
+    assert expected[1] == [(3, 3)] * 4
+    assert all(drawn(part * 5e-5) == expected for part in range(8))
+
+
+def test_steps_that_a_strategy_takes_for_itself_do_not_count() -> None:
+    """Launched mains bring their variables together before the first step, and read what each has for itself: neither is a step."""
+    steps: list[tuple[int, float]] = []
+
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            variable = sd.Variable(1.0, aggregation=sd.VariableAggregation.MEAN)
+            counted = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+        step = sd.function(lambda: strategy.run(lambda: (variable.assign_add(variable.value), counted.assign_add(1.0))))
+        for _ in range(3):
+            step()
+            steps.append((cluster.world.tasks["worker:0"].steps, float(counted.numpy())))
+
+    cluster = sd.Cluster({"worker": 2})
+    cluster.launch(main).join()
+    assert sorted(set(steps)) == [(1, 2.0), (2, 4.0), (3, 6.0)]
+
+
+def test_an_average_of_local_steps_does_not_count() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=2)
+    with strategy.scope():
+        variable = sd.Variable(np.ones(2, np.float32), aggregation=sd.VariableAggregation.MEAN)
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(variable.value, variable)])))
+    for _ in range(4):
+        step()
+    assert cluster.world.tasks["worker:1"].steps == 4
